@@ -3,7 +3,7 @@
     python benchmarks/drift.py [--projects 100] [--kinds harder breaks sorted none] [--seed 1] [--rate 0.03]
 
 Made-up projects, of which only the exploration rounds are replayed, because no other round teaches anything
-without human labels. They are those of sequential voting, or with ``--rate`` those of a policy that asks
+without human labels. They are those of the default policy, or with ``--rate`` those of a policy that asks
 everyone in the first 300 rounds and, drawn at random, in that share of the later ones. Without a policy there
 are no stops to test, and 100 projects take minutes.
 
@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.policies.estimates import Observation
-from camvo.policies.sequential import Sequential
-from camvo.stages.exploration import propensities, uniform_draw
+from camvo.policies.joint import Joint
+from camvo.stages.exploration import uniform_draw
 from camvo.state.drift_tests import DriftTests
 from camvo.state.restart import Restart
 from camvo.state.state import State
@@ -116,34 +116,31 @@ def explore(project: Project, *, only_first: bool = True) -> Alarms:
         project: the project.
         only_first: whether to end with the first restart since the drift began.
     """
-    policy, state, alarms = Sequential(), State(1), Alarms()
+    policy, state, alarms = Joint(), State(1), Alarms()
     labels = tuple(str(label) for label in range(project.labels))
-    learned = False
     for task, row in enumerate(project.votes):
         state.rounds = task
-        if learned and uniform_draw([_CONTEXT], task) >= max(propensities(task - state.restarted_at)):
+        rate = policy.exploration_rate(state.exploration.everyone_rounds(project.prices))
+        if uniform_draw([_CONTEXT], task) >= rate:
             continue
         plan = policy.plan({_QUESTION: Observation(state, _CONTEXT, labels)}, project.prices)
-        assert plan.stages is not None
-        learned = plan.stages.questions[_QUESTION].trial is not None  # type: ignore[attr-defined]
-        if plan.stages.exploration == "nobody":
-            continue
-        cast = dict(zip(project.prices, row.tolist(), strict=True))
-        votes: dict[str, dict[str, str]] = {}
-        while asked := policy.ask(plan, votes):
-            votes |= {arm: {_QUESTION: labels[cast[arm]]} if cast[arm] >= 0 else {} for arm in asked}
+        votes = {
+            arm: {_QUESTION: labels[vote]} if vote >= 0 else {}
+            for arm, vote in zip(project.prices, row.tolist(), strict=True)
+        }
         decision = policy.decide(plan, votes).get(_QUESTION)
         if decision is None:
             continue
-        state.add(policy.contribution(plan, _QUESTION, votes, decision.label))
+        taught = policy.contribution(plan, _QUESTION, votes, decision.label)
+        state.add(taught)
         alarms.explored.append(task)
-        alarms.tested += [task] if learned else []
+        if taught.exploration is not None and taught.exploration.promised is not None:
+            alarms.tested.append(task)
         while (restart := state.restart_due()) is not None:
             alarms.restarts.append((task, restart))
             if only_first and task >= project.begins:
                 return alarms
             state.restart_if_due()
-            learned = False
     return alarms
 
 

@@ -23,7 +23,6 @@ from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
-from camvo.policies.sequential import Sequential
 from camvo.replays import measures
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel
@@ -42,8 +41,6 @@ POLICIES: dict[str, Policy] = {
     "joint, worth 20": Joint(worth=20.0),
     "joint, worth 10": Joint(worth=10.0),
     "joint, worth 5": Joint(worth=5.0),
-    "sequential 0.99": Sequential(),
-    "sequential 0.97": Sequential(agreement=0.97),
 }
 
 

@@ -41,7 +41,6 @@ POLICIES: dict[str, Policy] = {
     "joint, everyone asked": camvo.Joint(worth=1000.0),
     "camvo": camvo.CaMVo(),
     "ccamvo": camvo.CCaMVo(),
-    "sequential": camvo.Sequential(),
     "baseline": camvo.Baseline(),
 }
 SHARES = (0.0, 0.02, 0.05, 0.1)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from camvo.policies.rivals.best_single import BestSingle
     from camvo.policies.rivals.cascade import Cascade
     from camvo.policies.rivals.router import Router
-    from camvo.policies.sequential import Sequential
     from camvo.questions.question import Question
     from camvo.questions.task import ScoredLabel, Task
     from camvo.replays.replay import replay
@@ -90,7 +89,6 @@ _MODULES: Final = {
     "camvo.questions.question": ("Question",),
     "camvo.policies.rivals.best_single": ("BestSingle",),
     "camvo.policies.rivals.router": ("Router",),
-    "camvo.policies.sequential": ("Sequential",),
     "camvo.questions.task": ("ScoredLabel", "Task"),
     "camvo.replays.replay": ("replay",),
     "camvo.replays.votes_table": ("VotesTable",),

@@ -23,7 +23,7 @@ Confidences: TypeAlias = Mapping[str, Mapping[str, float]]
 """How sure the arms say they are of their votes: arm → question → confidence in [0, 1].
 
 An arm or a question that is absent gave none. The numbers need not be calibrated: what they are worth is
-learnt for each arm (:mod:`camvo.weights.grades`).
+learnt for each arm (:mod:`camvo.joint.grades`).
 """
 
 NO_CONFIDENCES: Final[Confidences] = MappingProxyType({})

@@ -24,7 +24,6 @@ ROOMS = {
         "student",
         "state",
         "subsets",
-        "weights",
         "annotators",
         "joint",
         "stages",

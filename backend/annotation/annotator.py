@@ -152,7 +152,7 @@ class Annotator:
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
         aggregations = [question.aggregation for question in questions]
-        policy = policy_of(job.settings.policy, aggregations, alone=alone)
+        policy = policy_of(job.settings.policy, aggregations)
         contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
         unpacked, stage = await self._pack_guard.unpacked(job), await self._stage(job, questions, prompt)

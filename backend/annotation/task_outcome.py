@@ -8,7 +8,7 @@ from typing import Any
 
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
-from camvo.stages.stages import on_question
+from camvo.stages.cast import on_question
 from camvo.student.taught_texts import StudiedText
 from camvo.twins.same_model import once_each
 from camvo.typing import Confidences

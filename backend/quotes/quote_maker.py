@@ -138,8 +138,8 @@ class QuoteMaker:
         """What reaches a target, for a job with one question under the policy ``joint``."""
         settings, tally, questions = self._settings, self.tally, self._questions
         policy = policy_of(settings.policy, [question.aggregation for question in questions])
-        if len(questions) > 1 or not isinstance(policy, Joint):
-            why = "it is found for one question about labels, under the policy joint"
+        if len(questions) > 1 or not isinstance(policy, Joint) or policy.agreement is not None:
+            why = "it is found for one question about labels, under the policy joint without an agreement"
             return TargetQuote(target, None, unknown=why)
         model_of, prices = self._arms(models, now)
         ledger = self._process.ledger

@@ -80,13 +80,16 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
         share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
         return PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
-    if isinstance(policy, Joint) and to_come and sum(prices.values()) > 0.0:
+    agreement = isinstance(policy, Joint) and policy.agreement is not None
+    if isinstance(policy, Joint) and not agreement and to_come and sum(prices.values()) > 0.0:
         known = [known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
     asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
     student = student_votes(settings, questions)
-    low, high = documented_share(name, to_come, [*prices.values()], asked, student=student)
+    low, high = documented_share(
+        name, to_come, [*prices.values()], asked, student=student, agreement=agreement
+    )
     return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
 

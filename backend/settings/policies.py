@@ -20,7 +20,7 @@ Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
-PolicyName = Literal["camvo", "ccamvo", "joint", "sequential", "baseline", "majority", "single"]
+PolicyName = Literal["camvo", "ccamvo", "joint", "baseline", "majority", "single"]
 
 _NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
@@ -39,6 +39,12 @@ _OF_BOUNDS: Final = frozenset({"alpha", "lambda_r"})
 _OF_BATCHES: Final = frozenset({"max_stages"})
 """Parameters of providers' batches, which every policy can be asked in."""
 
+_GONE: Final[Mapping[object, str]] = {
+    "sequential": "set policy: {name: joint, agreement: 0.99}, or remove the section",
+    "stacked": "set policy.name to joint, or remove the section",
+}
+"""Policies of older versions, and what to do instead."""
+
 _log = structlog.get_logger()
 
 
@@ -52,20 +58,19 @@ class PolicySettings(BaseModel):
 
     name: PolicyName | None = None
     """Algorithm 1; the same for correlated models; asking while votes are worth their price, by one model of
-    votes; asking in stages while votes can still change the label; Algorithm 2; all models with equal
-    weights; one model.
+    votes; Algorithm 2; all models with equal weights; one model.
     ``None`` only without a section (:func:`policy_of`)."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach (``camvo``, ``ccamvo``)."""
     k_min: AtLeastOne = 3
     """The fewest models asked about a question (``camvo``, ``ccamvo``)."""
-    agreement: Share = 0.99
-    """Share of labels that must equal the vote of all models (``sequential``)."""
-    max_stages: AtLeastOne = 3
-    """The most stages of a task (``sequential``). A task sent alone is decided in one.
+    agreement: Share | None = None
+    """Share of labels that must equal those of the votes of all models (``joint``).
 
-    For every policy, the most rounds of providers' batches.
+    ``None`` stops by ``worth``.
     """
+    max_stages: AtLeastOne = 3
+    """The most rounds of providers' batches that a task waits for."""
     worth: Worth | None = None
     """What one more right label is worth, in prices of asking every model (``joint``).
 
@@ -94,12 +99,12 @@ class PolicySettings(BaseModel):
         if isinstance(data, str):
             name = closest(data, _NAMES) or _NAMES[0]
             raise mistake("", f"{data!r} is not a mapping", f"write policy: {{name: {name}}}")
-        if isinstance(data, Mapping) and data.get("name") == "stacked":
+        if isinstance(data, Mapping) and data.get("name") in _GONE:
+            name = data["name"]
             raise mistake(
                 "name",
-                "is stacked, which this version no longer has",
-                "set policy.name to joint, or remove the section. Rounds of stacked keep their predictions, "
-                "and still learn from human labels",
+                f"is {name}, which this version no longer has",
+                f"{_GONE[name]}. Rounds of {name} keep their predictions, and still learn from human labels",
             )
         return data
 
@@ -121,9 +126,7 @@ class PolicySettings(BaseModel):
         return self
 
 
-def policy_of(
-    settings: PolicySettings, aggregations: Iterable[Aggregation] = (), *, alone: bool = False
-) -> Policy:
+def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()) -> Policy:
     """Return the policy for one task.
 
     This is the named policy. Without a name it is
@@ -136,11 +139,8 @@ def policy_of(
     Args:
         settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
-        alone: whether someone may be waiting for this one task. It is then decided in one stage.
     """
     parameters = settings.model_dump(exclude_none=True)
-    if alone:
-        parameters["max_stages"] = 1
     name: str = settings.name or implied_policy(settings) or DEFAULT_POLICY
     if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
         name = _DEFAULT_WITHOUT_LABELS
@@ -156,12 +156,8 @@ def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:
     return name, sorted(settings.model_fields_set - effective)
 
 
-_OVERRIDES_OF: Final[Mapping[str, frozenset[str]]] = {
-    "camvo": parameters_of("camvo") - parameters_of(DEFAULT_POLICY),
-    "sequential": parameters_of("sequential") - parameters_of(DEFAULT_POLICY),
-}
-"""The parameters that imply each policy: those that the default lacks. ``max_stages`` implies ``sequential``,
-which was the default when such extra params were stored."""
+_OF_CAMVO: Final = parameters_of("camvo") - parameters_of(DEFAULT_POLICY)
+"""The parameters that imply ``camvo``: those that the default policy lacks."""
 
 
 def implied_policy(settings: PolicySettings) -> str | None:
@@ -172,15 +168,14 @@ def implied_policy(settings: PolicySettings) -> str | None:
     """
     if settings.name is not None:
         return None
-    overridden = settings.model_fields_set
-    return next((name for name, own in _OVERRIDES_OF.items() if own & overridden), None)
+    return "camvo" if _OF_CAMVO & settings.model_fields_set else None
 
 
 def warn_of_implied_policy(settings: PolicySettings, project: str) -> None:
     """Log a warning if a project's overrides choose its policy."""
     name = implied_policy(settings)
     if name is not None:
-        keys = sorted(settings.model_fields_set & _OVERRIDES_OF[name])
+        keys = sorted(settings.model_fields_set & _OF_CAMVO)
         _log.warning(
             "policy_implied",
             project=project,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from backend.errors import ConfigError, ModelUnknownError
 from camvo.policies.policy import Policy
-from camvo.policies.studying import can_have_student, has_student_by_default
+from camvo.policies.studying import has_student
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.twins.same_model import model_of
@@ -158,9 +158,7 @@ class Settings(BaseModel):
             policy: the policy of a task, which may differ from that of others
                 (:func:`backend.settings.policies.policy_of`).
         """
-        if self.student is None:
-            return has_student_by_default(policy)
-        return self.student and can_have_student(policy)
+        return self.student is not False and has_student(policy)
 
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:
         """Return these settings with one project's overrides.

@@ -13,8 +13,8 @@ from camvo.replays.measures import mean_interval
 Rows = Mapping[str, list[dict[str, Any]]]
 
 LABEL_FREE, TAUGHT, COMPLETED = "joint 10", "joint 10, 5% labels", "joint 10, 5% labels, completed"
-SEQUENTIAL = "sequential 0.99, 3 stages"
-OURS = (LABEL_FREE, TAUGHT, COMPLETED, SEQUENTIAL)
+AGREEING = "joint, agreement 0.99"
+OURS = (LABEL_FREE, TAUGHT, COMPLETED, AGREEING)
 RIVALS = {
     "CaMVo, k_min 3": ("camvo", "k_min 3"),
     "CaMVo, k_min 1": ("camvo", "k_min 1"),

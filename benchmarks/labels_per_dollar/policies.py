@@ -9,9 +9,8 @@ from camvo.policies.policy import Policy
 from camvo.policies.rivals.best_single import BestSingle
 from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.rivals.router import Router
-from camvo.policies.sequential import Sequential
 
-AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97, 0.95, 0.93, 0.92, 0.91), 7: (0.99, 0.98, 0.95, 0.94)}
+AGREEMENTS = (1.0, 0.995, 0.99, 0.98, 0.97, 0.95, 0.93)
 DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}
 FEW_DELTAS = (0.9, 0.95, 0.97, 0.99)
 CCAMVO_DELTAS = (0.9, 0.95, 0.97)
@@ -25,25 +24,18 @@ LABELLED = 0.05
 SHOWN = (
     "joint 10",
     "joint 10, 500 labels",
-    "sequential 0.99, 3 stages",
+    "joint, agreement 0.99",
     "camvo 0.97, k_min 3",
     "majority",
 )
 """Rows whose calibrated scores are measured as well."""
 
 
-def sequential(agreements: dict[int, tuple[float, ...]]) -> dict[str, Policy]:
+def agreeing(agreements: tuple[float, ...] = AGREEMENTS, labels: str = "") -> dict[str, Policy]:
+    """The joint policy with an agreement; ``labels`` says in the name how many human labels there are."""
     return {
-        f"sequential {agreement:g}, {stages} stages": Sequential(agreement=agreement, max_stages=stages)
-        for stages, row in agreements.items()
-        for agreement in row
-    }
-
-
-def taught(agreements: tuple[float, ...], labels: str) -> dict[str, Policy]:
-    """Sequential voting in three stages with human labels; ``labels`` says in the name how many."""
-    return {
-        f"sequential {agreement:g}, {labels}": Sequential(agreement=agreement) for agreement in agreements
+        f"joint, agreement {agreement:g}{labels and f', {labels}'}": Joint(agreement=agreement)
+        for agreement in agreements
     }
 
 

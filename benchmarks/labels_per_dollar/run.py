@@ -42,7 +42,7 @@ EARLY = 2000
 FEW = 8
 """Dimensions of the contexts for policies that ignore them."""
 OURS = 32
-"""Dimensions of the contexts for the joint policy and sequential voting."""
+"""Dimensions of the contexts for the joint policy."""
 
 
 def projected(table: VotesTable, dimension: int) -> VotesTable:
@@ -92,8 +92,8 @@ def whole(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     file.replay(ours, labelled, policies.joint(labels="5% labels"), jobs)
     file.replay(ours, labelled, policies.joint(labels="5% labels, completed"), jobs, complete=True)
     file.replay(ours, confirmed(table, count), policies.joint((10.0,), "500 labels"), jobs)
-    file.replay(ours, orders, policies.sequential(policies.AGREEMENTS), jobs)
-    file.replay(ours, labelled, policies.taught(policies.AGREEMENTS[3], "5% labels"), jobs)
+    file.replay(ours, orders, policies.agreeing(), jobs)
+    file.replay(ours, labelled, policies.agreeing(labels="5% labels"), jobs)
     file.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
     # Rivals ask every model about the items that humans label, so these come first for them.
     first = {seed: labelled_first(shuffle) for seed, shuffle in labelled.items()}
@@ -156,8 +156,7 @@ def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     labelled = shuffles(table, count, SMALL, human=True)
     file.replay(table, orders, policies.joint((10.0,)), jobs)
     file.replay(table, labelled, policies.joint((10.0,), "15 labels"), jobs)
-    file.replay(table, orders, policies.sequential({3: (1.0, 0.99)}), jobs)
-    file.replay(table, labelled, policies.taught((0.99,), "15 labels"), jobs)
+    file.replay(table, orders, policies.agreeing((0.99,)), jobs)
     few = policies.camvo({3: policies.FEW_DELTAS})
     for dimension in (*DIMENSIONS, table.contexts.shape[1]):
         narrow = table if dimension == table.contexts.shape[1] else projected(table, dimension)
@@ -191,8 +190,7 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
             labelled[seed] = Shuffle(order, human)
         file.replay(joined, orders, policies.joint((10.0,)), jobs)
         file.replay(joined, labelled, policies.joint((10.0,), "5% labels"), jobs)
-        file.replay(joined, orders, policies.sequential({3: (0.99,)}), jobs)
-        file.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
+        file.replay(joined, orders, policies.agreeing((0.99,)), jobs)
         file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
         first = {seed: labelled_first(shuffle) for seed, shuffle in labelled.items()}
         file.replay(joined, first, policies.labelled_rivals(kind.items), jobs)

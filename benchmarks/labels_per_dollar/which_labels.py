@@ -2,58 +2,33 @@
 
     python benchmarks/labels_per_dollar/which_labels.py VOTES.csv … [--shuffles 10]
 
-Sequential voting annotates the first 1,000 items (half of a smaller table). People then label some of them:
+The joint policy annotates the first 1,000 items (half of a smaller table). People then label some of them:
 those with the lowest scores, as in a review queue, random ones, or the first ones. Each table gives a line of
-Markdown. Its cells are the points that the full vote gains on all other items with the weights learnt from
-these labels, ± half the 95% interval, and in brackets the worst shuffle.
+Markdown. Its cells are the points that the vote of all models gains on all other items with the human terms
+learnt from these labels, ± half the 95% interval, and in brackets the worst shuffle.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import made_up
 import numpy as np
+from joint_fits import Cast, fitted, labelled_by
 from numpy.typing import NDArray
 from run import tables
 
-from camvo.policies.background_fits import WeightsFitData
-from camvo.policies.ensemble import Choice
-from camvo.policies.estimates import Estimates, Observation
-from camvo.policies.plan import Plan
-from camvo.policies.sequential import Sequential
+from camvo.policies.joint import Joint
 from camvo.replays.calibrated_scores import calibrated_scores
-from camvo.replays.measures import mean_interval, weighted_labels
+from camvo.replays.measures import mean_interval
 from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
-from camvo.state.kept_rounds import KeptRound, LatestRounds
-from camvo.weights.vote_weights import VoteWeights
 
 FIRST, WINDOW, DIMENSION = 1000, 64, 8
 LABELS = (20, 50, 200)
 WAYS = ("lowest score", "random", "first")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watched(Sequential):
-    """Sequential voting that exposes the vote weights of its latest plan."""
-
-    latest: dict[str, float] = field(default_factory=dict, compare=False)  # unhashable, so not compared
-
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-    ) -> Plan:
-        plan = super().assemble(observations, costs, estimates, choice)
-        for question in plan.stages.questions.values():
-            self.latest.update(question.vote_weights.agreed)
-        return plan
 
 
 def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
@@ -64,41 +39,30 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
     past, others = order[:size], order[size:]
     contexts = rng.normal(size=(size, DIMENSION))
     items = VotesTable(table.labels, table.prices, contexts, table.votes[past], table.truth[past])
-    policy = Watched()
-    trace = replay(policy, items, window=WINDOW)
+    trace = replay(Joint(), items, window=WINDOW)
     scores = calibrated_scores(trace, items, growth=1.0)
     ways = dict(zip(WAYS, (np.argsort(scores), rng.permutation(size), np.arange(size)), strict=True))
-    before = accuracy(table, others, policy.latest)
-    points = {}
-    for way, ranked in ways.items():
-        for count in LABELS:
-            labelled = (kept_round(items, trace.asked[item], item) for item in np.sort(ranked[:count]))
-            latest = LatestRounds(tuple(labelled))
-            stack = WeightsFitData(latest, table.labels, tuple(policy.latest.items())).compute().stack
-            after = accuracy(table, others, VoteWeights(policy.latest, stack).by_arm())
-            points[way, count] = 100.0 * (after - before)
-    return points
+    rounds = [cast(table, item, asked) for item, asked in zip(past, trace.asked, strict=True)]
+    everyone = np.full(len(table.prices), True)
+    every = [cast(table, item, everyone) for item in others]
 
+    def right(labelled: Sequence[int]) -> float:
+        taught = [(rounds[item], table.labels[items.truth[item]]) for item in labelled]
+        said = labelled_by(fitted(rounds, taught, dict(table.prices), table.labels), every)
+        return 100.0 * float((said == table.truth[others]).mean())
 
-def kept_round(items: VotesTable, asked: NDArray[np.bool_], item: int) -> KeptRound:
-    """The kept round of an item with its human label."""
-    votes = {
-        arm: items.labels[vote] if vote >= 0 else None
-        for arm, vote, was_asked in zip(items.prices, items.votes[item].tolist(), asked, strict=True)
-        if was_asked
+    before = right([])
+    return {
+        (way, count): right(np.sort(ranked[:count]).tolist()) - before
+        for way, ranked in ways.items()
+        for count in LABELS
     }
-    labelled_round = KeptRound.of(
-        votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False
-    )
-    assert labelled_round is not None
-    return labelled_round
 
 
-def accuracy(table: VotesTable, items: NDArray[np.int64], weights: Mapping[str, float]) -> float:
-    """The accuracy of the weighted vote of all models."""
-    weight_of_arm = np.array([weights[arm] for arm in table.prices])
-    labels = weighted_labels(table.votes[items], weight_of_arm, len(table.labels))
-    return float((labels == table.truth[items]).mean())
+def cast(table: VotesTable, item: int, asked: NDArray[np.bool_]) -> Cast:
+    """The votes of the models that were asked about an item."""
+    row = zip(table.prices, table.votes[item].tolist(), asked, strict=True)
+    return {arm: table.labels[vote] if vote >= 0 else None for arm, vote, was_asked in row if was_asked}
 
 
 def line(name: str, shuffles: Sequence[Mapping[tuple[str, int], float]]) -> str:

@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
+from camvo.joint.grades import NO_GRADES, Grades
 from camvo.joint.vote_rows import Rows, row_of
 from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior
 from camvo.numerics.proven_logit import fit_proven_logit
 from camvo.numerics.tolerances import EPSILON
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
-from camvo.weights.grades import NO_GRADES, Grades
 
 _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
 _LEAST_EXPONENT: Final = 0.1

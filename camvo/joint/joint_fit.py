@@ -14,6 +14,7 @@ from scipy.special import logit
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
 from camvo.joint.contexts import ContextSkills, fit_context_skills
 from camvo.joint.families import families, tempers
+from camvo.joint.grades import NO_GRADES, Grades
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models.kinds import Kinds
@@ -31,7 +32,6 @@ from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
-from camvo.weights.grades import NO_GRADES, Grades
 
 _SHOWN: Final = 4
 """Decimals of what a stored fit only shows."""
@@ -262,12 +262,12 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     grades: Grades,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
-    beliefs, human = _label_free_beliefs(votes, positions, len(labels)), None
+    beliefs, human = _label_free_beliefs(votes, positions, labels), None
     if latest.labelled:
         known = _Known(votes.model, beliefs, positions)
         human = fit_human_terms(known.right, latest.rounds, arms, labels, grades)
     if human is not None:
-        beliefs = _corrected_beliefs(votes, positions, human, labels)
+        beliefs = form_round_beliefs(votes, positions, human, labels)
     factor = UNTAUGHT if human is None or human.sure is None else human.sure
     sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
     everyone = float(votes.rows.counts.sum())
@@ -303,14 +303,21 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
 
 
 @lru_cache(maxsize=32)
-def _label_free_beliefs(votes: VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
-    among = ModelAmong(votes.model, positions, votes.arms)
-    return form_beliefs(among, votes.of(positions), labels, reference=votes.reference(positions))
+def _label_free_beliefs(votes: VotesFit, positions: tuple[int, ...], labels: tuple[str, ...]) -> Beliefs:
+    return form_round_beliefs(votes, positions, None, labels)
 
 
-def _corrected_beliefs(
-    votes: VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
+def form_round_beliefs(
+    votes: VotesFit, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]
 ) -> Beliefs:
+    """The beliefs about the votes of some arms, by the model of votes and the rounds that asked all arms.
+
+    Args:
+        votes: the model of votes, and the rounds.
+        positions: the positions of the lattice's arms among those of the model.
+        human: what human labels add; ``None`` without human labels.
+        labels: the label set.
+    """
     among = ModelAmong(votes.model, positions, votes.arms)
     correct = _correction(human, positions, labels)
     return form_beliefs(among, votes.of(positions), len(labels), correct, votes.reference(positions))

@@ -1,7 +1,7 @@
 """How sure arms are, on top of what their votes say: the log ratios of their confidences' grades.
 
 The grades are learnt from rounds that asked all arms, whose reference is what the other arms' votes make
-probable, and from human labels (:mod:`camvo.weights.grades`). Errors of arms go together, so log ratios count
+probable, and from human labels (:mod:`camvo.joint.grades`). Errors of arms go together, so log ratios count
 half until human labels say how much they should count.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from camvo.joint.grades import NO_GRADES, Grades, Scale
 from camvo.joint.plans.graded_worth import ArmGrades
 from camvo.numerics.tolerances import EPSILON
 from camvo.student.taught_texts import STUDENT
-from camvo.weights.grades import NO_GRADES, Grades, Scale
 
 UNTAUGHT: Final = 0.5
 """What log ratios are multiplied by without human labels."""

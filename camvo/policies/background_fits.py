@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
+from camvo.joint.grades import learn_grades
 from camvo.joint.joint_fit import JointFit, fit_joint
+from camvo.joint.plans.agreement import AgreementStops, fit_agreement
+from camvo.joint.votes_fit import fit_votes
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
-from camvo.weights.corrected_vote import CorrectedVote
-from camvo.weights.corrected_vote_fit import fit_corrected_vote
-from camvo.weights.grades import learn_grades
 
 MOST_ROUNDS: Final = 5000
 """The largest number of kept rounds that a fit reads: the latest ones."""
@@ -29,17 +29,17 @@ class Fit:
     """The result of a fit. Hashed by identity.
 
     Attributes:
-        corrected: the vote with what human labels say about arms; ``None`` if the policy does not use it.
-        joint: the model of votes and what follows from it; ``None`` if the policy does not use it.
+        joint: the model of votes and what follows from it.
+        stops: when to stop for the label of all votes; ``None`` if no agreement is required.
     """
 
-    corrected: CorrectedVote | None = None
-    joint: JointFit | None = None
+    joint: JointFit
+    stops: AgreementStops | None = None
 
     @property
     def reads_context(self) -> bool:
         """Whether a plan with this fit reads the task's context."""
-        return self.joint is not None and self.joint.reads_context
+        return self.joint.reads_context
 
 
 class FitData(Hashable, Protocol):
@@ -67,38 +67,6 @@ def fitted(data: FitData) -> Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightsFitData:
-    """The data for a fit of vote weights to human labels. A vote's weight does not depend on its label.
-
-    Attributes:
-        latest: the rounds.
-        labels: the label set.
-        weights: (arm, ω), each as it would be without human labels. The votes of an arm whose weight is 0 are
-            left out.
-    """
-
-    latest: LatestRounds
-    labels: tuple[str, ...]
-    weights: tuple[tuple[str, float], ...]
-
-    @property
-    def basis(self) -> Hashable:
-        """The rounds, and the weights without human labels."""
-        return self.latest, frozenset(self.weights)
-
-    @property
-    def kind(self) -> Hashable:
-        """The label set and the arms."""
-        return self.labels, frozenset(arm for arm, _ in self.weights)
-
-    def compute(self) -> Fit:
-        """Fit the corrected vote."""
-        weights = dict(self.weights)
-        rounds = [round_.weighted(weights) for round_ in self.latest.rounds]
-        return Fit(fit_corrected_vote(rounds, self.labels))
-
-
-@dataclass(frozen=True, slots=True)
 class JointFitData:
     """The data for a fit of the model of votes and its human terms.
 
@@ -109,6 +77,8 @@ class JointFitData:
         prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
         confidences: how sure the arms said they were.
         contexts: the contexts of rounds that asked all arms.
+        agreement: the required share of labels that equal those of all votes; ``None`` if none is required.
+        shares: (arm, its share of the price of all), by name; only with an agreement.
     """
 
     evidence: PatternCounts
@@ -117,6 +87,8 @@ class JointFitData:
     prices: tuple[tuple[str, float], ...]
     confidences: ConfidenceCounts = NO_COUNTS
     contexts: LatestContexts = NO_CONTEXTS
+    agreement: float | None = None
+    shares: tuple[tuple[str, float], ...] = ()
 
     @property
     def basis(self) -> Hashable:
@@ -125,15 +97,17 @@ class JointFitData:
 
     @property
     def kind(self) -> Hashable:
-        """The policy, the label set, the arms, and whether there are human labels.
+        """The agreement, the label set, the arms, and whether there are human labels.
 
         A fit without human labels does not take the place of the first one with them, so these count at once.
         """
-        return "joint", self.labels, frozenset(arm for arm, _ in self.prices), self.latest.labelled
+        return self.agreement, self.labels, frozenset(arm for arm, _ in self.prices), self.latest.labelled
 
     def compute(self) -> Fit:
-        """Fit the model of votes."""
+        """Fit the model of votes, and find the stops if an agreement is required."""
         grades = learn_grades(self.confidences)
-        return Fit(
-            joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
-        )
+        joint = fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
+        if self.agreement is None:
+            return Fit(joint)
+        votes = fit_votes(self.evidence, joint.arms, len(self.labels))
+        return Fit(joint, fit_agreement(joint, votes, dict(self.shares), self.agreement))

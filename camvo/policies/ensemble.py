@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 
@@ -44,14 +43,11 @@ class Ensemble:
     :meth:`assemble` the plan.
 
     Attributes:
-        studies: whether a student (:mod:`camvo.student.student`) votes too, unless somebody says otherwise.
         alpha: α ≥ 0, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R ≥ 0, the strength of the log-Laplace regularisation.
         estimator: how the Beta parameters of Est are estimated: ``"moments"`` (as in the paper's
             experiments) or ``"mle"`` (maximum likelihood). Appendix B has both.
     """
-
-    studies: ClassVar[bool] = False
 
     alpha: float = 0.25
     lambda_r: float = 1.0
@@ -63,6 +59,11 @@ class Ensemble:
                 raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
         if self.estimator not in ESTIMATORS:
             raise InvalidParameterError(f'estimator must be "moments" or "mle", got {self.estimator!r}')
+
+    @property
+    def studies(self) -> bool:
+        """Whether a student (:mod:`camvo.student.student`) votes too, unless it is turned off."""
+        return False
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the policy reads the linear models of the context for a question that is so aggregated."""

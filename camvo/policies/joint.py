@@ -1,30 +1,36 @@
-"""The joint policy: one model of votes says what a label is worth, and which vote is worth its price."""
+"""The joint policy: one model of votes says what further votes would change, and which of them to ask for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
+from camvo.joint.plans.agreement import AgreementStops, rounds_needed
 from camvo.joint.plans.allowance import shadow_price
-from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
+from camvo.policies.background_fits import MOST_ROUNDS, Fit, JointFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.staged import Staged
 from camvo.stages.asking_order import cheapest_first
-from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
+from camvo.stages.question_stages import QuestionStages
+from camvo.stages.stages import Stages, next_arms
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 
 FIRST: Final = 36
 """So many rounds ask all arms before any round stops early; again when an arm joins."""
+
+MOST_FIRST: Final = 200
+"""Where an agreement is required, so many rounds at most ask all arms first; fewer if fewer can bear it out.
+As long as rounds do not suffice, the others stop only where the label is certain."""
 
 CAUTION_ROUNDS: Final = 200.0
 """While so few rounds have asked all arms, a right label counts as worth twice as much.
@@ -55,6 +61,8 @@ def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
 class Joint(Staged):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
 
+    Or, where an agreement is required, those without which the label may not be that of all votes.
+
     Some rounds ask all arms, drawn at random: the first 36, and later 18 in E rounds when E have done so, so
     that n rounds have about 6·√n of them. They teach a model of votes without any ground truth. Human labels
     correct it.
@@ -63,6 +71,9 @@ class Joint(Staged):
         worth: the worth of one more right label, in prices of asking all models; positive and finite.
         worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
             asking all models costs for a task then says how many askings a right label is worth there.
+        agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
+            ``None`` to stop by ``worth``. With 1 a round stops only where no further vote can change the
+            label. Contexts, confidences and a student have no part in it.
         allowance: what the task may cost on average, in prices of asking all models; see :meth:`within`.
         stages: how many stages are left; ``None`` for as many as there are models (:meth:`in_stages`).
         goes_on: whether it plans further votes on decided rounds; see :meth:`going_on`.
@@ -79,12 +90,9 @@ class Joint(Staged):
     ('small',)
     """
 
-    _kind = JointStages
-
-    studies: ClassVar[bool] = True
-
     worth: float = 10.0
     worth_usd: float | None = None
+    agreement: float | None = None
     allowance: float = field(default=math.inf, init=False)
     stages: int | None = field(default=None, init=False)
     goes_on: bool = field(default=False, init=False)
@@ -94,6 +102,13 @@ class Joint(Staged):
         for name, worth in (("worth", self.worth), ("worth_usd", self.worth_usd)):
             if worth is not None and not (np.isfinite(worth) and worth > 0.0):
                 raise InvalidParameterError(f"{name} must be positive and finite, got {worth}")
+        if self.agreement is not None and not 0.0 <= self.agreement <= 1.0:
+            raise InvalidParameterError(f"agreement must be in [0, 1], got {self.agreement}")
+
+    @property
+    def studies(self) -> bool:
+        """Whether a student votes too: not where the label must be that of all models."""
+        return self.agreement is None
 
     def worth_in_askings(self, costs: Mapping[str, float]) -> float:
         """The worth of one more right label, in prices of asking all models, at these prices."""
@@ -118,20 +133,23 @@ class Joint(Staged):
         Args:
             worth_usd: in the unit of the prices; positive and finite.
         """
-        policy = replace(self, worth_usd=worth_usd)
+        policy = replace(self, worth_usd=worth_usd, agreement=None)
         object.__setattr__(policy, "goes_on", True)
         return policy
 
     def within(self, allowance: float) -> Joint:
         """The same policy for tasks that may cost no more than ``allowance`` on average.
 
-        Votes then count so much dearer that the plan keeps to it. Fewer rounds ask all arms.
+        Votes then count so much dearer that the plan keeps to it. Fewer rounds ask all arms. A policy with an
+        agreement stays as it is: it promises that, whatever it costs.
 
         Args:
             allowance: in prices of asking all models; at least 0, infinite for no limit.
         """
         if not allowance >= 0.0:
             raise InvalidParameterError(f"an allowance must be at least 0, got {allowance}")
+        if self.agreement is not None:
+            return self
         return self._with("allowance", float(f"{allowance:.2g}"))
 
     def in_stages(self, left: int) -> Joint:
@@ -147,35 +165,36 @@ class Joint(Staged):
         if observation.aggregation != LABEL_VOTE:
             return None
         latest = observation.state.kept_rounds.latest(MOST_ROUNDS)
-        evidence = observation.state.exploration.settled
+        evidence = observation.state.exploration.evidence
         order, shares = cheapest_first(costs)
-        if len(order) <= most_arms(len(observation.labels)):
-            # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
-            shares = (0.0,) * len(order)
+        by_name = tuple(sorted(zip(order, shares, strict=True)))
+        # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
+        few = len(order) <= most_arms(len(observation.labels))
         worth = self.worth_in_askings(costs)
-        prices = tuple([(arm, share / worth) for arm, share in sorted(zip(order, shares, strict=True))])
+        prices = tuple([(arm, 0.0 if few else share / worth) for arm, share in by_name])
+        if self.agreement is not None:
+            return JointFitData(
+                evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name
+            )
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> tuple[JointStages, Mapping[str, Array]]:
+    ) -> Stages:
         models = [arm for arm in plan.arms if arm != STUDENT]
         everyone = min(
             observation.state.exploration.everyone_rounds(models) for observation in observations.values()
         )
-        exploring = everyone + self.waiting.everyone
-        rate = min(1.0, FIRST / 2.0 / max(exploring, 1)) if exploring >= FIRST else 1.0
-        allowance = self.allowance
+        rate, allowance = self.exploration_rate(everyone + self.waiting.everyone), self.allowance
         if self.allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
         if self.goes_on:
             rate = 0.0
-        drawn = self._explore(draw, rate, rate)
+        drawn = self._explore(draw, rate)
         order, shares = cheapest_first(costs)
-        caution = 1.0 if self.goes_on else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
-        worth = self.worth_in_askings(costs) * caution
-        prices = {arm: share / worth for arm, share in zip(order, shares, strict=True)}
+        unit = self._unit(costs, everyone)
+        prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
         if self.allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
             dearer = self._shadow_price(observations, costs, prices, allowance=allowance, draw=draw)
@@ -194,16 +213,29 @@ class Joint(Staged):
             first = tuple([arm for arm in drawn.first if arm in costs])
         if self.goes_on:
             first = ()
-        stages = JointStages(
+        return Stages(
             order=(*first, *[arm for arm in order if arm not in first]),
             exploration=drawn.exploration,
-            propensity=drawn.rates[0],
+            propensity=drawn.rate,
             questions=questions,
             count=len(first),
             prices=prices,
             left=self.stages,
         )
-        return stages, plan.weights
+
+    def exploration_rate(self, everyone: int) -> float:
+        """How often rounds ask all arms, whatever they vote, after so many that did; in [0, 1]."""
+        first = FIRST
+        if self.agreement is not None:
+            first = min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
+        return min(1.0, FIRST / 2.0 / everyone) if everyone >= first else 1.0
+
+    def _unit(self, costs: Mapping[str, float], everyone: int) -> float:
+        """What a unit of value is in prices of asking all arms: a right label, or with an agreement this."""
+        if self.agreement is not None:
+            return 1.0
+        caution = 1.0 if self.goes_on else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
+        return self.worth_in_askings(costs) * caution
 
     def _shadow_price(
         self,
@@ -229,23 +261,31 @@ class Joint(Staged):
 
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: Mapping[str, float]
-    ) -> JointQuestion:
-        joint = self.joint_fit(observation, costs)
-        if joint is None:
-            return JointQuestion(observation.labels)
-        return self._stages_of(joint, observation.context, prices)
+    ) -> QuestionStages:
+        fit = self._joint(observation, costs)
+        if fit is None:
+            return QuestionStages(observation.labels)
+        return self._stages_of(fit.joint, observation.context, prices, fit.stops)
 
     def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | None:
         """The fit of the model of votes; ``None`` for a question whose votes are not labels."""
-        fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
-        if fit is None:
-            return None
-        if fit.joint is None:
-            raise InvalidParameterError("the background fit in this observation is of another policy")
-        return fit.joint
+        fit = self._joint(observation, costs)
+        return None if fit is None else fit.joint
 
-    def _stages_of(self, joint: JointFit, context: Array, prices: Mapping[str, float]) -> JointQuestion:
+    def _joint(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
+        fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
+        if fit is not None and (fit.stops is None) != (self.agreement is None):
+            raise InvalidParameterError("the background fit in this observation is of another policy")
+        return fit
+
+    def _stages_of(
+        self,
+        joint: JointFit,
+        context: Array,
+        prices: Mapping[str, float],
+        stops: AgreementStops | None = None,
+    ) -> QuestionStages:
         silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)
         joint = joint.at(context, prices)
         in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
-        return JointQuestion(joint.labels, joint, in_shortlist, silent)
+        return QuestionStages(joint.labels, joint, in_shortlist, silent, stops)

@@ -14,13 +14,11 @@ from camvo.policies.policy import Policy
 from camvo.policies.rivals.best_single import BestSingle
 from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.rivals.router import Router
-from camvo.policies.sequential import Sequential
 
 POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "camvo": CaMVo,
     "ccamvo": CCaMVo,
     "joint": Joint,
-    "sequential": Sequential,
     "baseline": Baseline,
     "majority": Majority,
     "cascade": Cascade,

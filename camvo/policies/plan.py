@@ -10,7 +10,7 @@ import numpy as np
 
 from camvo.numerics.significant import significant
 from camvo.policies.estimates import Estimates
-from camvo.stages.stages import QuestionStages, Stages
+from camvo.stages.stages import Stages
 from camvo.typing import Array
 
 
@@ -48,22 +48,15 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
-    stages: Stages[QuestionStages] | None = None
+    stages: Stages | None = None
 
-    def staged(self, stages: Stages[QuestionStages], weights: Mapping[str, Array]) -> Plan:
-        """The same plan with its arms asked in stages.
-
-        Args:
-            stages: the order in which they are asked, and when to stop.
-            weights: question → the weights that the arms' votes will have, each of shape (K,).
-        """
-        rate = stages.propensity if isinstance(stages.propensity, float) else stages.propensity[0]
+    def staged(self, stages: Stages) -> Plan:
+        """The same plan with its arms asked in stages."""
         first = frozenset(stages.first)
         return replace(
             self,
-            weights=weights,
             subset=tuple([arm for arm in self.arms if arm in first]),
-            propensity=np.array([1.0 if arm in first else rate for arm in self.arms]),
+            propensity=np.array([1.0 if arm in first else stages.propensity for arm in self.arms]),
             stages=stages,
         )
 

@@ -1,19 +1,20 @@
-"""The base class of policies that ask in stages: one exploration draw, and one use of fits."""
+"""Asking in stages: the exploration draw, and the use of fits and stages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Self
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import Fit, FitData, fitted
 from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
-from camvo.stages.exploration import Exploration, explore, uniform_draw
-from camvo.stages.stages import QuestionStages, Stages, on_question
-from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
+from camvo.stages.cast import on_question
+from camvo.stages.exploration import Exploration, uniform_draw
+from camvo.stages.stages import Stages
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -25,20 +26,18 @@ class Drawn:
 
     Attributes:
         exploration: its outcome.
-        rates: the probabilities of asking all arms, and of asking at least until the label is certain.
+        rate: the probability of asking all arms.
         first: the arms of the first stage, which were asked independently of the votes.
     """
 
     exploration: Exploration
-    rates: tuple[float, float]
+    rate: float
     first: tuple[str, ...]
 
     @classmethod
-    def of(cls, stages: Stages[Any]) -> Drawn:
+    def of(cls, stages: Stages) -> Drawn:
         """The draw of a plan's stages."""
-        rates = stages.propensity
-        pair = rates if isinstance(rates, tuple) else (rates, rates)
-        return cls(stages.exploration, pair, stages.first)
+        return cls(stages.exploration, stages.propensity, stages.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +55,13 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Staged(Ensemble):
-    """Ask in stages. A subclass defines its stages in :meth:`_staged`, and their class in ``_kind``.
+    """Ask in stages. A subclass defines its stages in :meth:`_staged`.
 
     Attributes:
         drawn: the exploration draw of a task that is planned anew between its stages; see :meth:`resumed`.
         waiting: other tasks that explore already; see :meth:`besides`.
         everyone: whether all arms are asked, whatever they vote; see :meth:`asking_everyone`.
     """
-
-    _kind: ClassVar[type[Stages[Any]]]
 
     drawn: Drawn | None = field(default=None, init=False, compare=False)
     waiting: Waiting = field(default=Waiting(), init=False, compare=False)
@@ -87,7 +84,7 @@ class Staged(Ensemble):
         return self._with("waiting", waiting)
 
     def in_stages(self, left: int) -> Self:
-        """The same policy for a task with so many stages left. ``max_stages`` limits them all the same."""
+        """The same policy for a task with so many stages left."""
         return self
 
     def _with(self, name: str, value: object) -> Self:
@@ -98,11 +95,11 @@ class Staged(Ensemble):
         object.__setattr__(policy, name, value)
         return policy
 
-    def _explore(self, draw: float, everyone: float, certificate: float) -> Drawn:
+    def _explore(self, draw: float, rate: float) -> Drawn:
         """The task's own earlier draw, or a new one, whose first stage is not known yet."""
         if self.everyone:
-            return Drawn("everyone", (1.0, 1.0), ())
-        return self.drawn or Drawn(explore(draw, everyone, certificate), (everyone, certificate), ())
+            return Drawn("everyone", 1.0, ())
+        return self.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
@@ -119,13 +116,12 @@ class Staged(Ensemble):
         estimates: Mapping[str, Estimates],
         choice: Choice,
     ) -> Plan:
-        """Make the plan: draw for exploration, and freeze the weights, the order and the stops."""
+        """Make the plan: draw for exploration, and freeze the order and the stops."""
         plan = super().assemble(observations, costs, estimates, choice)
         rounds = min(observation.state.rounds for observation in observations.values())
         named = [observation for _, observation in sorted(observations.items())]
         draw = uniform_draw([observation.task or observation.context for observation in named], rounds)
-        stages, weights = self._staged(plan, observations, costs, draw)
-        return plan.staged(stages, weights)
+        return plan.staged(self._staged(plan, observations, costs, draw))
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
@@ -152,8 +148,8 @@ class Staged(Ensemble):
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> tuple[Stages[QuestionStages], Mapping[str, Array]]:
-        """The stages of a task, and question → the weights that the votes will have, each of shape (K,).
+    ) -> Stages:
+        """The stages of a task.
 
         Args:
             plan: the plan so far, without stages.
@@ -163,9 +159,8 @@ class Staged(Ensemble):
         """
         raise NotImplementedError
 
-    def _stages(self, plan: Plan) -> Stages[QuestionStages]:
+    @staticmethod
+    def _stages(plan: Plan) -> Stages:
         if plan.stages is None:
             raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
-        if not isinstance(plan.stages, self._kind):
-            raise InvalidParameterError("this plan was made by another policy")
         return plan.stages

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from camvo.policies.plan import Plan
-from camvo.stages.joint_stages import JointStages
-from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure, on_question, teachers
+from camvo.stages.cast import UNKNOWN, Cast, KeptKind, Sure, on_question
 from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
 from camvo.student.ngrams import Ngrams
-from camvo.student.taught_texts import STUDENT, StudiedText
+from camvo.student.taught_texts import StudiedText
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -22,6 +21,22 @@ from camvo.votes.registry import restore_aggregation
 
 _KEPT_WEIGHTS: Final[Mapping[KeptKind, str]] = {"labelled": "agreement", "everyone": "weight"}
 """The column of the plan that a kept round stores as the weights of its votes."""
+
+
+def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
+    """The arms that get a reward from a round.
+
+    An arm that was asked because of the votes gets none: it was asked only where the others disagreed, so its
+    rewards would understate its skill. A human label rewards the arms of the first stage. A voted label
+    rewards arms only if all of them were asked independently of the votes, because the label of a few arms
+    agrees with those arms.
+
+    Args:
+        order: all arms, in the order of asking.
+        first: how many arms of ``order`` were asked independently of the votes.
+        human: whether the label is a human's.
+    """
+    return frozenset(order[:first] if human or first == len(order) else ())
 
 
 def lesson(
@@ -177,7 +192,7 @@ class TaughtRound:
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
         """What the state learns if the round's label is ``label``.
 
-        Arms that were asked because of the votes get no reward (:func:`camvo.stages.stages.teachers`).
+        Arms that were asked because of the votes get no reward (:func:`teachers`).
 
         Args:
             label: the voted label, or the human's.
@@ -209,9 +224,7 @@ def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureV
     """The votes with a confidence beside the votes of the other arms, as the plan counts these."""
     if not sure:
         return ()
-    if isinstance(plan.stages, JointStages):
+    if plan.stages is not None:
         return plan.stages.questions[question].compared(votes, sure)
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
-    if STUDENT in weights:
-        weights[STUDENT] = 0.0  # it was taught by the others, so it is no witness for them
     return compared_with_others(votes, weights, sure)

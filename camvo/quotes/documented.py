@@ -6,19 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from camvo.policies.joint import FIRST
+from camvo.policies.joint import FIRST, MOST_FIRST
 
 _SHARES: Final[Mapping[str, tuple[float, float]]] = {
     "joint": (0.1, 0.6),
-    "sequential": (0.2, 0.7),
     "baseline": (1.0, 1.0),
     "majority": (1.0, 1.0),
 }
 """Policy → the lowest and the highest share of the price of asking everyone that its rounds cost.
 
-For ``joint`` and ``sequential`` they hold every table of docs/results.md, rounds that ask everyone left out.
-Policies that are not here may cost anything.
+For ``joint`` they hold every table of docs/results.md, rounds that ask everyone left out. Policies that are
+not here may cost anything.
 """
+
+_WITH_AGREEMENT: Final = (0.15, 0.9)
+"""The same for ``joint`` where an agreement is required."""
 
 
 _WITH_STUDENT: Final = 0.12
@@ -26,7 +28,13 @@ _WITH_STUDENT: Final = 0.12
 
 
 def documented_share(
-    policy: str, tasks: int, prices: Sequence[float], asked: int = 1, *, student: bool = False
+    policy: str,
+    tasks: int,
+    prices: Sequence[float],
+    asked: int = 1,
+    *,
+    student: bool = False,
+    agreement: bool = False,
 ) -> tuple[float, float]:
     """The range of a policy's cost, in prices of asking everyone.
 
@@ -36,17 +44,18 @@ def documented_share(
         prices: the price of asking each arm.
         asked: the fewest arms that it asks (``k_min``).
         student: whether a student votes too.
+        agreement: whether an agreement is required.
     """
     total = sum(prices)
     least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
-    low, high = _SHARES.get(policy, (least, 1.0))
-    if policy not in {"joint", "sequential"}:
+    low, high = _WITH_AGREEMENT if agreement else _SHARES.get(policy, (least, 1.0))
+    if policy != "joint":
         return low, high
-    everyone, low = _everyone(tasks) / max(tasks, 1), max(low, least)
+    everyone, low = _everyone(tasks, MOST_FIRST if agreement else FIRST) / max(tasks, 1), max(low, least)
     lowest, highest = (everyone + (1.0 - everyone) * share for share in (low, max(low, high)))
     return (max(everyone, min(lowest, _WITH_STUDENT)) if student else lowest), highest
 
 
-def _everyone(tasks: int) -> float:
-    """How many rounds of a project ask everyone by a draw."""
-    return float(tasks) if tasks <= FIRST else math.sqrt(FIRST**2 + FIRST * (tasks - FIRST))
+def _everyone(tasks: int, first: int) -> float:
+    """How many rounds of a project ask everyone: so many at first, and later ones by a draw."""
+    return float(tasks) if tasks <= first else math.sqrt(first**2 + FIRST * (tasks - first))

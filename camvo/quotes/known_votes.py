@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit, fit_label_free
 from camvo.joint.lattice import most_arms
+from camvo.joint.plans.plan_walk import walk
 from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.joint.votes_fit import fit_vote_rows
-from camvo.quotes.plan_walk import walk
 from camvo.stages.asking_order import cheapest_first
 from camvo.state.vote_patterns import SILENT
 from camvo.typing import Array
@@ -83,7 +83,12 @@ class KnownVotes:
         prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
         plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
         unique, place = np.unique(rows, axis=0, return_inverse=True)
-        return walk(fit, plan, unique, int(self.shares.argmin()))[place.reshape(-1)]
+        positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        asked = np.zeros(unique.shape, dtype=np.bool_)
+        asked[:, positions], _ = walk(plan, unique[:, positions], 1.0 / len(self.labels))
+        # A task without any vote goes on to the cheapest arm; whoever is silent there is a rare case.
+        asked[~(asked & (unique >= 0)).any(axis=1), int(self.shares.argmin())] = True
+        return asked[place.reshape(-1)]
 
     def draw(self, count: int, worth: float, rng: np.random.Generator) -> Rows:
         """Draw the votes of further tasks, as vote rows, shape (count, K).

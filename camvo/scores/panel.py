@@ -16,7 +16,7 @@ If models err independently, ν is estimated near 0, and the panel is the one-co
 accuracies. The more errors are correlated, the less agreement counts. The likelihood of a vote pattern is
 exact (:mod:`camvo.scores.panel_likelihood`). A vote depends on p and the model's slip alone, and integrating
 p out leaves sums over how many of a label's votes were not slips. Which models are asked may depend on
-earlier votes, as in sequential voting; the likelihood stays correct.
+earlier votes, as where a plan asks one after another; the likelihood stays correct.
 
 Votes cannot reveal what all models misread, such as a convention of the annotators. :data:`SLIP` accounts for
 it: between 3% and 6% of the labels of published test sets are contestable, and overconfidence does more harm
@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
+from camvo.scores.near_copies import merge_copies
 from camvo.scores.panel_likelihood import NODES, WEIGHTS, PatternLikelihood
 from camvo.scores.panel_patterns import tabulate_patterns
 from camvo.typing import Array
-from camvo.weights.near_copies import merge_copies
 
 SLIP = 0.06
 """The probability that the truth is a random label instead of a draw from the task's answers."""
@@ -51,7 +51,7 @@ class Panel:
 
     Attributes:
         arms: the names of the K models.
-        seats: the seat of each model; near-copies share one (:mod:`camvo.weights.near_copies`). Shape (K,).
+        seats: the seat of each model; near-copies share one (:mod:`camvo.scores.near_copies`). Shape (K,).
         slips: ε of each seat, seats ascending.
         doubt: the median of ν over tasks.
         spread: σ, the standard deviation of ln ν over tasks.

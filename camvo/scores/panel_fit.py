@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
+from camvo.scores.near_copies import merge_copies, near_copies_in
 from camvo.scores.panel import PRIOR_DOUBT, PRIOR_SLIP, PRIOR_SPREAD, Panel, check_panel_votes
 from camvo.scores.panel_likelihood import NODES, WEIGHTS, PatternLikelihood
 from camvo.scores.panel_patterns import tabulate_patterns
 from camvo.typing import Array
-from camvo.weights.near_copies import merge_copies, near_copies_in
 
 _SLIP_SCALE, _DOUBT_SCALE, _SPREAD_SCALE = 1.5, 0.7, 0.5
 """The standard deviations of the normal priors of logit ε, ln ν and ln σ."""

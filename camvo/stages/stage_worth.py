@@ -6,24 +6,17 @@ same time: every set of arms is weighed, by what the best plan for the remaining
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
+from camvo.joint.plans.worth import NEVER, RIGHT_LABELS, Stops, rounded
 from camvo.numerics.tolerances import TIE
 from camvo.typing import Array
-
-_STEP: Final = 0.05
-"""The steps of the logarithms of prices."""
-
-_NEVER: Final = -1e9
-"""The value of what cannot happen. It is finite, so that its product with a probability of 0 is 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +34,8 @@ class _ArmStep:
     votes: Array
 
     def expected(self, value: Array) -> Array:
-        """The expected value after the vote, shape (N,); :data:`_NEVER` where the arm has voted."""
-        expected = np.full(len(value), _NEVER)
+        """The expected value after the vote, shape (N,); :data:`NEVER` where the arm has voted."""
+        expected = np.full(len(value), NEVER)
         expected[self.nodes] = (self.votes * value[self.following]).sum(axis=0)
         return expected
 
@@ -53,7 +46,8 @@ class StageWorth:
 
     Attributes:
         steps: for each of the K arms, what asking it leads to.
-        prices: the price of each arm in right labels, length K.
+        prices: the price of each arm in the unit of value, length K.
+        stopping: the value of stopping at each node, shape (N,).
         later: the value of each node after the next stage, shape (N,).
         value: the value of each node before it, shape (N,).
         sets: the sets of arms.
@@ -62,6 +56,7 @@ class StageWorth:
 
     steps: tuple[_ArmStep, ...]
     prices: tuple[float, ...]
+    stopping: Array
     later: Array
     value: Array
     sets: tuple[tuple[int, ...], ...]
@@ -78,40 +73,40 @@ class StageWorth:
         if choice < 0 or set(self.sets[choice]) <= set(allowed):
             return () if choice < 0 else self.sets[choice]
         best: tuple[int, ...] = ()
-        stopping = float(self.later[node])
+        stopping = float(self.stopping[node])
         for arms, values in _values_by_set(self.steps, self.prices, self.later, allowed):
             if values[node] > stopping + TIE:
                 stopping, best = float(values[node]), arms
         return best
 
 
-def plan_by_stages(beliefs: Beliefs, prices: Sequence[float], stages: int) -> StageWorth:
+def plan_by_stages(
+    beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
+) -> StageWorth:
     """Compute the best plan for so many stages, the next one included.
 
     Args:
         beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in right labels, length K; rounded to steps of 5%, so that tasks of
-            different lengths share a plan.
+        prices: the price of each arm in the unit of ``stops``, length K; rounded to steps of 5%, so that
+            tasks of different lengths share a plan.
         stages: at least 1.
+        stops: what stopping is worth.
     """
-    rounded = tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
-    return _plan(beliefs, rounded, stages)
+    return _plan(beliefs, rounded(tuple(prices)), stages, stops)
 
 
 @lru_cache(maxsize=64)
-def _plan(beliefs: Beliefs, prices: tuple[float, ...], stages: int) -> StageWorth:
-    if stages > 1:
-        later = _plan(beliefs, prices, stages - 1).value
-    else:
-        voted = (beliefs.lattice.rows >= 0).any(axis=1)
-        later = np.where(voted, beliefs.surest, _NEVER)
-    steps, value = _arm_steps(beliefs), later.copy()
+def _plan(beliefs: Beliefs, prices: tuple[float, ...], stages: int, stops: Stops) -> StageWorth:
+    voted = (beliefs.lattice.rows >= 0).any(axis=1)
+    stopping = np.where(voted, stops.stopping(beliefs), NEVER)
+    later = stopping if stages == 1 else _plan(beliefs, prices, stages - 1, stops).value
+    steps, value = _arm_steps(beliefs), stopping.copy()
     choice = np.full(len(value), -1, dtype=np.int64)
     by_set = _values_by_set(steps, prices, later, range(len(prices)))
     for place, (_, asked) in enumerate(by_set):
         better = asked > value + TIE
         value[better], choice[better] = asked[better], place
-    return StageWorth(steps, prices, later, value, tuple([arms for arms, _ in by_set]), choice)
+    return StageWorth(steps, prices, stopping, later, value, tuple([arms for arms, _ in by_set]), choice)
 
 
 def _values_by_set(

@@ -1,114 +1,72 @@
-"""What every policy that asks in stages puts into a plan: whom to ask now, and when to stop."""
+"""The stages of a task: what a plan that asks in stages holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any
 
+import numpy as np
+
+from camvo.numerics.tolerances import TIE
+from camvo.stages.cast import UNKNOWN, Cast, Sure, on_question
 from camvo.stages.exploration import Exploration
-from camvo.state.vote_patterns import ExplorationRound
+from camvo.stages.question_stages import QuestionStages
+from camvo.state.vote_patterns import ExplorationRound, VotePattern
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
-from camvo.votes.decision import Decision
-
-Cast: TypeAlias = Mapping[str, str | None]
-"""Votes on one question: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent."""
-
-Sure: TypeAlias = Mapping[str, float]
-"""Confidences on one question: arm → confidence in [0, 1]. Arms that gave none are absent."""
-
-UNKNOWN: Final[Sure] = MappingProxyType({})
-"""The confidences on one question if no arm gave one."""
-
-KeptKind: TypeAlias = Literal["labelled", "everyone"]
-"""Which rounds a policy keeps whole.
-
-``"labelled"`` keeps rounds with a human label. ``"everyone"``, which only rounds of older versions have, also
-keeps rounds that asked all arms.
-"""
-
-
-class QuestionStages(Protocol):
-    """The stages of one question of a task. Immutable."""
-
-    @property
-    def kept(self) -> KeptKind | None:
-        """Which rounds are kept whole; ``None`` for a question whose votes are not labels."""
-        ...
-
-    def decision(
-        self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
-    ) -> Decision:
-        """Correct the decision by what human labels have taught, and by how sure the arms are.
-
-        Args:
-            decision: the decision of the weighted vote.
-            votes: the votes of the arms that were asked.
-            labels: the label set.
-            sure: the confidences of these votes.
-        """
-        ...
-
-    def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
-        ...
-
-
-def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
-    """The arms that get a reward from a round.
-
-    An arm that was asked because of the votes gets none: it was asked only where the others disagreed, so its
-    rewards would understate its skill. A human label rewards the arms of the first stage. A voted label
-    rewards arms only if all of them were asked independently of the votes, because the label of a few arms
-    agrees with those arms.
-
-    Args:
-        order: all arms, in the order of asking.
-        first: how many arms of ``order`` were asked independently of the votes.
-        human: whether the label is a human's.
-    """
-    return frozenset(order[:first] if human or first == len(order) else ())
-
-
-def on_question(confidences: Confidences, question: str) -> Sure:
-    """The confidences of the arms' votes on one question."""
-    return {arm: answers[question] for arm, answers in confidences.items() if question in answers}
-
-
-Question_co = TypeVar("Question_co", bound=QuestionStages, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stages(Generic[Question_co]):
-    """The stages of a task. Asking goes on while any of its questions needs more votes.
+class Stages:
+    """The stages of a task: arms are asked while they add more right labels than they cost.
+
+    With several questions, the gains of one arm on all of them are added up.
 
     Attributes:
-        order: all arms. Those of the first stage come first.
-        exploration: the outcome of the exploration draw.
-        propensity: the probability of asking all arms, in the form that is stored. If the policy also draws
-            for certain labels, it is a pair, whose second part is the probability of asking at least until
-            the label is certain.
+        order: all arms; those of the first stage come first, the others by price.
+        exploration: the outcome of the exploration draw; ``"everyone"`` asks all arms whatever they vote.
+        propensity: the probability of asking all arms independently of the votes.
         questions: question → its stages.
+        count: how many arms the first stage asks.
+        prices: arm → its price in right labels, or as a share of the price of all where an agreement is
+            required; for all arms but the student.
+        left: how many stages are left, the next one included; ``None`` for as many as there are arms.
     """
 
     order: tuple[str, ...]
     exploration: Exploration
-    propensity: float | tuple[float, float]
-    questions: Mapping[str, Question_co]
+    propensity: float
+    questions: Mapping[str, QuestionStages]
+    count: int
+    prices: Mapping[str, float]
+    left: int | None = None
 
     @property
     def first(self) -> tuple[str, ...]:
         """The arms of the first stage, which are asked independently of the votes."""
-        raise NotImplementedError
+        return self.order[: self.count]
 
     def after(self, votes: Votes, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
-        raise NotImplementedError
+        if missing := tuple([arm for arm in self.first if arm not in votes]):
+            return missing
+        return tuple(next_arms(self.questions, self.prices, votes, confidences, left=self.left))
 
     def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
-        """What the round shows about ``question``; ``None`` if it shows nothing."""
-        raise NotImplementedError
+        """The pattern of the votes, and whether stopping early would have given the same label.
+
+        With two labels the pattern names them, because each arm has an accuracy for each label.
+        """
+        stages = self.questions[question]
+        everyone = self.exploration == "everyone"
+        named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
+        pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
+        early = self._early_votes(question, votes, sure) if everyone else None
+        if early is None:
+            return ExplorationRound(pattern, None)
+        right = stages.leader(early, sure) == stages.leader(votes, sure)
+        return ExplorationRound(pattern, right, stages.promised(early, sure))
 
     def describe(self, question: str) -> dict[str, Any]:
         """One question's part of a plan's description, as plain JSON."""
@@ -116,8 +74,69 @@ class Stages(Generic[Question_co]):
         common = {
             "order": list(self.order),
             "coin": self.exploration,
-            "propensity": list(self.propensity) if isinstance(self.propensity, tuple) else self.propensity,
+            "propensity": self.propensity,
             "first": len(self.first),
             "kept": self.questions[question].kept,
         }
         return {"stages": common | stages} | beside
+
+    def _early_votes(self, question: str, votes: Cast, sure: Sure) -> Cast | None:
+        """The votes that are asked for without exploration; ``None`` without a plan or a vote."""
+        stages = self.questions[question]
+        if stages.fit is None or not any(votes.values()):
+            return None
+        said = votes.get(STUDENT)
+        alone: dict[str, QuestionStages] = {question: stages}
+        early: dict[str, dict[str, str]] = {} if said is None else {STUDENT: {question: said}}
+        confidences = {arm: {question: confidence} for arm, confidence in sure.items()}
+        while arms := next_arms(alone, self.prices, early, confidences):
+            for arm in arms:
+                vote = votes.get(arm)
+                early[arm] = {} if vote is None else {question: vote}
+        return {arm: answers.get(question) for arm, answers in early.items()}
+
+
+def next_arms(
+    questions: Mapping[str, QuestionStages],
+    prices: Mapping[str, float],
+    votes: Votes,
+    confidences: Confidences = NO_CONFIDENCES,
+    *,
+    left: int | None = None,
+) -> list[str]:
+    """The arms to ask now; empty if no arm adds more right labels than it costs.
+
+    Args:
+        questions: question → its stages.
+        prices: arm → its price in right labels.
+        votes: the votes so far.
+        confidences: their confidences.
+        left: how many stages are left; ``None`` for as many as there are arms.
+    """
+    casts = {name: {arm: answers.get(name) for arm, answers in votes.items()} for name in questions}
+    sure = {name: on_question(confidences, name) for name in questions}
+    if left is not None and any(any(cast.values()) for cast in casts.values()) and left <= 0:
+        return []
+    if left is not None:
+        together = {
+            arm
+            for name, question in questions.items()
+            for arm in question.within(casts[name], prices, max(left, 1), sure[name])
+        }
+        if together or any(any(cast.values()) for cast in casts.values()):
+            return [arm for arm in prices if arm in together]
+    elif len(questions) == 1:
+        ((name, only),) = questions.items()
+        wanted = only.together(casts[name], sure[name])
+        if wanted and not any(arm in votes for arm in wanted):
+            return wanted
+    total = dict.fromkeys([arm for arm in prices if arm not in votes], 0.0)
+    for name, question in questions.items():
+        for arm, gain in question.gains(casts[name], prices, sure[name]).items():
+            total[arm] += max(gain, 0.0)
+    worthwhile = {arm: gain - prices[arm] for arm, gain in total.items() if gain > prices[arm] + TIE}
+    if worthwhile:
+        best = max(worthwhile, key=lambda arm: (worthwhile[arm], arm))
+        return [best] if np.isfinite(worthwhile[best]) else sorted(worthwhile)
+    undecided = any(not any(cast.values()) for cast in casts.values())
+    return [min(total, key=lambda arm: (prices[arm], arm))] if undecided and total else []

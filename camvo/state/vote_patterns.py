@@ -1,12 +1,11 @@
-"""Vote patterns of exploration rounds: which arms agreed, and whether stopping early was right.
+"""Vote patterns: which arms agreed in a round, and whether stopping early would have been right.
 
-In an exploration round, a random draw before the first vote decides to ask more arms, whatever they vote.
+In an exploration round, a random draw before the first vote decides to ask all arms, whatever they vote.
 Only such rounds can teach whether the leader of an early vote is the label of the full vote: a round that
 went on because its votes were divided says nothing about easy tasks. No ground truth is needed.
 
-An exploration round leaves its *vote pattern*: which arms voted for the same label, not for which label.
-Patterns are counted with a sign, like every sum of the state. There are at most as many patterns as
-exploration rounds.
+A round leaves its *vote pattern*: which arms voted for the same label, not for which label. Patterns are
+counted with a sign, like every sum of the state. There are at most as many patterns as rounds.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ from camvo.twins.same_model import same_model
 SILENT, UNASKED = -1, -2
 """The groups of arms that were asked and gave no vote, and of arms that were not asked."""
 
-_GROWTH = 1.03
-"""The growth of the number of rounds after which the evidence is renewed."""
-
-_SETTLED_GROWTH = 1.2
-"""The same for the evidence of costly fits."""
+_GROWTH = 1.2
+"""The growth of the number of rounds after which the evidence of fits is renewed."""
 
 Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
@@ -96,28 +92,6 @@ class VotePattern:
         """The arms that were asked."""
         return tuple([arm for arm, group in zip(self.arms, self.groups, strict=True) if group != UNASKED])
 
-    def among(self, order: Sequence[str]) -> Signature | None:
-        """The groups of the arms in ``order``, or ``None`` if one of them was not in the pool."""
-        groups = dict(zip(self.arms, self.groups, strict=True))
-        return canonical(groups[arm] for arm in order) if groups.keys() >= set(order) else None
-
-    def along(self, order: Sequence[str]) -> Signature | None:
-        """The groups of the arms in ``order``, if the round shows the votes of asking in that order.
-
-        ``None`` in three cases:
-
-        - An arm of ``order`` was not in the pool.
-        - The arms that were asked are not the first arms of ``order``.
-        - The round ended early, and an arm that was asked has left the pool.
-
-        Complete rounds with such an arm are not dropped, so the remaining rounds overstate disagreement.
-        """
-        groups = self.among(order)
-        if groups is None or UNASKED in groups[: sum(group != UNASKED for group in groups)]:
-            return None
-        departed = [group for arm, group in zip(self.arms, self.groups, strict=True) if arm not in order]
-        return None if UNASKED in self.groups and any(group != UNASKED for group in departed) else groups
-
     def among_known(self, order: Sequence[str]) -> Signature:
         """The groups of the arms in ``order``, as if those that were not in the pool had not been asked.
 
@@ -146,14 +120,14 @@ class VotePattern:
 
 @dataclass(frozen=True, slots=True)
 class ExplorationRound:
-    """What one exploration round shows.
+    """What one round shows.
 
     Attributes:
         pattern: the pattern of its votes.
-        right: whether the learned rule, as it was before the round, would have given the label of all arms
-            that were asked; ``None`` if there was no learned rule.
-        promised: the probability with which the learned rule was to give another label, as it was said before
-            the round; ``None`` if nothing was promised, and in rounds of older versions.
+        right: whether the plan, as it was before the round, would have stopped at the label of all arms that
+            were asked; ``None`` if the round does not show it.
+        promised: the probability with which the plan was to stop at another label, as it was said before the
+            round; ``None`` if nothing was promised, and in rounds of older versions.
         first: the arms that were asked independently of the votes; all of them in a round that asked
             everyone. Empty in rounds of older versions that did not.
     """
@@ -204,18 +178,21 @@ class PatternCounts:
 
 
 @dataclass(slots=True)
-class _LaggingCounts:
-    """Counts of patterns, and copies of them for fits that are renewed when the counts have grown enough.
+class ExplorationSums:
+    """Signed sums over exploration rounds, since stops were last forgotten.
 
     Attributes:
+        tried: the number of rounds that tested a plan's stops; of all rounds, also those that are forgotten.
+        right: the number of those in which they were right.
         patterns: pattern → its number of rounds.
-        evidence: the copy that is renewed at 3%.
-        settled: the copy that is renewed at 20%, for the costliest fits.
+        evidence: a copy of the patterns for fits, which is renewed when the rounds have grown by a fifth.
     """
 
+    tried: int = 0
+    right: int = 0
     patterns: Counter[VotePattern] = field(default_factory=Counter)
     evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
-    settled: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    _forgot: bool = False
     _pools: Counter[tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -228,6 +205,10 @@ class _LaggingCounts:
             self._pools[pattern.asked] += count
 
     def everyone_rounds(self, arms: Collection[str]) -> int:
+        """How many rounds asked the models of all these arms, independently of the votes.
+
+        A model was asked if one of those of its arms was that are in ``arms``.
+        """
         groups = same_model(arms)
         models = {groups.get(arm, frozenset([arm])) for arm in arms}
         return sum(
@@ -236,115 +217,53 @@ class _LaggingCounts:
             if not any(model.isdisjoint(pool) for model in models)
         )
 
-    def add(self, pattern: VotePattern, sign: int) -> None:
-        """Add (+1) or take back (−1) one round."""
+    def add(self, round_: ExplorationRound, sign: int) -> None:
+        """Add (+1) or take back (−1) one round. A round that is forgotten is not taken back."""
+        self.tried += sign * (round_.right is not None)
+        self.right += sign * bool(round_.right)
+        pattern = round_.pattern
+        if self._forgot and sign < 0 and self.patterns[pattern] <= 0:
+            return
         self.patterns[pattern] += sign
         if not self.patterns[pattern]:
             del self.patterns[pattern]
         self._count_pool(pattern, sign)
         rounds = self.patterns.total()
-        self.evidence = self._renewed(self.evidence, rounds, _GROWTH)
-        self.settled = self._renewed(self.settled, rounds, _SETTLED_GROWTH)
-
-    def _renewed(self, counts: PatternCounts, rounds: int, growth: float) -> PatternCounts:
-        if counts.rounds <= rounds <= counts.rounds * growth:
-            return counts
-        return PatternCounts(dict(self.patterns), rounds)
-
-    def renamed(self, names: Mapping[str, str]) -> _LaggingCounts:
-        """The same counts with other names (old → new) for some arms."""
-        patterns: Counter[VotePattern] = Counter()
-        for pattern, count in self.patterns.items():
-            patterns[pattern.renamed(names)] += count
-        counts = PatternCounts(dict(patterns), patterns.total())
-        return _LaggingCounts(patterns, counts, counts)
-
-    def to_list(self) -> list[Any]:
-        return [_table(counts) for counts in (self.patterns, self.evidence.patterns, self.settled.patterns)]
-
-    @classmethod
-    def from_list(cls, data: list[Any]) -> _LaggingCounts:
-        patterns, *lagging = map(_counts, data)
-        return cls(patterns, *[PatternCounts(dict(counts), counts.total()) for counts in lagging])
-
-
-@dataclass(slots=True)
-class ExplorationSums:
-    """Signed sums over exploration rounds.
-
-    Attributes:
-        tried: the number of rounds that tested a learned rule.
-        right: the number of those in which it was right.
-    """
-
-    tried: int = 0
-    right: int = 0
-    _all: _LaggingCounts = field(default_factory=_LaggingCounts)
-    _recent: _LaggingCounts | None = None
-
-    @property
-    def patterns(self) -> Counter[VotePattern]:
-        """Pattern → its number of rounds."""
-        return self._all.patterns
-
-    @property
-    def evidence(self) -> PatternCounts:
-        """The counts that fits of weights read; they lag up to 3% of the rounds behind."""
-        return self._all.evidence
-
-    @property
-    def settled(self) -> PatternCounts:
-        """The counts that the costliest fits read: only rounds since stops were last forgotten.
-
-        They lag up to 20% of the rounds behind.
-        """
-        return self._since.settled
-
-    def everyone_rounds(self, arms: Collection[str]) -> int:
-        """How many rounds since then asked the models of all these arms, independently of the votes.
-
-        A model was asked if one of those of its arms was that are in ``arms``.
-        """
-        return self._since.everyone_rounds(arms)
-
-    @property
-    def _since(self) -> _LaggingCounts:
-        return self._all if self._recent is None else self._recent
-
-    @property
-    def stop_evidence(self) -> PatternCounts:
-        """The counts that fits of stops read: only rounds since stops were last forgotten."""
-        return self._since.evidence
-
-    def add(self, round_: ExplorationRound, sign: int) -> None:
-        """Add (+1) or take back (−1) one round."""
-        self._all.add(round_.pattern, sign)
-        self.tried += sign * (round_.right is not None)
-        self.right += sign * bool(round_.right)
-        if self._recent is not None and (sign > 0 or self._recent.patterns[round_.pattern] > 0):
-            self._recent.add(round_.pattern, sign)
+        if not self.evidence.rounds <= rounds <= self.evidence.rounds * _GROWTH:
+            self.evidence = PatternCounts(dict(self.patterns), rounds)
 
     def forget_stops(self) -> None:
-        """From now on, stops are learnt from later rounds only. Weights are still learnt from all."""
-        self._recent = _LaggingCounts()
+        """From now on, fits learn from later rounds only."""
+        self.patterns, self.evidence, self._pools = Counter(), PatternCounts(), Counter()
+        self._forgot = True
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give some arms other names (old → new)."""
-        self._all = self._all.renamed(names)
-        if self._recent is not None:
-            self._recent = self._recent.renamed(names)
+        patterns: Counter[VotePattern] = Counter()
+        for pattern, count in self.patterns.items():
+            patterns[pattern.renamed(names)] += count
+        self.patterns, self.evidence = patterns, PatternCounts(dict(patterns), patterns.total())
+        self.__post_init__()
 
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
-        recent = None if self._recent is None else self._recent.to_list()
-        return [self.tried, self.right, self._all.to_list(), recent]
+        return [self.tried, self.right, _table(self.patterns), _table(self.evidence.patterns), self._forgot]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationSums:
-        """Inverse of :meth:`to_list`."""
-        tried, right, counts, recent = data
-        recent = None if recent is None else _LaggingCounts.from_list(recent)
-        return cls(tried, right, _LaggingCounts.from_list(counts), recent)
+        """Inverse of :meth:`to_list`; also reads snapshots of older versions.
+
+        These have more copies of the patterns, and, if stops were forgotten, the patterns of all rounds.
+        """
+        tried, right, patterns, *rest = data
+        if len(rest) == 2:
+            evidence, forgot = rest
+        else:
+            (recent,) = rest
+            patterns, *_, evidence = patterns if recent is None else recent
+            forgot = recent is not None
+        counts = _counts(evidence)
+        return cls(tried, right, _counts(patterns), PatternCounts(dict(counts), counts.total()), forgot)
 
 
 def _table(patterns: Mapping[VotePattern, int]) -> list[list[Any]]:

@@ -13,7 +13,7 @@ import pytest
 import camvo
 
 NAMES = [
-    *("CaMVo", "CCaMVo", "Joint", "Sequential"),
+    *("CaMVo", "CCaMVo", "Joint"),
     *("Baseline", "Majority", "Single", "Fixed", "Random", "Cascade", "BestSingle", "Router"),
     *("Policy", "Observation", "Plan", "Decision"),
     *("State", "Contribution"),

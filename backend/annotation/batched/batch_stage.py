@@ -291,7 +291,7 @@ class BatchStage:
         if plan.stages is not None:
             first = Drawn.of(plan.stages)
             exploration = first.exploration
-            drawn |= {"rates": list(first.rates), "first": list(first.first)}
+            drawn |= {"rate": first.rate, "first": list(first.first)}
         return BatchTask(
             project=self.job.project,
             task=self.job.task,
@@ -321,9 +321,10 @@ def _once_each(replies: Mapping[str, ModelReply]) -> dict[str, ModelReply]:
 
 
 def _drawn(stored: BatchTask) -> Drawn:
-    everyone, certificate = stored.drawn["rates"]
+    # Tasks of older versions have two rates, the first of which is that of asking everyone.
+    rate = stored.drawn["rate"] if "rate" in stored.drawn else stored.drawn["rates"][0]
     exploration: Any = stored.exploration
-    return Drawn(exploration, (everyone, certificate), tuple(stored.drawn["first"]))
+    return Drawn(exploration, rate, tuple(stored.drawn["first"]))
 
 
 def _hash_of(questions: Sequence[JobQuestion]) -> str:

@@ -22,7 +22,7 @@ PolicyNames: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="Policy to replay; may be repeated: camvo, ccamvo, joint, sequential, baseline,"
+        help="Policy to replay; may be repeated: camvo, ccamvo, joint, baseline,"
         " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
         " router:GAIN.",
         rich_help_panel=POLICIES,
@@ -51,16 +51,13 @@ class SharedOptions:
     """The options that both commands have with the same default. The help texts explain them."""
 
     agreement: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Minimum share of sequential's labels equal to the full vote. A list, e.g. 0.98,0.99.",
+            help="Share of labels that must equal the vote of all models; for joint, in place of its worth."
+            " A list, e.g. 0.98,0.99.",
             rich_help_panel=POLICIES,
         ),
-    ] = "0.99"
-    max_stages: Annotated[
-        int,
-        typer.Option("--max-stages", help="Most stages of sequential.", rich_help_panel=POLICIES),
-    ] = 3
+    ] = None
     worth: Annotated[
         float | None,
         typer.Option(
@@ -152,14 +149,13 @@ class SharedOptions:
             policies=policies,
             deltas=decimals(deltas, "--delta"),
             k_mins=integers(k_mins, "--k-min"),
-            agreements=decimals(self.agreement, "--agreement"),
+            agreements=[] if self.agreement is None else decimals(self.agreement, "--agreement"),
             parameters=Parameters(
                 alpha=alpha,
                 lambda_r=self.lambda_r,
                 n0=self.n0,
                 confidence=self.confidence,
                 estimator=self.estimator,
-                max_stages=self.max_stages,
                 worth=self.worth,
                 first=self.first,
             ),

@@ -32,7 +32,6 @@ class Parameters:
     n0: int = 10
     confidence: ConfidenceName = "beta"
     estimator: EstimatorName = "moments"
-    max_stages: int = 3
     worth: float | None = None
     first: int = 200
 
@@ -66,7 +65,7 @@ def replay_settings(
         names: the values of ``--policy``.
         deltas: the values of ``--delta``.
         k_mins: the values of ``--k-min``.
-        agreements: the values of ``--agreement``.
+        agreements: the values of ``--agreement``; none for a policy that needs no agreement.
         shared: the other parameters.
         models: the models of the table.
 
@@ -80,7 +79,7 @@ def replay_settings(
         points = product(
             dict.fromkeys(deltas if "delta" in own else [None]),
             dict.fromkeys(k_mins if "k_min" in own else [None]),
-            dict.fromkeys(agreements if "agreement" in own else [None]),
+            dict.fromkeys(agreements if agreements and "agreement" in own else [None]),
         )
         for delta, k_min, agreement in points:
             point = {"delta": delta, "k_min": k_min, "agreement": agreement}

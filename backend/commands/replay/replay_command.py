@@ -33,7 +33,7 @@ def replay(
 ) -> None:
     """Replay a table of votes and print each policy's cost and accuracy. Calls no model.
 
-    Example: camvo replay votes.csv --prices small=0.1,large=5 --policy sequential --policy majority
+    Example: camvo replay votes.csv --prices small=0.1,large=5 --policy joint --policy majority
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 

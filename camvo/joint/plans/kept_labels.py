@@ -1,4 +1,4 @@
-"""How probably the label of a few votes is still the label once all arms have voted.
+"""How probably, or certainly, the label of a few votes is still the label once all arms have voted.
 
 That is what a plan promises where it stops. It follows from the probabilities of the votes to come, so
 exploration can test it without any truth.
@@ -39,6 +39,26 @@ def kept_labels(beliefs: Beliefs) -> Array:
                 ).sum(axis=0)
             known[at] = True
     return np.asarray(np.clip(final[np.arange(len(final)), leads], 0.0, 1.0), dtype=np.float64)
+
+
+@lru_cache(maxsize=16)
+def certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
+    """Whether no further votes can change the most probable label of each node, shape (N,).
+
+    Whichever arms vote, and whatever they say: some may give no vote, so every set of further votes counts.
+    """
+    lattice = beliefs.lattice
+    leads = beliefs.right.argmax(axis=1)
+    stays = np.eye(lattice.numbers, dtype=np.bool_)[leads]
+    voter = _first_voters(lattice)
+    for level in lattice.steps:
+        for step in level:
+            possible, after = step.following >= 0, np.maximum(step.following, 0)
+            for number in range(lattice.numbers):
+                kept = stays[after, _renamed(lattice, voter, step.nodes, number, after)]
+                stays[step.nodes, number] &= (kept | ~possible).all(axis=0)
+    voted = (lattice.rows >= 0).any(axis=1)
+    return np.asarray(stays[np.arange(len(leads)), leads] & voted)
 
 
 def _first_voters(lattice: Lattice) -> NDArray[np.int64]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from camvo.errors import InvalidParameterError
+from camvo.policies import studying
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
-from camvo.policies.studying import has_student_by_default
 from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -29,9 +29,8 @@ def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
         table: the items.
         wanted: ``None`` for what the policy has by default, where the table has texts.
     """
-    if wanted is None:
-        return table.texts is not None and has_student_by_default(policy)
-    return wanted
+    able = studying.has_student(policy)
+    return able and (table.texts is not None if wanted is None else wanted)
 
 
 class StudentArm:

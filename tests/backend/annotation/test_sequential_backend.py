@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from camvo.weights import vote_weights
 from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
@@ -20,7 +21,6 @@ from backend.annotation.queue.job_queue import JobQueue
 from backend.ledger import reports
 from backend.ledger.rounds import Round
 from backend.testing import Reply
-from camvo.weights import vote_weights
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 MOODS = ("Glad", "Sad", "Calm")

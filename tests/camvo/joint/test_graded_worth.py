@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
+from camvo.joint.grades import Grades, Scale
 from camvo.joint.joint_fit import fit_joint
 from camvo.joint.plans.graded_worth import plan_by_graded_worth
 from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.sure_votes import SureVotes, tilt_of, tilted
 from camvo.state.kept_rounds import LatestRounds
-from camvo.weights.grades import Grades, Scale
 
 ARMS = ("a", "b", "c")
 PRICES = tuple(math.exp(-0.05 * step) for step in (70, 92, 124))

@@ -9,14 +9,14 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.beliefs import believe
+from camvo.joint.grades import Grades, Scale
 from camvo.joint.joint_fit import fit_joint
 from camvo.joint.lattice import vote_lattice
 from camvo.joint.student_reply import told_by_student
 from camvo.joint.sure_votes import SureVotes
-from camvo.stages.joint_stages import JointQuestion
+from camvo.stages.question_stages import QuestionStages
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
-from camvo.weights.grades import Grades, Scale
 
 ARMS = ("a", "b", "c", STUDENT)
 LABELS = {2: ("neg", "pos"), 4: ("w", "x", "y", "z")}
@@ -73,7 +73,9 @@ def test_a_confidence_that_tells_nothing_changes_nothing():
 
 def test_a_surer_student_saves_votes():
     fit = fitted(4)
-    question = JointQuestion(fit.labels, fit, (0.01,) * 4, JointQuestion(fit.labels, fit.silent, (0.01,) * 3))
+    question = QuestionStages(
+        fit.labels, fit, (0.01,) * 4, QuestionStages(fit.labels, fit.silent, (0.01,) * 3)
+    )
     votes = {STUDENT: "w", "a": "w"}
     gains = [
         max(question.gains(votes, dict.fromkeys(ARMS, 0.01), {STUDENT: confidence}).values())
@@ -90,6 +92,8 @@ def test_without_a_student_the_fit_stays_as_it_is():
 @pytest.mark.parametrize(("graded", "promises"), [((STUDENT,), True), ((STUDENT, "a"), False)])
 def test_a_plan_promises_although_the_student_says_how_sure_it_is(graded, promises):
     fit = fitted(4, graded=graded)
-    question = JointQuestion(fit.labels, fit, (0.01,) * 4, JointQuestion(fit.labels, fit.silent, (0.01,) * 3))
+    question = QuestionStages(
+        fit.labels, fit, (0.01,) * 4, QuestionStages(fit.labels, fit.silent, (0.01,) * 3)
+    )
     promised = question.promised({STUDENT: "w", "a": "w"}, {STUDENT: 0.9})
     assert (promised is not None) == promises

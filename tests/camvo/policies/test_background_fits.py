@@ -5,32 +5,36 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from camvo.policies.background_fits import WeightsFitData, fitted
-from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
-from camvo.weights.corrected_vote_fit import fit_corrected_vote
+from camvo.policies.background_fits import JointFitData, fitted
+from camvo.state.kept_rounds import LatestRounds
+from camvo.state.vote_patterns import PatternCounts, VotePattern
 
 LABELS = ("w", "x", "y", "z")
-WEIGHTS = {"a": 1.5, "b": 1.0, "c": 0.5}
-
-
-def rounds(n, seed=0):
-    rng = np.random.default_rng(seed)
-    for _ in range(n):
-        truth = rng.integers(4)
-        said = np.where(rng.random(3) < 0.7, truth, rng.integers(4, size=3))
-        votes = tuple(CastVote(arm, LABELS[vote], 0.7) for arm, vote in zip(WEIGHTS, said, strict=True))
-        yield KeptRound(votes, LABELS[truth], everyone=True)
+ARMS = ("a", "b", "c")
+SHARES = (("a", 0.6), ("b", 0.3), ("c", 0.1))
 
 
 @pytest.fixture(scope="module")
 def experience():
-    return WeightsFitData(LatestRounds((*rounds(300),)), LABELS, (*WEIGHTS.items(),))
+    rng, patterns = np.random.default_rng(0), {}
+    for _ in range(300):
+        truth = rng.integers(4)
+        said = np.where(rng.random(3) < 0.7, truth, rng.integers(4, size=3))
+        votes = {arm: LABELS[vote] for arm, vote in zip(ARMS, said, strict=True)}
+        pattern = VotePattern.of(ARMS, votes, everyone=True)
+        patterns[pattern] = patterns.get(pattern, 0) + 1
+    return JointFitData(PatternCounts(patterns, 300), LatestRounds(), LABELS, SHARES)
 
 
 def test_a_fit_is_computed_once(experience):
     assert fitted(replace(experience)) is fitted(experience)
 
 
-def test_votes_weigh_what_they_weigh_now_whatever_they_weighed_in_their_round(experience):
-    weighted = [round_.weighted(WEIGHTS) for round_ in experience.latest.rounds]
-    assert fitted(experience).corrected == fit_corrected_vote(weighted, LABELS)
+def test_only_a_fit_for_an_agreement_has_stops_for_it(experience):
+    assert fitted(experience).stops is None
+    assert fitted(replace(experience, agreement=0.9, shares=SHARES)).stops is not None
+
+
+def test_a_fit_for_one_agreement_cannot_take_the_place_of_one_for_another(experience):
+    kinds = {replace(experience, agreement=agreement).kind for agreement in (None, 0.9, 0.99)}
+    assert len(kinds) == 3

@@ -11,15 +11,14 @@ from made_up_votes import draw_votes
 from same_state import assert_same_state
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.background_fits import WeightsFitData, fitted
+from camvo.policies.background_fits import fitted
+from camvo.policies.baselines import Majority
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
-from camvo.policies.sequential import Sequential
 from camvo.policies.teaching import TaughtRound
 from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import Contribution, revision, withdrawal
-from camvo.state.kept_rounds import LatestRounds
 from camvo.state.state import State
 from camvo.student.taught_texts import STUDENT
 from camvo.votes.numbers import NumericVote
@@ -219,7 +218,7 @@ def test_a_state_from_a_snapshot_plans_the_same(labels):
     state = practised(45, labels)
     again = State.restore(state.snapshot())
     assert again.exploration == state.exploration
-    assert again.exploration.settled.patterns == state.exploration.settled.patterns
+    assert again.exploration.evidence.patterns == state.exploration.evidence.patterns
     one, other = (Joint().plan(observed(of, labels), PRICES) for of in (state, again))
     assert json.dumps(one.describe("q"), sort_keys=True) == json.dumps(other.describe("q"), sort_keys=True)
 
@@ -259,7 +258,7 @@ def test_a_plan_takes_the_fit_that_its_observation_brings(taught):
 
 def test_a_fit_of_another_policy_is_refused(taught):
     observation = observed(State.restore(taught))["q"]
-    fit = fitted(WeightsFitData(LatestRounds(), LABELS, tuple(dict.fromkeys(PRICES, 1.0).items())))
+    fit = fitted(Joint(agreement=0.9).fit_data(observation, PRICES))
     with pytest.raises(InvalidParameterError, match="another policy"):
         Joint().plan({"q": replace(observation, fit=fit)}, PRICES)
 
@@ -271,7 +270,7 @@ def test_its_fits_are_of_another_kind_than_those_of_other_policies(taught):
         Joint().contribution(own_plan(state), "q", cast("pos"), "neg", human=True),
     )
     observation = observed(state)["q"]
-    kinds = {policy.fit_data(observation, PRICES).kind for policy in (Joint(), Sequential())}
+    kinds = {policy.fit_data(observation, PRICES).kind for policy in (Joint(), Joint(agreement=0.9))}
     assert len(kinds) == 2
 
 
@@ -293,8 +292,8 @@ def test_the_worth_of_a_right_label_is_positive_and_finite(worth):
 
 
 def test_a_plan_of_another_policy_is_refused(taught):
-    plan = Sequential().plan(observed(State.restore(taught)), PRICES)
-    with pytest.raises(InvalidParameterError, match="another policy"):
+    plan = Majority().plan(observed(State.restore(taught)), PRICES)
+    with pytest.raises(InvalidParameterError, match="does not ask in stages"):
         Joint().ask(plan, {})
 
 

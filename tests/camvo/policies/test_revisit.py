@@ -152,7 +152,7 @@ def test_ccamvo_keeps_its_correlations():
 
 def test_only_policies_with_a_measure_of_doubt_go_on():
     assert [goes_on(policy) is None for policy in (camvo.Joint(), POLICY, CCaMVo())] == [False] * 3
-    assert goes_on(camvo.Sequential()) is None
+    assert goes_on(camvo.Majority()) is None
 
 
 @pytest.mark.parametrize("name", ["exact", "beta"])

@@ -128,10 +128,10 @@ def test_silent_arms_stay_as_silent() -> None:
     assert (drawn[:, 1] < 0).mean() == pytest.approx(0.25, abs=0.02)
 
 
-@pytest.mark.parametrize("policy", ["joint", "sequential"])
-def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(policy: str) -> None:
-    assert documented_share(policy, 30, [1.0, 2.0]) == (1.0, 1.0)
-    low, high = documented_share(policy, 5000, [1.0, 2.0, 20.0])
+@pytest.mark.parametrize("agreement", [False, True])
+def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(agreement: bool) -> None:
+    assert documented_share("joint", 30, [1.0, 2.0], agreement=agreement) == (1.0, 1.0)
+    low, high = documented_share("joint", 5000, [1.0, 2.0, 20.0], agreement=agreement)
     assert 0.0 < low < high < 1.0
 
 

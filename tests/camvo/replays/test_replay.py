@@ -10,7 +10,6 @@ from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
-from camvo.policies.sequential import Sequential
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
@@ -261,7 +260,7 @@ def test_the_student_votes_once_it_has_learnt():
     table = topics(600)
     votes = np.full_like(table.votes, -1)  # all models fall silent
     votes[:500] = table.votes[:500]
-    trace = replay(Majority(), dataclasses.replace(table, votes=votes), student=True)
+    trace = replay(Joint(), dataclasses.replace(table, votes=votes), student=True)
     said = trace.labels[500:] >= 0
     assert said.mean() > 0.5
     assert np.mean(trace.labels[500:][said] == table.truth[500:][said]) > 0.8
@@ -293,15 +292,15 @@ def test_joint_has_the_student_by_default_where_there_are_texts():
     assert replay(Joint(), blind, window=50).asked.sum() == without
 
 
-@pytest.mark.parametrize("policy", [Sequential(), CaMVo(), Majority()])
-def test_other_policies_have_no_student_by_default(policy):
-    assert not has_student(policy, topics(), None)
-    assert has_student(policy, topics(), True)
+@pytest.mark.parametrize("policy", [Joint(agreement=0.9), CaMVo(), Majority()])
+@pytest.mark.parametrize("wanted", [None, True])
+def test_other_policies_have_no_student(policy, wanted):
+    assert not has_student(policy, topics(), wanted)
 
 
 def test_the_student_needs_texts():
     with pytest.raises(InvalidParameterError, match="needs the texts"):
-        replay(Majority(), drawn(), student=True)
+        replay(Joint(), drawn(), student=True)
 
 
 def test_no_model_may_have_the_students_name():

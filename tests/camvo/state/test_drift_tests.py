@@ -119,7 +119,7 @@ def test_after_a_restart_of_the_tasks_the_harder_ones_are_normal():
     assert due_after(rounds(rng, 300, accuracy=0.7), tests)[0] is None
 
 
-def test_a_broken_promise_forgets_patterns_for_stops_and_keeps_them_for_weights():
+def test_a_broken_promise_forgets_the_patterns_before_it():
     rng, state = np.random.default_rng(9), State(1)
     made = rounds(rng, 400, wrong=0.05)
     before = 0
@@ -131,10 +131,9 @@ def test_a_broken_promise_forgets_patterns_for_stops_and_keeps_them_for_weights(
         before += 1
     assert state.restarts[0].kind == "stops"
     assert state.restarted_at == state.rounds == before + 1
-    assert state.exploration.stop_evidence.rounds == 0
-    assert state.exploration.patterns.total() == before + 1
+    assert (state.exploration.evidence.rounds, state.exploration.patterns.total()) == (0, 0)
     state.add(taught(made[0]))
-    assert state.exploration.stop_evidence.rounds == 1
+    assert state.exploration.evidence.rounds == 1
 
 
 def test_withdrawing_a_round_from_before_a_restart_leaves_later_patterns_alone():
@@ -143,9 +142,9 @@ def test_withdrawing_a_round_from_before_a_restart_leaves_later_patterns_alone()
     state.add(taught(first))
     state.exploration.forget_stops()
     state.add(*map(taught, later))
-    evidence = dict(state.exploration.stop_evidence.patterns)
+    evidence = dict(state.exploration.evidence.patterns)
     state.add(Contribution(CONTEXT, (), rounds=-1, exploration=rounds(rng, 1, a=0.0)[0]))
-    assert state.exploration.stop_evidence.patterns == evidence
+    assert state.exploration.evidence.patterns == evidence
 
 
 def test_tests_of_a_restored_state_go_on_bit_by_bit():

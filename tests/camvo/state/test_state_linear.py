@@ -10,7 +10,6 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
 from camvo.policies.named import POLICIES
-from camvo.policies.sequential import Sequential
 from camvo.questions.question import Question
 from camvo.replays import lookahead
 from camvo.replays.replay import replay
@@ -88,13 +87,13 @@ def test_linear_models_that_a_snapshot_lacks_cannot_be_restored():
         State.restore(taught(linear=False).snapshot(), linear=True)
 
 
-def test_policies_in_stages_read_none_for_labels_and_all_others_do():
+def test_the_joint_policy_reads_none_for_labels_and_all_others_do():
     reading = {name for name, policy in POLICIES.items() if policy.linear(None, LABEL_VOTE)}
-    assert set(POLICIES) - reading == {"joint", "sequential"}
-    assert Sequential().linear(NumericVote(0.0, 1.0))
+    assert set(POLICIES) - reading == {"joint"}
+    assert Joint().linear(NumericVote(0.0, 1.0))
 
 
-@pytest.mark.parametrize("policy", [Sequential(), Joint()], ids=["sequential", "joint"])
+@pytest.mark.parametrize("policy", [Joint(agreement=0.9), Joint()], ids=["agreement", "worth"])
 def test_the_labels_and_scores_are_those_with_linear_models(policy, monkeypatch):
     table = draw_votes_table(MODELS, items=300, labels=("no", "yes"), seed=0, dimension=8)
     human = np.arange(300) % 10 == 0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,27 +46,6 @@ def test_an_arm_without_a_vote_differs_from_an_arm_that_was_not_asked():
 @given(st.lists(st.sampled_from(["x", "y", "z", SILENT, UNASKED]), max_size=8))
 def test_canonical_groups_are_unchanged(names):
     assert canonical(canonical(names)) == canonical(names)
-
-
-def test_groups_along_an_order_are_renumbered():
-    assert VotePattern(ARMS, (0, 1, 0, 2)).along(("d", "c", "b", "a")) == (0, 1, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("groups", "order"),
-    [
-        ((0, 0, 0, 1), ("a", "b", "c", "new")),
-        ((0, 0, UNASKED, UNASKED), ("a", "c", "b", "d")),
-        ((0, 0, 0, UNASKED), ("a", "b", "d")),
-    ],
-    ids=["an arm that was not in the pool", "others asked first", "decided with an arm that has left"],
-)
-def test_a_round_that_does_not_show_what_happens_along_an_order_is_left_out(groups, order):
-    assert VotePattern(ARMS, groups).along(order) is None
-
-
-def test_a_round_with_every_vote_still_counts_when_an_arm_has_left():
-    assert VotePattern(ARMS, (0, 1, 1, 0)).along(("c", "b", "d")) == (0, 0, 1)
 
 
 def test_a_contribution_stores_its_exploration_round():
@@ -126,13 +104,13 @@ def test_withdrawing_a_round_withdraws_its_vote_pattern():
     assert state.exploration == ExplorationSums()
 
 
-def test_the_evidence_lags_at_most_3_percent_of_the_rounds_behind():
+def test_the_evidence_lags_at_most_a_fifth_of_the_rounds_behind():
     sums, versions = ExplorationSums(), set()
     for number in range(1000):
         sums.add(explored(0, 0, 0, number % 2), 1)
-        assert number + 1 >= sums.evidence.rounds >= (number + 1) / 1.03 - 1
+        assert number + 1 >= sums.evidence.rounds >= (number + 1) / 1.2 - 1
         versions.add(id(sums.evidence))
-    assert len(versions) < 200
+    assert len(versions) < 50
 
 
 def test_a_withdrawn_round_is_not_in_the_evidence():
@@ -140,3 +118,16 @@ def test_a_withdrawn_round_is_not_in_the_evidence():
     for sign in (1, 1, -1):
         sums.add(explored(0, 0, 1, 0), sign)
     assert sums.evidence.patterns == {VotePattern(ARMS, (0, 0, 1, 0)): 1}
+
+
+def test_sums_of_an_older_snapshot_are_read():
+    """It has the patterns of all rounds and of those since stops were forgotten, each with two copies."""
+    old, later = explored(0, 0, 1, UNASKED), explored(0, 0, 0, 0)
+    tables = [[[*round_.pattern.to_list(), 1]] for round_ in (old, later)]
+    every, recent = ([table] * 3 for table in (tables[0] + tables[1], tables[1]))
+    before = ExplorationSums.from_list([2, 1, every, None])
+    after = ExplorationSums.from_list([2, 1, every, recent])
+    assert before.patterns == {old.pattern: 1, later.pattern: 1}
+    assert after.patterns == after.evidence.patterns == {later.pattern: 1}
+    after.add(old, -1)
+    assert after.patterns == {later.pattern: 1}

@@ -21,7 +21,6 @@ _NAMES = {
     "camvo": "CaMVo",
     "ccamvo": "CCaMVo",
     "joint": "Joint",
-    "sequential": "Sequential",
     "baseline": "Baseline",
     "majority": "Majority",
     "cascade": "Cascade, score ≥ {}",

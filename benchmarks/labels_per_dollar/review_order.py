@@ -2,12 +2,12 @@
 
 The orders are: at random, lowest score first, and as ``camvo review`` suggests.
 
-    python benchmarks/review_order.py VOTES.csv PRICES.json EMBEDDINGS.npy [--items 3000] [--draws 10]
+    python benchmarks/labels_per_dollar/review_order.py VOTES.csv PRICES.json EMBEDDINGS.npy [--items 3000]
 
 Each draw is a project of its own: random items of the table, decided by a policy without human labels and
 scored by the panel. People then label 25 tasks at a time. In between, the calibration is fitted again, as the
 server does. Two numbers are counted: the wrong labels among the labelled items, and the labels of other items
-that the corrected vote corrects after it was fitted to the human labels.
+that the joint policy corrects after it was fitted to the human labels.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from joint_fits import fitted, labelled_by
 from numpy.typing import NDArray
 
 from backend.commands.replay.inputs.votes_file import VotesFile, read_votes
@@ -29,9 +30,7 @@ from camvo.replays.votes_table import VotesTable
 from camvo.scores import calibration, panel_fit
 from camvo.scores.reviews import suggestions
 from camvo.scores.reviews.suggestions import Candidate
-from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.typing import Array
-from camvo.weights.corrected_vote_fit import fit_corrected_vote
 
 BATCH = 25
 COUNTS = (50, 100, 300)
@@ -43,6 +42,7 @@ class Decided:
     """A project after its predictions; ``votes`` are −1 where a model was not asked or gave no vote."""
 
     file: VotesFile
+    prices: dict[str, float]
     votes: ITEMS
     labels: ITEMS
     truth: ITEMS
@@ -61,11 +61,6 @@ class Decided:
         checked = self.right[labelled].astype(np.float64)
         return np.asarray(calibration.fit_calibration(self.chance[labelled], checked)(self.chance))
 
-    def weights(self) -> dict[str, float]:
-        voted = self.votes >= 0
-        agreed = (self.votes == self.labels[:, None]).sum(axis=0) / voted.sum(axis=0)
-        return dict(zip(self.file.models, agreed.tolist(), strict=True))
-
 
 def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Array, items: ITEMS) -> Decided:
     table = VotesTable(
@@ -81,7 +76,7 @@ def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Arr
     labels = trace.labels[decided]
     panel = panel_fit.fit_panel(votes[:2000], file.models, len(file.labels))
     chance = panel.chances(votes, len(file.labels))[np.arange(len(labels)), labels]
-    return Decided(file, votes, labels, table.truth[decided], table.contexts[decided], chance)
+    return Decided(file, prices, votes, labels, table.truth[decided], table.contexts[decided], chance)
 
 
 def at_random(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
@@ -120,19 +115,13 @@ ORDERS: dict[str, Order] = {
 
 
 def relearnt(project: Decided, labelled: ITEMS) -> int:
-    """The gain in right labels among the other items after the corrected vote was fitted to these."""
-    weights, names = project.weights(), project.file.labels
-    rows = []
-    for item in labelled.tolist():
-        cast = tuple(CastVote(arm, vote, weights[arm]) for arm, vote in project.cast(item).items())
-        rows.append(KeptRound(cast, names[project.truth[item]], len(cast) == len(weights)))
-    corrected = fit_corrected_vote(rows, names)
-    gained = 0
-    for item in np.setdiff1d(np.arange(len(project.labels)), labelled).tolist():
-        odds = corrected.log_odds(project.cast(item), weights)
-        label = max(sorted(odds, key=names.index), key=odds.__getitem__)
-        gained += int(label == names[project.truth[item]]) - int(project.right[item])
-    return gained
+    """The gain in right labels among the other items once the joint policy was fitted to these."""
+    names = project.file.labels
+    rounds = [project.cast(item) for item in range(len(project.labels))]
+    taught = [(rounds[item], names[project.truth[item]]) for item in labelled.tolist()]
+    said = labelled_by(fitted(rounds, taught, project.prices, names), rounds)
+    others = np.setdiff1d(np.arange(len(project.labels)), labelled)
+    return int((said == project.truth)[others].sum()) - int(project.right[others].sum())
 
 
 def measure(project: Decided, order: Order, rng: np.random.Generator) -> dict[int, tuple[int, int]]:
@@ -157,7 +146,7 @@ def main() -> None:
     listed = json.loads(options.prices.read_text())["usd_per_million_input_tokens"]
     prices = {model: float(listed[model]) for model in file.models}
     known = np.flatnonzero(file.truth >= 0)
-    for policy in ("majority", "sequential"):
+    for policy in ("majority", "joint"):
         results: dict[str, list[dict[int, tuple[int, int]]]] = {name: [] for name in ORDERS}
         for seed in range(options.draws):
             rng = np.random.default_rng(seed)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from camvo.joint.grades import NO_GRADES, learn_grades
 from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, SureVote, level_of
-from camvo.weights.grades import NO_GRADES, learn_grades
 
 TABLES = st.dictionaries(
     st.builds(SureVote, st.sampled_from("ab"), st.just("yes"), st.integers(0, TOP_LEVEL), st.booleans()),

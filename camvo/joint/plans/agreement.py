@@ -1,0 +1,231 @@
+"""When to stop if a share of the labels must equal those of the votes of all arms.
+
+At each node of the lattice the beliefs say how probably its label is that of all votes. A plan weighs this
+against the prices of further votes, at a price for each label that differs. That price is the lowest one at
+which rounds that asked all arms bear the promise out, rounds that the plan was not fitted to. No truth is
+needed. While these rounds are too few, a plan stops only where no further vote can change the label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.joint.beliefs import Beliefs
+from camvo.joint.joint_fit import JointFit, form_round_beliefs
+from camvo.joint.passages import passages
+from camvo.joint.plans.kept_labels import certain_labels, kept_labels
+from camvo.joint.plans.plan_walk import walk
+from camvo.joint.plans.round_folds import fold_counts
+from camvo.joint.plans.worth import NEVER, plan_by_worth
+from camvo.joint.vote_rows import Rows, renumber
+from camvo.joint.votes_fit import VotesFit
+from camvo.numerics.proportion import upper_bound
+from camvo.state.vote_patterns import UNASKED
+from camvo.typing import Array
+
+CONFIDENCE: Final = 0.8
+"""The confidence level of the bound on a plan's errors. A project follows dozens of plans one after another,
+and its agreement is their mean. So it is kept far more often than by a single plan (``docs/joint.md``)."""
+
+_FOLDS: Final = 2
+"""The plan of each price is fitted to all folds of the rounds but one, and tested on that one."""
+
+_PRICES: Final = 1.5 * 1.3 ** np.arange(24)
+"""The prices of an error to try, ascending, in prices of asking all arms."""
+
+_PRIOR_ROUNDS: Final = 30.0
+"""How many rounds the model of votes counts as at each node of a shortlist's lattice."""
+
+
+def rounds_needed(agreement: float) -> int:
+    """How many rounds that asked all arms bear an agreement out if none of them contradicts it.
+
+    Args:
+        agreement: the required share, in (0, 1].
+    """
+    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log(agreement)) if agreement < 1.0 else 2**62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgreementStops:
+    """The value of stopping at each node of a lattice. Hashed by identity.
+
+    Attributes:
+        kept: the probability that the node's most probable label is that of all votes, shape (N,).
+        certain: whether no further vote can change that label, shape (N,).
+        agreement: the required share of labels that equal those of the votes of all arms.
+        error_price: the price of an error, in prices of asking all arms; ``None`` if the plan stops only
+            where the label is certain.
+        error: the share of errors among rounds that the plan was not fitted to.
+        others: the price of all arms outside the shortlist, as a share of the price of all; ``None`` if
+            there are none.
+    """
+
+    kept: Array
+    certain: NDArray[np.bool_]
+    agreement: float
+    error_price: float | None
+    error: float = 0.0
+    others: float | None = None
+
+    @property
+    def promised(self) -> float | None:
+        """The largest share of labels that were to be others; ``None`` while labels are certain."""
+        return None if self.error_price is None else 1.0 - self.agreement
+
+    @property
+    def nothing(self) -> float:
+        """The value of a task without any vote, in the same unit."""
+        return NEVER if self.error_price is None else 0.0
+
+    def stopping(self, beliefs: Beliefs) -> Array:
+        """The value of stopping at each node with a vote, in prices of asking all arms, shape (N,)."""
+        if self.error_price is None:
+            return np.where(self.certain, 0.0, NEVER)
+        return self.error_price * self.kept
+
+    def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
+        """The value of asking all arms that have not voted, shape (N,); ``None`` if all are in the lattice.
+
+        Args:
+            beliefs: the beliefs at the nodes of K arms.
+            prices: the share of each of these arms of the price of all, length K.
+        """
+        if self.others is None:
+            return None
+        paid = (beliefs.lattice.rows < 0) @ np.array(prices) + self.others
+        return np.asarray((self.error_price or 0.0) - paid, dtype=np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """The value as plain JSON, stored with a round's plan."""
+        return {"error_price": self.error_price, "error": self.error}
+
+
+def fit_agreement(
+    fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float
+) -> AgreementStops:
+    """Find the cheapest stops whose labels equal those of all votes in at least ``agreement`` of the rounds.
+
+    The same rounds cannot choose a plan and judge it: of many plans, the one that looks best looks better
+    than it is. So the plan of each price is fitted to one half of the rounds and tested on the other, both
+    ways. The upper Clopper–Pearson bound on all errors has to fit the error budget 1 − ``agreement``.
+
+    Args:
+        fit: what votes say, without confidences, contexts and a student.
+        votes: the model of votes behind it.
+        shares: arm → its share of the price of all arms.
+        agreement: the required share, in [0, 1].
+    """
+    problem = _Problem(fit, votes, shares, agreement)
+    price, error = problem.error_price()
+    return problem.stops(fit.beliefs, problem.counts, price, error)
+
+
+class _Problem:
+    """The rounds that asked all arms, and what plans make of them."""
+
+    def __init__(self, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float) -> None:
+        whole = votes.rows.counts > 0.0
+        self._fit, self._votes, self._agreement = fit, votes, agreement
+        self._rows: Rows = votes.rows.rows[whole]
+        self.counts: Array = votes.rows.counts[whole]
+        self._positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        self._prices = tuple([shares[arm] for arm in fit.shortlist])
+        complete = len(fit.shortlist) == len(fit.arms)
+        self._others = None if complete else sum(shares.values()) - sum(self._prices)
+
+    def error_price(self) -> tuple[float | None, float]:
+        """The price of an error and the share of errors at it; ``None`` if the rounds do not suffice."""
+        budget, rounds = 1.0 - self._agreement, float(self.counts.sum())
+        if budget <= 0.0 or upper_bound(0.0, rounds, CONFIDENCE) > budget:
+            return None, 0.0
+        folds = []
+        for held in fold_counts(self._rows, self.counts, _FOLDS):
+            others = self.counts - held
+            folds.append((self._beliefs(others), others, held))
+        best: tuple[float | None, float] = (None, 0.0)
+        low, high = 0, len(_PRICES)
+        while low < high:
+            middle = (low + high) // 2
+            price = float(_PRICES[middle])
+            errors = sum(
+                float(held @ self._wrong(beliefs, self.stops(beliefs, others, price)))
+                for beliefs, others, held in folds
+            )
+            if upper_bound(errors, rounds, CONFIDENCE) <= budget:
+                best, high = (price, errors / rounds), middle
+            else:
+                low = middle + 1
+        return best
+
+    def stops(
+        self, beliefs: Beliefs, counts: Array, price: float | None, error: float = 0.0
+    ) -> AgreementStops:
+        """The stops at one price of an error, by rounds that were counted so often."""
+        if self._others is None:
+            kept, certain = kept_labels(beliefs), certain_labels(beliefs)
+        else:
+            kept = self._kept_by_all(beliefs, counts)
+            certain = np.zeros(len(kept), dtype=np.bool_)
+        return AgreementStops(kept, certain, self._agreement, price, error, self._others)
+
+    def _beliefs(self, counts: Array) -> Beliefs:
+        """The beliefs of a fit to so many rounds of each row. The model of votes stays that of all rounds."""
+        every = self._votes.rows.counts.copy()
+        every[every > 0.0] = counts
+        votes = replace(self._votes, rows=replace(self._votes.rows, counts=every))
+        return form_round_beliefs(votes, self._positions, self._fit.human, self._fit.labels)
+
+    def _wrong(self, beliefs: Beliefs, stops: AgreementStops) -> NDArray[np.bool_]:
+        """Whether a plan gives each row another label than the votes of all arms."""
+        plan = plan_by_worth(beliefs, self._prices, stops)
+        short = self._rows[:, self._positions]
+        asked, finished = walk(plan, short)
+        early = _leaders(beliefs, np.where(asked, short, UNASKED))
+        return np.asarray((early != self._final(beliefs)) & ~finished)
+
+    def _final(self, beliefs: Beliefs) -> NDArray[np.int64]:
+        """The number of the label that the votes of all arms make most probable, in each row, shape (P,)."""
+        if self._others is None:
+            return _leaders(beliefs, self._rows)
+        return np.asarray(self._fit.given_all(self._rows).argmax(axis=1), dtype=np.int64)
+
+    def _kept_by_all(self, beliefs: Beliefs, counts: Array) -> Array:
+        """How probably a node's label is that of all arms, where some are outside the lattice, shape (N,).
+
+        The model says how probably it is right, which is less. Rounds that passed through say more.
+        """
+        lattice, short = beliefs.lattice, self._rows[:, self._positions]
+        nodes = lattice.find(short if lattice.named else renumber(short))
+        final = self._final(beliefs)
+        ended, agreed = np.zeros(len(lattice.rows)), np.zeros((len(lattice.rows), lattice.numbers))
+        np.add.at(ended, nodes, counts)
+        voted = short == final[:, None]
+        named = voted.any(axis=1)
+        at = nodes[named]
+        number = final[named]
+        if not lattice.named:
+            number = lattice.rows[at, voted[named].argmax(axis=1)]
+        np.add.at(agreed, (at, number), counts[named])
+        source, through, before, after = passages(lattice, np.flatnonzero(ended))
+        seen = np.bincount(through, ended[source], len(ended))
+        same = np.bincount(after, agreed.reshape(-1)[before], agreed.size).reshape(agreed.shape)
+        leads = np.take_along_axis(same, beliefs.right.argmax(axis=1)[:, None], axis=1)[:, 0]
+        return np.asarray((leads + _PRIOR_ROUNDS * beliefs.surest) / (seen + _PRIOR_ROUNDS), dtype=np.float64)
+
+
+def _leaders(beliefs: Beliefs, rows: Rows) -> NDArray[np.int64]:
+    """The number that the most probable label has in each row, shape (P,); negative without votes."""
+    lattice = beliefs.lattice
+    canonical = rows if lattice.named else renumber(rows)
+    leads = beliefs.right[lattice.find(canonical)].argmax(axis=1)
+    if lattice.named:
+        return np.asarray(np.where((rows >= 0).any(axis=1), leads, UNASKED), dtype=np.int64)
+    voters = (canonical == leads[:, None]).argmax(axis=1)
+    return np.asarray(np.take_along_axis(rows, voters[:, None], axis=1)[:, 0], dtype=np.int64)

@@ -1,1 +1,0 @@
-"""How much each vote counts: agreement with the others, near-copies, and human labels."""

@@ -1,0 +1,146 @@
+"""When a plan stops if a share of the labels must equal those of all votes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_up_votes import COINS, draw_votes, evidence_of, made_up_kinds, no_rounds
+
+from camvo.joint.beliefs import form_beliefs
+from camvo.joint.joint_fit import fit_joint
+from camvo.joint.plans.agreement import CONFIDENCE, fit_agreement, rounds_needed
+from camvo.joint.plans.kept_labels import certain_labels
+from camvo.joint.plans.plan_walk import walk
+from camvo.joint.plans.worth import NEVER, plan_by_worth
+from camvo.joint.votes_fit import fit_votes
+from camvo.numerics.proportion import upper_bound
+from camvo.state.kept_rounds import LatestRounds
+
+MODELS = {2: COINS, 3: made_up_kinds(3, 3), 5: made_up_kinds(4, 5)}
+LABELS = {2: ("neg", "pos"), 4: ("neg", "neutral", "other", "pos")}
+ACCURACY = np.array([0.93, 0.9, 0.85, 0.8])
+SHARES = {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}
+
+
+def fits(labels=4, rounds=600, accuracy=ACCURACY, shares=SHARES, **draw):
+    arms = tuple(shares)
+    votes, _ = draw_votes(accuracy, labels=labels, items=rounds, **draw)
+    evidence = evidence_of(votes, arms, LABELS[labels])
+    prices = {arm: share / 10.0 for arm, share in shares.items()}
+    joint = fit_joint(evidence, LatestRounds(), LABELS[labels], prices)
+    return joint, fit_votes(evidence, arms, labels)
+
+
+def stops_of(agreement, shares=SHARES, **of_fits):
+    return fit_agreement(*fits(shares=shares, **of_fits), shares, agreement)
+
+
+def cost(joint, stops, shares=SHARES):
+    """What a plan costs on average over the votes of other items."""
+    plan = plan_by_worth(joint.beliefs, tuple(shares[arm] for arm in joint.shortlist), stops)
+    votes, _ = draw_votes(ACCURACY, labels=4, items=2000, seed=7)
+    asked, _ = walk(plan, votes)
+    return float((asked @ np.array([*shares.values()])).mean())
+
+
+@pytest.mark.parametrize("labels", MODELS)
+def test_a_label_is_certain_if_it_leads_at_every_node_that_may_follow(labels):
+    model = MODELS[labels]
+    beliefs = form_beliefs(model, no_rounds(len(model.temper)), labels)
+    rows, leads = beliefs.lattice.rows, beliefs.right.argmax(axis=1)
+
+    def voters(node):
+        """The arms that voted for the most probable label; with two labels, the label itself."""
+        return leads[node] if labels == 2 else set(np.flatnonzero(rows[node] == leads[node]))
+
+    for node, row in enumerate(rows):
+        voted = row >= 0
+        after = [
+            other
+            for other, further in enumerate(rows)
+            if (further[voted] >= 0).all()
+            and all(
+                (further[one] == further[two]) == (row[one] == row[two])
+                for one in np.flatnonzero(voted)
+                for two in np.flatnonzero(voted)
+            )
+            and (labels != 2 or (further[voted] == row[voted]).all())
+        ]
+        same = all(
+            voters(other) == voters(node) if labels == 2 else voters(node) <= voters(other) for other in after
+        )
+        assert certain_labels(beliefs)[node] == (voted.any() and same), row
+
+
+@pytest.mark.parametrize(("agreement", "rounds"), [(0.99, 161), (0.9, 16), (0.999, 1609)])
+def test_rounds_needed_are_the_fewest_whose_bound_fits_without_an_error(agreement, rounds):
+    assert rounds_needed(agreement) == rounds
+    assert upper_bound(0.0, rounds, CONFIDENCE) <= 1.0 - agreement < upper_bound(0.0, rounds - 1, CONFIDENCE)
+
+
+def test_too_few_rounds_bear_no_agreement_out():
+    assert stops_of(0.99, rounds=160).error_price is None
+    assert stops_of(0.9, rounds=160).error_price is not None
+
+
+def test_an_agreement_of_1_stops_only_where_labels_are_certain():
+    joint, votes = fits()
+    stops = fit_agreement(joint, votes, SHARES, 1.0)
+    assert (stops.error_price, stops.promised) == (None, None)
+    assert ((stops.stopping(joint.beliefs) == 0.0) == certain_labels(joint.beliefs)).all()
+    assert (stops.stopping(joint.beliefs)[~stops.certain] == NEVER).all()
+
+
+@pytest.mark.parametrize("agreement", [0.9, 0.95, 0.99])
+def test_the_bound_on_the_errors_of_held_out_rounds_fits(agreement):
+    stops = stops_of(agreement)
+    assert upper_bound(600 * stops.error, 600, CONFIDENCE) <= 1.0 - agreement
+    assert stops.promised == pytest.approx(1.0 - agreement)
+
+
+def test_a_lower_agreement_costs_less():
+    joint, votes = fits()
+    costs = [cost(joint, fit_agreement(joint, votes, SHARES, share)) for share in (0.8, 0.95, 0.99, 1.0)]
+    assert costs == sorted(costs)
+    assert costs[0] < 0.6 * costs[-1]
+
+
+def test_an_early_label_is_that_of_all_votes_as_often_as_promised_on_other_rounds():
+    joint, votes = fits(rounds=1500)
+    plan = plan_by_worth(joint.beliefs, tuple(SHARES.values()), fit_agreement(joint, votes, SHARES, 0.95))
+    rows, _ = draw_votes(ACCURACY, labels=4, items=4000, seed=3)
+    asked, _ = walk(plan, rows)
+
+    def label(row):
+        said = joint.probabilities(
+            {arm: LABELS[4][vote] for arm, vote in zip(SHARES, row.tolist(), strict=True) if vote >= 0}
+        )
+        return max(said, key=lambda name: said[name])
+
+    unique = {
+        tuple(row): label(row) for row in np.unique(np.vstack((rows, np.where(asked, rows, -1))), axis=0)
+    }
+    early, final = ([unique[tuple(row)] for row in part] for part in (np.where(asked, rows, -1), rows))
+    agreed = np.mean([one == other for one, other in zip(early, final, strict=True)])
+    assert 0.95 <= agreed < 1.0
+
+
+def test_a_pool_too_large_for_a_lattice_goes_on_to_all_arms():
+    """Eight of ten arms are in the shortlist. Where their label is not sure enough, all are asked."""
+    shares = {f"m{number}": 0.1 for number in range(10)}
+    joint, votes = fits(rounds=400, accuracy=np.full(10, 0.8), shares=shares)
+    assert len(joint.shortlist) == 8
+    stops = fit_agreement(joint, votes, shares, 0.95)
+    assert stops.others == pytest.approx(0.2)
+    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, stops)
+    rows, _ = draw_votes(np.full(10, 0.8), labels=4, items=500, seed=5)
+    asked, finished = walk(plan, rows[:, [joint.arms.index(arm) for arm in joint.shortlist]])
+    assert 0.0 < finished.mean() < 1.0
+    assert (asked.sum(axis=1) < 8)[~finished].any()
+
+
+def test_without_learned_stops_a_large_pool_is_asked_at_once():
+    shares = {f"m{number}": 0.1 for number in range(10)}
+    joint, votes = fits(rounds=50, accuracy=np.full(10, 0.8), shares=shares)
+    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, fit_agreement(joint, votes, shares, 0.99))
+    assert plan.finishes(0)

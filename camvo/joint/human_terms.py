@@ -26,6 +26,9 @@ from camvo.typing import Array
 
 _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
 _LEAST_EXPONENT: Final = 0.1
+_PINNED: Final = 1e9
+"""The precision of a coefficient that is known."""
+
 _LEAST_DIVISOR: Final = 1.0 / 3.0
 _ARM_PRECISION: Final = 20.0
 _LABEL_PRECISION: Final = 20.0
@@ -193,7 +196,11 @@ def fit_human_terms(
     corrections[2 : 2 + len(arms) + len(labels)] = True
     errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
     exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
-    exponent = max(exponent, _LEAST_EXPONENT)
+    if exponent < _LEAST_EXPONENT:
+        # Terms beside a lower exponent would say what it says, so they are fitted anew beside the least one.
+        prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
+        _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+        exponent = _LEAST_EXPONENT
     return HumanTerms(
         exponent,
         np.array(terms[: len(arms)]),

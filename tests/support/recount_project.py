@@ -18,7 +18,7 @@ from backend.ledger.recounts.rows import Recount
 
 TASKS, LABELLED = 18, 12
 LEFT = TASKS - LABELLED
-POLICY = {"name": "sequential"}
+POLICY = {"name": "joint", "agreement": 0.99}
 
 Prepared = tuple[bytes, dict[int, Any]]
 

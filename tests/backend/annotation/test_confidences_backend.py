@@ -29,7 +29,7 @@ def script(body: dict[str, Any]) -> Reply:
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
     entries = {"logprobs": True}
-    with Backend(tmp_path, script, entries=entries, policy={"name": "sequential"}) as running:
+    with Backend(tmp_path, script, entries=entries, policy={"name": "joint", "agreement": 0.99}) as running:
         yield running
 
 
@@ -64,6 +64,6 @@ def test_the_state_learns_from_other_models_and_from_people(backend: Backend) ->
 
 
 def test_without_the_setting_nothing_is_asked_or_stored(tmp_path: Path) -> None:
-    with Backend(tmp_path, script, policy={"name": "sequential"}) as backend:
+    with Backend(tmp_path, script, policy={"name": "joint", "agreement": 0.99}) as backend:
         backend.predict(task(1))
         assert not any("logprobs" in request.body for request in backend.server.requests)

@@ -336,7 +336,7 @@ def test_a_model_may_not_have_its_name(tmp_path: Path) -> None:
     "settings",
     [
         {"policy": {"name": "joint"}, "student": False},
-        {"policy": {"name": "sequential"}},
+        {"policy": {"name": "joint", "agreement": 0.99}},
     ],
 )
 def test_where_it_is_off_nothing_is_kept_of_a_text(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -347,13 +347,6 @@ def test_where_it_is_off_nothing_is_kept_of_a_text(settings: dict[str, Any], tmp
         assert "studied" not in round_.plan
         assert set(round_.votes) == {"red", "green", "blue"}
         assert taught(backend) == []
-
-
-def test_sequential_has_it_if_the_settings_say_so(tmp_path: Path) -> None:
-    script = votes(red="Glad", green="Glad", blue="Sad")
-    with Backend(tmp_path, script, policy={"name": "sequential"}, student=True) as backend:
-        backend.predict(task(1, text=SUNNY))
-        assert taught(backend) == [(hashed_ngrams(SUNNY), "Glad")]
 
 
 def test_rounds_from_before_it_was_on_teach_it_nothing(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_run_that_is_killed_at_random_buys_nothing_twice_and_loses_nothing(
         patch.object(desk, "LEASE", 0.05),
         patch.object(batch_run, "_FIRST_PAUSE", 0.01),
         LabelFolder(
-            tmp_path, moods, server=server, of_models=of_models, policy={"name": "sequential"}
+            tmp_path, moods, server=server, of_models=of_models, policy={"name": "joint", "agreement": 0.99}
         ) as folder,
     ):
         folder.table(*(f"{word} {n}" for n in range(6) for word in ("lovely", "gloomy")))

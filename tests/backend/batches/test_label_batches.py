@@ -124,7 +124,7 @@ def test_after_an_interruption_it_says_what_is_out_and_the_same_command_goes_on(
 
 def test_plans_are_stored_before_anything_is_sent(tmp_path: Path, server: BatchServer) -> None:
     seen = []
-    with folder_of(tmp_path / "a", server, policy={"name": "sequential"}) as folder:
+    with folder_of(tmp_path / "a", server, policy={"name": "joint", "agreement": 0.99}) as folder:
 
         def look(method: str, path: str) -> int:
             if (method, path) == ("POST", "/v1/batches"):
@@ -338,7 +338,7 @@ def test_a_first_window_is_labelled_before_the_others_are_sent(
 ) -> None:
     """The window of a large file is asked at once; that of a small one is a round of batches of its own."""
     with (
-        folder_of(tmp_path / "a", server, policy={"name": "sequential"}) as folder,
+        folder_of(tmp_path / "a", server, policy={"name": "joint", "agreement": 0.99}) as folder,
         patch.object(batch_run, "AT_ONCE_FROM", at_once_from),
         patch.object(batch_run, "_LEAST", 2),
     ):

@@ -96,7 +96,9 @@ def test_an_interrupted_run_comes_to_the_same_labels_scores_and_costs(tmp_path: 
     outputs = []
     for name, stops in (("straight", ()), ("interrupted", (5, 11))):
         (tmp_path / name).mkdir()
-        with LabelFolder(tmp_path / name, moods, policy={"name": "sequential"}, calibrate=False) as folder:
+        with LabelFolder(
+            tmp_path / name, moods, policy={"name": "joint", "agreement": 0.99}, calibrate=False
+        ) as folder:
             folder.table(*texts)
             for stop in stops:
                 with pytest.raises(KeyboardInterrupt), _interrupt_after(stop):

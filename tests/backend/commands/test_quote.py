@@ -138,8 +138,7 @@ def test_without_a_pilot_the_share_is_what_is_documented(tmp_path: Path) -> None
     [
         ({"policy": None}, True),
         ({"policy": None, "student": False}, False),
-        ({"policy": {"name": "sequential"}}, False),
-        ({"policy": {"name": "sequential"}, "student": True}, True),
+        ({"policy": {"name": "joint", "agreement": 0.99}}, False),
     ],
 )
 def test_a_quote_says_whether_a_student_votes(settings: dict[str, Any], votes: bool, tmp_path: Path) -> None:

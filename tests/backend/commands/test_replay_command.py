@@ -155,13 +155,12 @@ def test_a_warning_is_printed_and_written(folder: Path) -> None:
 
 def test_an_agreement_that_is_asked_for_is_printed_and_nothing_is_cut_off(folder: Path) -> None:
     done = called(
-        *BASE, "--policy", "sequential", "--policy", "camvo", "--agreement", "0.99,0.98", "--max-stages", "2",
-        "--json", "sequential.json", cwd=folder,
+        *BASE, "--policy", "joint", "--policy", "camvo", "--agreement", "0.99,0.98", "--json",
+        "agreeing.json", cwd=folder,
     )  # fmt: skip
-    content = json.loads((folder / "sequential.json").read_text("utf-8"))
+    content = json.loads((folder / "agreeing.json").read_text("utf-8"))
     assert [mean["agreement_asked"] for mean in content["means"]] == [0.99, 0.98, None]
-    options = content["table"]["options"]
-    assert (options["agreements"], options["max_stages"]) == ([0.99, 0.98], 2)
+    assert content["table"]["options"]["agreements"] == [0.99, 0.98]
     assert "agree ≥" in done.stdout
     assert "…" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80

@@ -53,14 +53,18 @@ def students(out: dict[str, Any]) -> list[tuple[str, bool]]:
     return [(row["policy"], row["student"]) for row in out["rows"]]
 
 
-def test_the_student_votes_with_joint_alone_unless_somebody_says_otherwise(folder: Path) -> None:
-    three = ("--policy", "sequential", "--policy", "majority")
-    by_default = replayed(folder, *three)
-    assert students(by_default) == [("joint", True), ("sequential", False), ("majority", False)]
-    assert [mean["student"] for mean in by_default["means"]] == [True, False, False]
+def test_the_student_votes_with_joint_alone_unless_it_is_turned_off(folder: Path) -> None:
+    two = ("--policy", "majority")
+    by_default = replayed(folder, *two)
+    assert students(by_default) == students(replayed(folder, "--student", *two))
+    assert students(by_default) == [("joint", True), ("majority", False)]
+    assert [mean["student"] for mean in by_default["means"]] == [True, False]
     assert by_default["table"]["options"]["student"] is None
-    assert not any(on for _, on in students(replayed(folder, "--no-student", *three)))
-    assert all(on for _, on in students(replayed(folder, "--student", *three)))
+    assert not any(on for _, on in students(replayed(folder, "--no-student", *two)))
+
+
+def test_an_agreement_with_all_models_has_no_student(folder: Path) -> None:
+    assert students(replayed(folder, "--agreement", "0.9")) == [("joint", False)]
 
 
 def test_the_last_line_says_with_which_policies_the_student_voted(folder: Path) -> None:

@@ -25,7 +25,6 @@ from camvo.policies.baselines import Majority, Random
 from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
 from camvo.policies.rivals.cascade import Cascade
-from camvo.policies.sequential import Sequential
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
 from camvo.replays.replay import Trace, replay
@@ -77,17 +76,17 @@ def test_delta_and_k_min_multiply_only_what_has_them() -> None:
 
 
 def test_agreement_multiplies_only_what_has_it() -> None:
-    found = chosen("camvo", "sequential", deltas=(0.9, 0.8), agreements=(0.99, 0.98))
+    found = chosen("camvo", "joint", deltas=(0.9, 0.8), agreements=(0.99, 0.98))
     assert [(one.name, one.delta, one.k_min, one.agreement) for one in found] == [
         ("camvo", 0.9, 1, None),
         ("camvo", 0.8, 1, None),
-        ("sequential", None, None, 0.99),
-        ("sequential", None, None, 0.98),
+        ("joint", None, None, 0.99),
+        ("joint", None, None, 0.98),
     ]
 
 
 def test_nothing_is_replayed_twice() -> None:
-    twice = chosen("camvo", "camvo", "sequential", deltas=(0.9, 0.9), k_mins=(1, 1), agreements=(0.9, 0.9))
+    twice = chosen("camvo", "camvo", "joint", deltas=(0.9, 0.9), k_mins=(1, 1), agreements=(0.9, 0.9))
     assert len(twice) == 2
 
 
@@ -99,16 +98,13 @@ def test_a_policy_has_the_parameters_that_were_given() -> None:
     )
 
 
-def test_sequential_voting_has_the_agreement_and_the_stages_that_were_given() -> None:
-    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2)
-    (one,) = replay_settings(["sequential"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
-    assert one.policy == Sequential(alpha=0.7, lambda_r=5.0, estimator="mle", agreement=0.95, max_stages=2)
-
-
-def test_the_joint_policy_has_the_worth_that_was_given() -> None:
+@pytest.mark.parametrize(("agreements", "agreement"), [((), None), ((0.95,), 0.95)])
+def test_the_joint_policy_has_the_worth_and_the_agreement_that_were_given(
+    agreements: tuple[float, ...], agreement: float | None
+) -> None:
     shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0)
-    (one,) = replay_settings(["joint"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
-    assert one.policy == Joint(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0)
+    (one,) = replay_settings(["joint"], [0.8], [2], agreements, shared, models=tuple(MODELS))
+    assert one.policy == Joint(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, agreement=agreement)
 
 
 def test_a_share_and_a_threshold_stand_in_the_name() -> None:
@@ -122,7 +118,7 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
     [
         (
             "best",
-            "--policy best: there is no such policy (known: camvo, ccamvo, joint, sequential, baseline,",
+            "--policy best: there is no such policy (known: camvo, ccamvo, joint, baseline,",
         ),
         ("single", "--policy single: there is no such policy"),
         ("camvo:a", "--policy camvo:a: there is no such policy"),
@@ -148,8 +144,8 @@ def test_a_parameter_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_an_agreement_that_is_no_share_is_refused() -> None:
-    with pytest.raises(ReplayError, match="--policy sequential: agreement must be in"):
-        chosen("sequential", agreements=(1.2,))
+    with pytest.raises(ReplayError, match="--policy joint: agreement must be in"):
+        chosen("joint", agreements=(1.2,))
 
 
 def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
@@ -333,7 +329,7 @@ def test_models_that_are_free_have_no_share_of_the_cost() -> None:
 
 def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
     few = draw_votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
-    found = done(few, chosen("sequential", agreements=(0.99, 0.5)))
+    found = done(few, chosen("joint", agreements=(0.99, 0.5)))
     assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
     assert [(one.agreement_asked, one.shuffles) for one in summaries_of([run.row for run in found])] == [
         (0.99, 2),

@@ -33,8 +33,8 @@ from backend.commands.replay.series import series_of
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
+from camvo.policies.joint import Joint
 from camvo.policies.rivals.cascade import Cascade
-from camvo.policies.sequential import Sequential
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
 from camvo.replays.measures import full_vote, full_vote_weights
 from camvo.replays.replay import Trace, replay
@@ -45,7 +45,7 @@ PRICES = {"large $x$ model": 5.0, "provider/small": 0.5, "<i>middle</i>": 2.0}
 POLICIES = {
     ("camvo", 0.9, 1, None): CaMVo(delta=0.9, k_min=1),
     ("camvo", 0.97, 3, None): CaMVo(delta=0.97, k_min=3),
-    ("sequential", None, None, 0.98): Sequential(agreement=0.98),
+    ("joint", None, None, 0.98): Joint(agreement=0.98),
     ("majority", None, None, None): Majority(),
     ("single:provider/small", None, None, None): Single(model="provider/small"),
     ("cascade:0.9", None, None, None): Cascade(threshold=0.9),
@@ -220,7 +220,7 @@ def test_the_summary_has_a_row_for_each_setting(page):
     assert texts(page, "(//table)[1]/tbody/tr/th") == [
         "CaMVo δ = 0.9, k ≥ 1",
         "CaMVo δ = 0.97, k ≥ 3",
-        "Sequential agreement ≥ 0.98",
+        "Joint agreement ≥ 0.98",
         "Majority",
         "provider/small alone",
         "Cascade, score ≥ 0.9",

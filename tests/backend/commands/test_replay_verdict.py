@@ -29,20 +29,20 @@ def setting(
 
 
 CAMVO = setting("camvo", 0.78, 0.6, delta=0.97)
-SEQUENTIAL = setting("sequential", 0.799, 0.28)
+JOINT = setting("joint", 0.799, 0.28)
 MAJORITY = setting("majority", 0.8, 1.0)
 
 
 def test_a_setting_that_another_beats_is_not_recommended() -> None:
-    assert best_buys([CAMVO, SEQUENTIAL, MAJORITY], "accuracy") == [SEQUENTIAL, MAJORITY]
-    said = "\n".join(verdict([CAMVO, SEQUENTIAL, MAJORITY]))
-    assert "sequential: 79.9% right at 28.0% of the cost of asking every model" in said
+    assert best_buys([CAMVO, JOINT, MAJORITY], "accuracy") == [JOINT, MAJORITY]
+    said = "\n".join(verdict([CAMVO, JOINT, MAJORITY]))
+    assert "joint: 79.9% right at 28.0% of the cost of asking every model" in said
     assert "camvo" not in said
 
 
 def test_the_cheapest_that_reaches_a_target_may_be_of_any_policy() -> None:
-    (said,) = [line for line in verdict([CAMVO, SEQUENTIAL, MAJORITY]) if "0.97" in line]
-    assert "in every shuffle is sequential: " in said
+    (said,) = [line for line in verdict([CAMVO, JOINT, MAJORITY]) if "0.97" in line]
+    assert "in every shuffle is joint: " in said
 
 
 def test_a_target_that_was_missed_in_one_shuffle_is_missed() -> None:
@@ -66,9 +66,9 @@ def test_one_setting_alone_is_recommended_to_nobody() -> None:
 def test_without_truth_the_best_buys_are_by_agreement() -> None:
     blind = [
         Summary(*one_key(one), 3, one.means | {"full_accuracy": None, "accuracy": None}, {}, one.quantiles)
-        for one in (SEQUENTIAL, MAJORITY)
+        for one in (JOINT, MAJORITY)
     ]
-    assert "  sequential: 79.9% in agreement at 28.0% of the cost of asking every model" in verdict(blind)
+    assert "  joint: 79.9% in agreement at 28.0% of the cost of asking every model" in verdict(blind)
 
 
 def one_key(summary: Summary) -> tuple[str, None, None, None]:

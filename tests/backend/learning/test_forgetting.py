@@ -45,7 +45,7 @@ def moody(body: dict[str, Any]) -> Reply:
 LOADED = camvo_settings.load(None)
 
 
-@pytest.fixture(scope="module", params=["camvo", "joint", "sequential"])
+@pytest.fixture(scope="module", params=["camvo", "joint"])
 def of_policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger with a prediction for each task, and no annotation; one for each policy."""
     return predict(tmp_path_factory.mktemp("predicted"), request.param)

@@ -10,12 +10,11 @@ from backend.settings import ModelSettings, PolicySettings, Settings
 from backend.settings.policies import policy_in_force, policy_of, warn_of_implied_policy
 from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
-from camvo.policies.sequential import Sequential
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 
 POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
-NAMES = ("camvo", "ccamvo", "joint", "sequential", "baseline", "majority", "single")
+NAMES = ("camvo", "ccamvo", "joint", "baseline", "majority", "single")
 
 
 def overridden(overrides: dict[str, object], **policy: object) -> PolicySettings:
@@ -36,12 +35,6 @@ def test_a_named_policy_is_used_for_questions_without_a_label_too() -> None:
     assert isinstance(policy_of(PolicySettings(name="joint"), [NumericVote(0.0, 5.0)]), Joint)
 
 
-def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
-    policy = policy_of(PolicySettings(name="sequential"), [LABEL_VOTE], alone=True)
-    assert isinstance(policy, Sequential)
-    assert policy.max_stages == 1
-
-
 def test_a_right_label_is_worth_what_the_policy_says_by_default() -> None:
     assert policy_of(PolicySettings(name="joint"), [LABEL_VOTE]) == Joint()
 
@@ -60,8 +53,8 @@ def test_a_section_must_name_its_policy(key: str) -> None:
 
 
 def test_a_key_of_another_policy_is_refused() -> None:
-    with pytest.raises(ValidationError, match="is a parameter of camvo and ccamvo, not of sequential"):
-        PolicySettings(name="sequential", k_min=3)
+    with pytest.raises(ValidationError, match="is a parameter of camvo and ccamvo, not of joint"):
+        PolicySettings(name="joint", k_min=3)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,8 +67,8 @@ def test_every_policy_takes_the_parameters_of_the_state_and_of_the_bounds(name: 
     [
         ({}, "joint", []),
         ({"name": "joint", "worth": 9.0, "alpha": 0.5}, "joint", ["alpha"]),
-        ({"name": "sequential", "agreement": 0.9, "lambda_l": 2.0}, "sequential", []),
-        ({"name": "sequential", "alpha": 0.5, "lambda_r": 2.0}, "sequential", ["alpha", "lambda_r"]),
+        ({"name": "joint", "agreement": 0.9, "lambda_l": 2.0}, "joint", []),
+        ({"name": "joint", "alpha": 0.5, "lambda_r": 2.0}, "joint", ["alpha", "lambda_r"]),
         ({"name": "camvo", "delta": 0.9, "alpha": 0.5}, "camvo", []),
         ({"name": "single", "model": "red"}, "single", []),
     ],
@@ -94,15 +87,13 @@ def test_a_project_that_overrides_delta_or_k_min_gets_camvo(overrides: dict[str,
     assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), CaMVo)
 
 
-@pytest.mark.parametrize("overrides", [{"agreement": 0.9}, {"max_stages": 2}])
-def test_a_project_that_overrides_agreement_or_max_stages_gets_sequential(
-    overrides: dict[str, object],
-) -> None:
-    assert policy_of(overridden(overrides), [LABEL_VOTE]) == Sequential(**{"agreement": 0.99, **overrides})
+@pytest.mark.parametrize("overrides", [{"worth": 20.0}, {"agreement": 0.9}])
+def test_a_project_that_overrides_a_parameter_of_the_default_keeps_it(overrides: dict[str, float]) -> None:
+    assert policy_of(overridden(overrides), [LABEL_VOTE]) == Joint(**overrides)
 
 
-def test_a_project_that_overrides_a_parameter_of_the_default_keeps_it() -> None:
-    assert policy_of(overridden({"worth": 20.0}), [LABEL_VOTE]) == Joint(worth=20.0)
+def test_a_project_that_overrides_the_rounds_of_batches_keeps_the_default() -> None:
+    assert policy_of(overridden({"max_stages": 2}), [LABEL_VOTE]) == Joint()
 
 
 def test_the_override_reaches_the_policy_that_it_chooses() -> None:
@@ -114,9 +105,9 @@ def test_questions_without_a_label_get_camvo_whatever_a_project_overrides() -> N
 
 
 def test_an_override_never_changes_a_named_policy() -> None:
-    policy = overridden({"delta": 0.9}, name="sequential")
-    assert isinstance(policy_of(policy, [LABEL_VOTE]), Sequential)
-    assert policy_in_force(policy) == ("sequential", ["delta"])
+    policy = overridden({"delta": 0.9}, name="joint")
+    assert policy_of(policy, [LABEL_VOTE]) == Joint()
+    assert policy_in_force(policy) == ("joint", ["delta"])
 
 
 def test_a_policy_chosen_by_overrides_is_logged() -> None:

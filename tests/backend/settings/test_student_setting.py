@@ -26,8 +26,8 @@ def test_the_default_policy_has_a_student() -> None:
     assert votes(settings())
 
 
-@pytest.mark.parametrize("policy", ["camvo", "ccamvo", "sequential", "baseline", "majority"])
-def test_other_policies_have_none_by_default(policy: str) -> None:
+@pytest.mark.parametrize("policy", ["camvo", "ccamvo", "baseline", "majority"])
+def test_other_policies_have_none(policy: str) -> None:
     assert not votes(settings(policy))
 
 
@@ -35,12 +35,10 @@ def test_a_task_that_camvo_decides_for_want_of_labels_has_none() -> None:
     assert not votes(settings(), LABEL_VOTE, NumericVote(0.0, 5.0))
 
 
-def test_sequential_has_one_if_the_settings_say_so() -> None:
-    assert votes(settings("sequential", student=True))
-
-
-def test_policies_without_stages_have_none_whatever_the_settings_say() -> None:
-    assert not votes(settings("camvo", student=True))
+@pytest.mark.parametrize("policy", [{"name": "camvo"}, {"name": "joint", "agreement": 0.9}], ids=str)
+def test_policies_that_can_have_none_have_none_whatever_the_settings_say(policy: dict[str, object]) -> None:
+    chosen = settings(student=True).model_copy(update={"policy": PolicySettings.model_validate(policy)})
+    assert not votes(chosen)
 
 
 def test_false_turns_it_off() -> None:

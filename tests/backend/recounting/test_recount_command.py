@@ -58,14 +58,14 @@ def test_a_run_that_was_stopped_after_the_count_is_finished_by_the_next(
 
 
 def test_it_leaves_annotated_and_drafted_tasks(studio: Studio, server: BackendClient) -> None:
-    studio.api.annotate(studio.tasks[13], "Sad")
-    studio.api.tasks[studio.tasks[14]]["draft_exists"] = True
+    studio.api.annotate(studio.tasks[25], "Sad")
+    studio.api.tasks[studio.tasks[26]]["draft_exists"] = True
     before = studio.shown()
     recount = run(studio, server)
     recount.count()
     recount.deliver()
-    assert (studio.shown()[13], studio.shown()[14]) == (before[13], before[14])
-    assert (recount.tally.drafted, studio.pending()) == (1, [14])
+    assert (studio.shown()[25], studio.shown()[26]) == (before[25], before[26])
+    assert (recount.tally.drafted, studio.pending()) == (1, [26])
 
 
 def test_a_task_without_a_round_is_not_asked_about(studio: Studio, server: BackendClient) -> None:
@@ -78,7 +78,7 @@ def test_a_task_without_a_round_is_not_asked_about(studio: Studio, server: Backe
 
 
 def test_refresh_touches_no_annotated_or_drafted_task(studio: Studio, server: BackendClient) -> None:
-    studio.api.tasks[studio.tasks[14]]["draft_exists"] = True
+    studio.api.tasks[studio.tasks[26]]["draft_exists"] = True
     before = studio.shown()
     server.recount(studio.project.key)
     project = studio.api.project
@@ -93,6 +93,6 @@ def test_refresh_touches_no_annotated_or_drafted_task(studio: Studio, server: Ba
     )
     refresh(lambda done: None)
     after = studio.shown()
-    untouched = (*range(LABELLED), 14)
+    untouched = (*range(LABELLED), 26)
     assert [after[number] for number in untouched] == [before[number] for number in untouched]
-    assert after[15] != before[15]
+    assert after[27] != before[27]

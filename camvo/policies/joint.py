@@ -90,7 +90,7 @@ class Joint(Staged):
     ('small',)
     """
 
-    worth: float = 10.0
+    worth: float = 15.0
     worth_usd: float | None = None
     agreement: float | None = None
     allowance: float = field(default=math.inf, init=False)

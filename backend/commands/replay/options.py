@@ -61,7 +61,7 @@ class SharedOptions:
     worth: Annotated[
         float | None,
         typer.Option(
-            help="Value of one more right label, in prices of asking every model; for joint. Default: 10.",
+            help="Value of one more right label, in prices of asking every model; for joint. Default: 15.",
             rich_help_panel=POLICIES,
         ),
     ] = None

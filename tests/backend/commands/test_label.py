@@ -102,7 +102,9 @@ def test_an_interrupted_run_comes_to_the_same_labels_scores_and_costs(tmp_path: 
                 with pytest.raises(KeyboardInterrupt), _interrupt_after(stop):
                     folder.label()
             folder.label()
-            outputs.append([row | {"camvo_score": round(float(row["camvo_score"]), 9)} for row in folder.rows()])
+            outputs.append(
+                [row | {"camvo_score": round(float(row["camvo_score"]), 9)} for row in folder.rows()]
+            )
             sold = Counter((request.model, prompt_of(request.body)) for request in folder.server.requests)
             assert set(sold.values()) == {1}
     assert outputs[0] == outputs[1]

@@ -175,3 +175,18 @@ def test_the_terms_are_described_in_plain_json(votes):
     cast, truth = votes
     described = fit_human_terms(model_of(cast, 4), labelled(cast[:60], truth[:60]), ARMS, LABELS).describe()
     assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+@pytest.mark.parametrize("count", [12, 24])
+def test_an_arm_that_people_side_with_against_all_others_decides(count):
+    """The model of votes is always wrong then, which no exponent of its probabilities can say."""
+    cast = np.array([[1, 1, 0], [0, 0, 1]] * 30)
+    terms = fit_human_terms(model_of(cast, 4), labelled(cast[:count], cast[:count, 2]), ARMS, LABELS)
+    right = model_of(cast, 4)(np.array([[0, 0, 1]]))
+    corrected = dict(
+        zip(("neg", "neutral"), terms.correct(np.array([[0, 0, 1]]), right)[0].tolist(), strict=False)
+    )
+    votes = {"a": "neg", "b": "neg", "c": "neutral"}
+    said = terms.calibrate(corrected, terms.left_to_add(votes, ARMS, named=False), others=True)
+    assert right[0, 0] > right[0, 1]
+    assert said["neutral"] > said["neg"]

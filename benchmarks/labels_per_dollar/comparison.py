@@ -12,7 +12,7 @@ from camvo.replays.measures import mean_interval
 
 Rows = Mapping[str, list[dict[str, Any]]]
 
-LABEL_FREE, TAUGHT, COMPLETED = "joint 10", "joint 10, 5% labels", "joint 10, 5% labels, completed"
+LABEL_FREE, TAUGHT, COMPLETED = "joint 15", "joint 15, 5% labels", "joint 15, 5% labels, completed"
 AGREEING = "joint, agreement 0.99"
 OURS = (LABEL_FREE, TAUGHT, COMPLETED, AGREEING)
 RIVALS = {

@@ -19,11 +19,11 @@ LEARNED_THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SHARES = (0.2, 0.35, 0.5)
 GAINS = (-0.05, 0.0, 0.05, 0.1, 0.2, 0.4)
 """Thresholds of the router: the gain from which on the dearest model is asked."""
-WORTHS = (3.0, 5.0, 10.0, 20.0, 40.0)
+WORTHS = (5.0, 10.0, 15.0, 20.0, 40.0)
 LABELLED = 0.05
 SHOWN = (
-    "joint 10",
-    "joint 10, 500 labels",
+    "joint 15",
+    "joint 15, 500 labels",
     "joint, agreement 0.99",
     "camvo 0.97, k_min 3",
     "majority",

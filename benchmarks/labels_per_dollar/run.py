@@ -91,7 +91,7 @@ def whole(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     file.replay(ours, orders, policies.joint(), jobs)
     file.replay(ours, labelled, policies.joint(labels="5% labels"), jobs)
     file.replay(ours, labelled, policies.joint(labels="5% labels, completed"), jobs, complete=True)
-    file.replay(ours, confirmed(table, count), policies.joint((10.0,), "500 labels"), jobs)
+    file.replay(ours, confirmed(table, count), policies.joint((15.0,), "500 labels"), jobs)
     file.replay(ours, orders, policies.agreeing(), jobs)
     file.replay(ours, labelled, policies.agreeing(labels="5% labels"), jobs)
     file.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
@@ -154,8 +154,8 @@ def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     """Replay the first 300 items of each order, as a project of that size."""
     orders = shuffles(table, count, SMALL)
     labelled = shuffles(table, count, SMALL, human=True)
-    file.replay(table, orders, policies.joint((10.0,)), jobs)
-    file.replay(table, labelled, policies.joint((10.0,), "15 labels"), jobs)
+    file.replay(table, orders, policies.joint((15.0,)), jobs)
+    file.replay(table, labelled, policies.joint((15.0,), "15 labels"), jobs)
     file.replay(table, orders, policies.agreeing((0.99,)), jobs)
     few = policies.camvo({3: policies.FEW_DELTAS})
     for dimension in (*DIMENSIONS, table.contexts.shape[1]):
@@ -188,8 +188,8 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
             orders[seed] = Shuffle(order)
             human = np.random.default_rng([seed, 7]).random(kind.items) < policies.LABELLED
             labelled[seed] = Shuffle(order, human)
-        file.replay(joined, orders, policies.joint((10.0,)), jobs)
-        file.replay(joined, labelled, policies.joint((10.0,), "5% labels"), jobs)
+        file.replay(joined, orders, policies.joint((15.0,)), jobs)
+        file.replay(joined, labelled, policies.joint((15.0,), "5% labels"), jobs)
         file.replay(joined, orders, policies.agreeing((0.99,)), jobs)
         file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
         first = {seed: labelled_first(shuffle) for seed, shuffle in labelled.items()}

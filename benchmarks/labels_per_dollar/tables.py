@@ -109,7 +109,7 @@ def made_up(stored: Sequence[Mapping[str, Any]]) -> None:
     heads = [
         "table",
         "correlation",
-        "joint 10",
+        "joint 15",
         "with 5% labels",
         "agreement 0.99",
         "CaMVo 0.97",

@@ -66,7 +66,6 @@ __all__ = [
     "Router",
     "ScoredLabel",
     "Scorer",
-    "Sequential",
     "Single",
     "SnapshotError",
     "SpanVote",

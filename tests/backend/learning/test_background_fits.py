@@ -13,16 +13,20 @@ import pytest
 from backend.learning.background_fits import BackgroundFits
 from backend.learning.fit_cache import PAUSE
 from backend.learning.states import StateKey
-from camvo.policies.background_fits import Fit, FitData, WeightsFitData, fitted
+from camvo.policies.background_fits import Fit, FitData, JointFitData, fitted
 from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
+from camvo.state.vote_patterns import PatternCounts, VotePattern
 
 KEY = StateKey("7.1", "mood", "epoch")
 
 
-def fit_data(n: int) -> WeightsFitData:
+NO_ROUNDS = PatternCounts()
+
+
+def fit_data(n: int) -> JointFitData:
     said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
     latest = LatestRounds(tuple(KeptRound(said, "Glad", everyone=True) for _ in range(n)))
-    return WeightsFitData(latest, ("Glad", "Sad"), (("blue", 0.7), ("red", 0.7)))
+    return JointFitData(NO_ROUNDS, latest, ("Glad", "Sad"), (("blue", 0.0), ("red", 0.0)))
 
 
 class Process:
@@ -79,20 +83,17 @@ def test_new_data_within_the_pause_starts_no_fit(process: Process) -> None:
     asyncio.run(run())
 
 
-def test_other_agreement_weights_start_a_fit_of_the_same_rounds(process: Process) -> None:
-    latest = fit_data(20).latest
-    before = WeightsFitData(latest, ("Glad", "Sad"), (("blue", 1.0), ("red", 1.0)))
-    after = replace(before, weights=(("blue", 2.0), ("red", 0.5)))
+def test_other_votes_start_a_fit_of_the_same_human_labels(process: Process) -> None:
+    before = fit_data(20)
+    voted = VotePattern(("blue", "red"), (0, 1), everyone=True, labels=("Glad", "Sad"))
+    after = replace(before, evidence=PatternCounts({voted: 40}, 40))
 
     async def run() -> None:
         await process.current(before)
         process.now += PAUSE
-        await process.current(replace(before, weights=before.weights[::-1]))
-        await process.settled()
-        assert await process.current(before) is fitted(before)
         await process.current(after)
         await process.settled()
-        assert await process.current(after) == fitted(after)
+        assert await process.current(after) is fitted(after)
 
     asyncio.run(run())
 

@@ -100,7 +100,7 @@ def test_other_votes_start_a_fit_of_the_same_human_labels(process: Process) -> N
 
 def test_another_pool_has_its_own_fit(process: Process) -> None:
     one = fit_data(20)
-    other = replace(one, weights=(*one.weights, ("green", 0.7)))
+    other = replace(one, prices=(*one.prices, ("green", 0.0)))
 
     async def run() -> None:
         first = await process.current(one)

@@ -1,4 +1,4 @@
-"""A conditional logit (McFadden 1974) over candidate labels, whose prior precisions are learnt as well.
+"""A conditional logit (McFadden 1974) over candidate labels.
 
 Each round is a choice among its own candidates. Coefficients belong to the features of a candidate, not to
 the labels themselves, so a model's weight is learnt from all labels together.
@@ -6,22 +6,15 @@ the labels themselves, so a model's weight is learnt from all labels together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.optimize import minimize
 
 from camvo.typing import Array
 
-_HYPERPRIOR: Final = 4.0
-"""The initial variance of a group counts as much as this many of its coefficients."""
-_MAX_UPDATES: Final = 12
-_SETTLED: Final = 0.1
-"""The updates stop when every precision changes by less than this on the log scale."""
 _FEW: Final = 24
 """With at most so many features Newton's steps are quicker than L-BFGS, which needs no matrix of them."""
 _MAX_STEPS: Final = 100
@@ -58,10 +51,6 @@ class ChoiceSets:
         candidates = which[self.round_of]
         sizes = np.diff(self.starts, append=len(self.chosen))[which]
         return ChoiceSets(self.design[candidates], np.cumsum(sizes) - sizes, self.chosen[candidates])
-
-    def first_features(self, count: int) -> ChoiceSets:
-        """The same rounds with the first ``count`` features only."""
-        return ChoiceSets(self.design[:, :count], self.starts, self.chosen)
 
     def log_probabilities(self, coefficients: Array) -> Array:
         """The log-probability of each candidate in its round, shape (R,); coefficients have shape (F,)."""
@@ -148,45 +137,3 @@ def _lbfgs(choices: ChoiceSets, prior: NormalPrior, start: Array) -> Array:
         options={"maxiter": 500, "ftol": 1e-12, "gtol": _GRADIENT},
     )
     return np.asarray(optimum.x, dtype=np.float64)
-
-
-def fit_with_group_precisions(
-    choices: ChoiceSets, prior: NormalPrior, groups: Sequence[NDArray[np.int64]]
-) -> tuple[Array, NormalPrior]:
-    """Fit a conditional logit and the prior precision of each group of coefficients.
-
-    The precisions are learnt by MacKay's evidence updates (1992). A group's variance is the mean square of
-    its coefficients plus their posterior variance (Laplace), shrunk towards the initial variance. Few rounds
-    therefore leave it almost unchanged.
-
-    Args:
-        choices: the rounds.
-        prior: the prior of all coefficients, with the initial precisions of the groups.
-        groups: for each group, the positions of its coefficients.
-
-    Returns:
-        The coefficients, shape (F,), and the prior with the learnt precisions.
-    """
-    coefficients, precision = prior.mean, prior.precision.copy()
-    for _ in range(_MAX_UPDATES):
-        current = NormalPrior(prior.mean, precision)
-        coefficients = fit_conditional_logit(choices, current, coefficients)
-        variance = np.diag(np.linalg.inv(_curvature(choices, coefficients) + np.diag(precision)))
-        learnt = precision.copy()
-        for group in filter(len, groups):
-            initial = 1.0 / prior.precision[group[0]]
-            squares = (coefficients[group] - prior.mean[group]) ** 2 + variance[group]
-            learnt[group] = (len(group) + _HYPERPRIOR) / (squares.sum() + _HYPERPRIOR * initial)
-        if np.abs(np.log(learnt / precision)).max() < _SETTLED:
-            break
-        precision = learnt
-    return coefficients, NormalPrior(prior.mean, precision)
-
-
-def _curvature(choices: ChoiceSets, coefficients: Array) -> Array:
-    """The negative Hessian of the log-likelihood, shape (F, F)."""
-    p = np.exp(choices.log_probabilities(coefficients))
-    shape = (len(choices.starts), len(p))
-    means = sparse.csr_matrix((p, (choices.round_of, np.arange(len(p)))), shape=shape) @ choices.design
-    second = choices.design.T @ sparse.diags(p) @ choices.design
-    return np.asarray((second - means.T @ means).toarray(), dtype=np.float64)

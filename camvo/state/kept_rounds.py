@@ -51,11 +51,6 @@ class KeptRound:
     label: str | None
     everyone: bool
 
-    def weighted(self, weights: Mapping[str, float]) -> KeptRound:
-        """The same round with other weights (arm → ω), without the votes of arms that have none."""
-        votes = (vote._replace(weight=weights[vote.arm]) for vote in self.votes if weights.get(vote.arm))
-        return replace(self, votes=tuple(votes))
-
     def renamed(self, names: Mapping[str, str]) -> KeptRound:
         """The same round with other names (old → new) for some arms."""
         votes = (vote._replace(arm=names.get(vote.arm, vote.arm)) for vote in self.votes)

@@ -8,11 +8,9 @@ from scipy.optimize import approx_fprime
 from camvo.numerics.conditional_logit import (
     ChoiceSets,
     NormalPrior,
-    _curvature,
     _lbfgs,
     _newton,
     fit_conditional_logit,
-    fit_with_group_precisions,
 )
 
 
@@ -64,24 +62,6 @@ def test_probabilities_of_a_round_sum_to_one():
     choices = drawn()
     p = np.exp(choices.log_probabilities(np.array([30.0, -3.0, 900.0])))
     assert np.add.reduceat(p, choices.starts) == pytest.approx(1.0)
-
-
-def test_the_curvature_is_the_derivative_of_the_gradient():
-    choices, at = drawn(rounds=30), np.array([0.3, 0.1, -0.2])
-
-    def gradient(coefficients):
-        return approx_fprime(coefficients, lambda c: -choices.log_likelihoods(c).sum(), 1e-6)
-
-    numeric = np.array([(gradient(at + 1e-3 * e) - gradient(at - 1e-3 * e)) / 2e-3 for e in np.eye(3)])
-    assert _curvature(choices, at) == pytest.approx(numeric, abs=0.01)
-
-
-def test_the_precision_of_a_group_falls_if_its_coefficients_are_large_and_rises_if_they_are_zero():
-    choices = drawn(rounds=2000, coefficients=(2.0, -2.0, 1.5, 0.0, 0.0, 0.0))
-    groups = [np.arange(3), np.arange(3, 6)]
-    _, prior = fit_with_group_precisions(choices, flat(6, precision=10.0), groups)
-    assert prior.precision[0] < 2.0
-    assert prior.precision[3] > 10.0
 
 
 def test_selected_rounds_keep_their_log_likelihoods():

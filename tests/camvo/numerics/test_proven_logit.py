@@ -1,5 +1,7 @@
 """Corrections of a conditional logit are taken up as far as held-out rounds prove them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -34,7 +36,9 @@ def test_corrections_that_held_out_rounds_prove_are_those_of_the_loosest_prior()
 
 def test_corrections_that_nothing_proves_are_zero_and_the_other_coefficients_fitted_without_them():
     choices = drawn([0.4, 0.0, 0.0], 300)
-    alone = fit_conditional_logit(choices.first_features(1), NormalPrior(PRIOR.mean[:1], PRIOR.precision[:1]))
+    alone = fit_conditional_logit(
+        replace(choices, design=choices.design[:, :1]), NormalPrior(PRIOR.mean[:1], PRIOR.precision[:1])
+    )
     assert fit(choices) == pytest.approx([*alone, 0.0, 0.0], abs=1e-6)
 
 

@@ -66,7 +66,3 @@ def test_after_removing_all_rounds_the_latest_are_none():
     for number in (1, 2):
         rounds.remove(kept_round(number))
     assert rounds.latest(10).rounds == ()
-
-
-def test_new_weights_leave_out_the_votes_without_a_weight():
-    assert kept_round(1).weighted({"a": 0.0, "b": 2.0}).votes == (CastVote("b", None, 2.0),)

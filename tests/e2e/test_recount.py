@@ -24,7 +24,7 @@ TEXT = "Note {}. red: Glad, green: Glad, blue: Sad"
 def installation(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("server")
     with OpenAIServer(Scripted()) as models:
-        config = config_for(models, folder, policy={"name": "sequential"})
+        config = config_for(models, folder, policy={"name": "joint", "agreement": 0.99})
         with ServerProcess(folder, config, **variables(studio)) as server:
             server.start()
             yield Installation(studio, server)

@@ -18,7 +18,7 @@ from camvo.joint.lattice import Lattice, Step, vote_lattice
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.models.vote_model import VoteModel
-from camvo.joint.passages import passages
+from camvo.joint.passages import count_passing
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
@@ -144,12 +144,5 @@ def _seen(
     counted = rounds.counts > 0.0
     rows, counts = rounds.rows[counted], rounds.counts[counted]
     whole = rows if lattice.named else renumber(rows)
-    node = lattice.find(whole)
-    final = right[node] if reference is None else reference(whole)
-    ending, truth = np.bincount(node, counts, len(right)), np.zeros(right.shape)
-    known = min(final.shape[1], right.shape[1])  # a reference numbers no more labels than its rounds name
-    np.add.at(truth[:, :known], node, counts[:, None] * final[:, :known])
-    source, through, number, same = passages(lattice, np.flatnonzero(ending))
-    seen = np.asarray(np.bincount(through, ending[source], len(right)), dtype=np.float64)
-    weight = np.asarray(np.bincount(same, truth.reshape(-1)[number], right.size), dtype=np.float64)
-    return seen, weight.reshape(right.shape)
+    final = right[lattice.find(whole)] if reference is None else reference(whole)
+    return count_passing(lattice, whole, counts, final)

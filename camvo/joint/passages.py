@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.lattice import Lattice
-from camvo.joint.vote_rows import renumber
+from camvo.joint.vote_rows import Rows, renumber
 from camvo.state.vote_patterns import UNASKED
+from camvo.typing import Array
 
 Places = NDArray[np.int64]
 
@@ -41,6 +42,33 @@ def passages(lattice: Lattice, nodes: Places) -> tuple[Places, Places, Places, P
         return none, none, none, none
     through, before, after = (np.concatenate([part[place] for part in parts]) for place in range(3))
     return np.repeat(nodes, [len(part[0]) for part in parts]), through, before, after
+
+
+def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> tuple[Array, Array]:
+    """Count the rounds that pass through each node.
+
+    Args:
+        lattice: the lattice, N nodes with G numbers each.
+        rows: the votes of rounds, shape (P, K), as :meth:`.Lattice.find` takes them.
+        counts: how many rounds each row stands for, shape (P,).
+        final: something of the label of each number at the row's own node, such as its probability; at most
+            G numbers count, shape (P, ·).
+
+    Returns:
+        The number of rounds in which the node's arms voted as it says, shape (N,); and the sum of ``final``
+        over these rounds, for each of the node's labels, shape (N, G).
+    """
+    node = lattice.find(rows)
+    ending, sums = (
+        np.bincount(node, counts, len(lattice.rows)),
+        np.zeros((len(lattice.rows), lattice.numbers)),
+    )
+    known = min(final.shape[1], lattice.numbers)  # a reference numbers no more labels than its rounds name
+    np.add.at(sums[:, :known], node, counts[:, None] * final[:, :known])
+    source, through, number, same = passages(lattice, np.flatnonzero(ending))
+    seen = np.asarray(np.bincount(through, ending[source], len(ending)), dtype=np.float64)
+    weight = np.asarray(np.bincount(same, sums.reshape(-1)[number], sums.size), dtype=np.float64)
+    return seen, weight.reshape(sums.shape)
 
 
 def _found(lattice: Lattice, nodes: Places) -> Iterator[tuple[int, tuple[Places, Places, Places]]]:

@@ -124,7 +124,7 @@ class QuestionStages:
         if self.fit is None or (plan := self.plan) is None:
             return {arm: np.inf for arm in prices if arm not in votes}
         node = self.fit.node(votes)
-        if self._finishes(node):
+        if self._finishes(node, votes):
             return {arm: np.inf for arm in prices if arm not in votes}
         stopping, asking = plan.at(node, self.fit.tilt(votes, sure))
         stopping = max(stopping, 1.0 / len(self.labels) if self.stops is None else self.stops.nothing)
@@ -141,7 +141,7 @@ class QuestionStages:
         if self.fit is None or (plan := self.plan) is None:
             return []
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
-        if self._finishes(node):
+        if self._finishes(node, votes):
             return [arm for arm in self.fit.arms if arm not in votes]
         return [self.fit.shortlist[arm] for arm in plan.together(node, tilt)]
 
@@ -159,7 +159,7 @@ class QuestionStages:
         if self.fit is None:
             return [arm for arm in prices if arm not in votes]
         node, arms = self.fit.node(votes), self.fit.shortlist
-        if self._finishes(node):
+        if self._finishes(node, votes):
             return [arm for arm in prices if arm not in votes]
         if isinstance(graded := self.plan, GradedWorth):
             stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
@@ -195,9 +195,12 @@ class QuestionStages:
         lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
         return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
 
-    def _finishes(self, node: int) -> bool:
+    def _finishes(self, node: int, votes: Cast) -> bool:
         """Whether all arms that are left are asked now, also those outside the shortlist."""
-        return self.stops is not None and isinstance(plan := self.plan, Worth) and plan.finishes(node)
+        plan = self.plan
+        if self.fit is None or self.stops is None or not isinstance(plan, Worth):
+            return False
+        return plan.finishes(node, [at for at, arm in enumerate(self.fit.shortlist) if arm not in votes])
 
     def _after_reply(self, votes: Cast, sure: Sure) -> QuestionStages:
         """The stages that count once the student has replied."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.joint_fit import JointFit, form_round_beliefs
-from camvo.joint.passages import passages
+from camvo.joint.passages import count_passing
 from camvo.joint.plans.kept_labels import certain_labels, kept_labels
 from camvo.joint.plans.plan_walk import walk
 from camvo.joint.plans.round_folds import fold_counts
@@ -31,7 +31,7 @@ from camvo.typing import Array
 
 CONFIDENCE: Final = 0.8
 """The confidence level of the bound on a plan's errors. A project follows dozens of plans one after another,
-and its agreement is their mean. So it is kept far more often than by a single plan (``docs/joint.md``)."""
+and its agreement is their mean. So it is kept more often than by a single plan (``docs/agreement.md``)."""
 
 _FOLDS: Final = 2
 """The plan of each price is fitted to all folds of the rounds but one, and tested on that one."""
@@ -47,9 +47,13 @@ def rounds_needed(agreement: float) -> int:
     """How many rounds that asked all arms bear an agreement out if none of them contradicts it.
 
     Args:
-        agreement: the required share, in (0, 1].
+        agreement: the required share, in [0, 1].
     """
-    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log(agreement)) if agreement < 1.0 else 2**62
+    if agreement <= 0.0:
+        return 1
+    if agreement >= 1.0:
+        return 2**62
+    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log(agreement))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +62,6 @@ class AgreementStops:
 
     Attributes:
         kept: the probability that the node's most probable label is that of all votes, shape (N,).
-        certain: whether no further vote can change that label, shape (N,).
         agreement: the required share of labels that equal those of the votes of all arms.
         error_price: the price of an error, in prices of asking all arms; ``None`` if the plan stops only
             where the label is certain.
@@ -68,9 +71,8 @@ class AgreementStops:
     """
 
     kept: Array
-    certain: NDArray[np.bool_]
     agreement: float
-    error_price: float | None
+    error_price: float | None = None
     error: float = 0.0
     others: float | None = None
 
@@ -86,9 +88,11 @@ class AgreementStops:
 
     def stopping(self, beliefs: Beliefs) -> Array:
         """The value of stopping at each node with a vote, in prices of asking all arms, shape (N,)."""
-        if self.error_price is None:
-            return np.where(self.certain, 0.0, NEVER)
-        return self.error_price * self.kept
+        if self.error_price is not None:
+            return self.error_price * self.kept
+        if self.others is not None:  # a label is certain once all arms have voted, which no node knows
+            return np.full(len(self.kept), NEVER)
+        return np.where(certain_labels(beliefs), 0.0, NEVER)
 
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that have not voted, shape (N,); ``None`` if all are in the lattice.
@@ -124,7 +128,7 @@ def fit_agreement(
     """
     problem = _Problem(fit, votes, shares, agreement)
     price, error = problem.error_price()
-    return problem.stops(fit.beliefs, problem.counts, price, error)
+    return replace(problem.stops(fit.beliefs, problem.counts), error_price=price, error=error)
 
 
 class _Problem:
@@ -143,20 +147,20 @@ class _Problem:
     def error_price(self) -> tuple[float | None, float]:
         """The price of an error and the share of errors at it; ``None`` if the rounds do not suffice."""
         budget, rounds = 1.0 - self._agreement, float(self.counts.sum())
-        if budget <= 0.0 or upper_bound(0.0, rounds, CONFIDENCE) > budget:
+        if rounds < rounds_needed(self._agreement):
             return None, 0.0
         folds = []
         for held in fold_counts(self._rows, self.counts, _FOLDS):
-            others = self.counts - held
-            folds.append((self._beliefs(others), others, held))
+            beliefs = self._beliefs(self.counts - held)
+            folds.append((beliefs, self.stops(beliefs, self.counts - held), held))
         best: tuple[float | None, float] = (None, 0.0)
         low, high = 0, len(_PRICES)
         while low < high:
             middle = (low + high) // 2
             price = float(_PRICES[middle])
             errors = sum(
-                float(held @ self._wrong(beliefs, self.stops(beliefs, others, price)))
-                for beliefs, others, held in folds
+                float(held @ self._wrong(beliefs, replace(stops, error_price=price)))
+                for beliefs, stops, held in folds
             )
             if upper_bound(errors, rounds, CONFIDENCE) <= budget:
                 best, high = (price, errors / rounds), middle
@@ -164,16 +168,10 @@ class _Problem:
                 low = middle + 1
         return best
 
-    def stops(
-        self, beliefs: Beliefs, counts: Array, price: float | None, error: float = 0.0
-    ) -> AgreementStops:
-        """The stops at one price of an error, by rounds that were counted so often."""
-        if self._others is None:
-            kept, certain = kept_labels(beliefs), certain_labels(beliefs)
-        else:
-            kept = self._kept_by_all(beliefs, counts)
-            certain = np.zeros(len(kept), dtype=np.bool_)
-        return AgreementStops(kept, certain, self._agreement, price, error, self._others)
+    def stops(self, beliefs: Beliefs, counts: Array) -> AgreementStops:
+        """The stops without a price of an error, by rounds that were counted so often."""
+        kept = kept_labels(beliefs) if self._others is None else self._kept_by_all(beliefs, counts)
+        return AgreementStops(kept, self._agreement, others=self._others)
 
     def _beliefs(self, counts: Array) -> Beliefs:
         """The beliefs of a fit to so many rounds of each row. The model of votes stays that of all rounds."""
@@ -202,21 +200,11 @@ class _Problem:
         The model says how probably it is right, which is less. Rounds that passed through say more.
         """
         lattice, short = beliefs.lattice, self._rows[:, self._positions]
-        nodes = lattice.find(short if lattice.named else renumber(short))
-        final = self._final(beliefs)
-        ended, agreed = np.zeros(len(lattice.rows)), np.zeros((len(lattice.rows), lattice.numbers))
-        np.add.at(ended, nodes, counts)
-        voted = short == final[:, None]
-        named = voted.any(axis=1)
-        at = nodes[named]
-        number = final[named]
-        if not lattice.named:
-            number = lattice.rows[at, voted[named].argmax(axis=1)]
-        np.add.at(agreed, (at, number), counts[named])
-        source, through, before, after = passages(lattice, np.flatnonzero(ended))
-        seen = np.bincount(through, ended[source], len(ended))
-        same = np.bincount(after, agreed.reshape(-1)[before], agreed.size).reshape(agreed.shape)
-        leads = np.take_along_axis(same, beliefs.right.argmax(axis=1)[:, None], axis=1)[:, 0]
+        rows = short if lattice.named else renumber(short)
+        voted = (short == self._final(beliefs)[:, None])[:, :, None]
+        same = (voted & (rows[:, :, None] == np.arange(lattice.numbers))).any(axis=1).astype(np.float64)
+        seen, agreed = count_passing(lattice, rows, counts, same)
+        leads = np.take_along_axis(agreed, beliefs.right.argmax(axis=1)[:, None], axis=1)[:, 0]
         return np.asarray((leads + _PRIOR_ROUNDS * beliefs.surest) / (seen + _PRIOR_ROUNDS), dtype=np.float64)
 
 

@@ -87,14 +87,18 @@ class Worth:
         """The value of stopping, and of asking each arm. Confidences, which tilt beliefs, are not known."""
         return float(self.stopping[node]), self.asking[node].tolist()
 
-    def finishes(self, node: int) -> bool:
+    def finishes(self, node: int, left: Sequence[int]) -> bool:
         """Whether all arms that are left are asked now, also those that the plan does not know.
 
         So it is if asking one after another would cost as much.
+
+        Args:
+            node: the votes so far.
+            left: the positions of the arms that were not asked; one that gave no vote is not asked again.
         """
         if self.finishing is None:
             return False
-        other = max(self.stopping[node], self.asking[node].max())
+        other = max(self.stopping[node], self.asking[node][[*left]].max(initial=-np.inf))
         return bool(self.finishing[node] >= other - TIE)
 
     def together(self, node: int, tilt: float = 0.0) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ def test_an_agreement_of_1_stops_only_where_labels_are_certain():
     stops = fit_agreement(joint, votes, SHARES, 1.0)
     assert (stops.error_price, stops.promised) == (None, None)
     assert ((stops.stopping(joint.beliefs) == 0.0) == certain_labels(joint.beliefs)).all()
-    assert (stops.stopping(joint.beliefs)[~stops.certain] == NEVER).all()
+    assert (stops.stopping(joint.beliefs)[~certain_labels(joint.beliefs)] == NEVER).all()
 
 
 @pytest.mark.parametrize("agreement", [0.9, 0.95, 0.99])
@@ -143,4 +143,23 @@ def test_without_learned_stops_a_large_pool_is_asked_at_once():
     shares = {f"m{number}": 0.1 for number in range(10)}
     joint, votes = fits(rounds=50, accuracy=np.full(10, 0.8), shares=shares)
     plan = plan_by_worth(joint.beliefs, (0.1,) * 8, fit_agreement(joint, votes, shares, 0.99))
-    assert plan.finishes(0)
+    assert plan.finishes(0, range(8))
+
+
+def test_an_agreement_of_0_needs_no_proof():
+    assert rounds_needed(0.0) == 1
+
+
+def test_an_arm_that_gave_no_vote_keeps_no_plan_from_asking_all_others():
+    """Asking it would be best, but it is not asked again."""
+    shares = {f"m{number}": 0.1 for number in range(10)}
+    joint, votes = fits(rounds=400, accuracy=np.full(10, 0.8), shares=shares)
+    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, fit_agreement(joint, votes, shares, 0.95))
+    best = plan.asking.max(axis=1)
+    node = int(np.flatnonzero(best > np.maximum(plan.stopping, plan.finishing) + 1e-9)[-1])
+    left = [arm for arm in range(8) if joint.beliefs.lattice.rows[node, arm] < 0]
+    silent = [arm for arm in left if plan.asking[node, arm] > plan.finishing[node]]
+    assert not plan.finishes(node, left)
+    assert plan.finishes(node, [arm for arm in left if arm not in silent]) == (
+        plan.finishing[node] >= plan.stopping[node]
+    )

@@ -212,6 +212,12 @@ def test_further_votes_on_decided_rounds_go_by_the_worth_of_a_right_label():
     assert (going_on.agreement, going_on.worth_usd) == (None, 2.0)
 
 
+def test_an_agreement_of_0_is_one_too():
+    run = Run(Joint(agreement=0.0), drawn(items=60))
+    assert all(run.everyone[:FIRST])
+    assert not all(run.everyone)
+
+
 @pytest.mark.parametrize("agreement", [-0.1, 1.1, float("nan")])
 def test_an_agreement_is_a_share(agreement):
     with pytest.raises(InvalidParameterError, match="agreement"):

@@ -9,16 +9,13 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.accept import accept_command
+from backend.commands import accept_command, jobs_command, ledger_commands, teach_command
 from backend.commands.connect import connect_command
-from backend.commands.jobs import jobs_command
 from backend.commands.label import label_command
-from backend.commands.ledger import forget_command, upkeep_commands
 from backend.commands.predict import predict_command
 from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
-from backend.commands.teach import teach_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -63,7 +60,7 @@ def demo(
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.demo.demo import run_demo  # noqa: PLC0415 - the same
+    from backend.commands.demo import run_demo  # noqa: PLC0415 - the same
 
     run_demo(console=Console(), serve=serve, port=port)
 
@@ -86,7 +83,7 @@ def serve(
 
     Example: camvo serve --config camvo.yaml --host 0.0.0.0 --port 9090
     """
-    from backend.commands.environment import environment_with  # noqa: PLC0415 - the help must not wait for it
+    from backend.commands.shared import environment_with  # noqa: PLC0415 - the help must not wait for it
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
     options = {"host": host, "port": port, "workers": workers}
@@ -112,8 +109,8 @@ def check(
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.check.check_setup import check_setup  # noqa: PLC0415 - the same
-    from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
+    from backend.commands.check import check_setup  # noqa: PLC0415 - the same
+    from backend.commands.shared import environment_with  # noqa: PLC0415 - the same
 
     if not check_setup(Console(), environment_with(config), live=live, label_config=label_config):
         raise typer.Exit(1)
@@ -144,12 +141,12 @@ def report(
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
+    from backend.commands.shared import environment_with  # noqa: PLC0415 - the same
 
     environment = environment_with(config)
     if certificate is not None:
-        from backend.commands.certificate.issue import issue_certificate  # noqa: PLC0415 - the same
+        from backend.commands.certificate import issue_certificate  # noqa: PLC0415 - the same
 
         issue_certificate(Console(stderr=as_json), environment, project, certificate)
     print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
@@ -171,12 +168,12 @@ ledger = typer.Typer(
     name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True
 )
 for _ledger_command in (
-    forget_command.forget,
-    upkeep_commands.prune,
-    upkeep_commands.verify,
-    upkeep_commands.export,
-    upkeep_commands.copy,
-    upkeep_commands.migrate,
+    ledger_commands.forget,
+    ledger_commands.prune,
+    ledger_commands.verify,
+    ledger_commands.export,
+    ledger_commands.copy,
+    ledger_commands.migrate,
 ):
     ledger.command()(_ledger_command)
 app.add_typer(ledger)

@@ -22,14 +22,13 @@ import narwhals as nw
 from narwhals.typing import IntoDataFrameT
 from rich.console import Console
 
-from backend.commands.environment import environment_with
-from backend.commands.label.file_run import quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.run import run_label
-from backend.datasets.columns import Columns
-from backend.datasets.sinks.result import Result, cell
-from backend.datasets.sources.row import Row
-from backend.models.embedder.embedder import Embedder
+from backend.commands.label.run import quiet_logs, run_label
+from backend.commands.shared import environment_with
+from backend.datasets.sinks import Result, cell
+from backend.datasets.sources import Row
+from backend.datasets.tasks import Columns
+from backend.models.embedder import Embedder
 
 
 def label(

@@ -30,13 +30,12 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from batch_provider import BatchServer
 from scripted_litellm import HashedTexts
 
-from backend.commands.label.batched import batch_run
-from backend.commands.label.file_run import label_into
+from backend.commands.label import batch_run
 from backend.commands.label.options import LabelOptions
-from backend.ledger import Ledger
-from backend.ledger.money import accounts
-from backend.models.litellm_info import count_text, count_tokens, litellm
-from backend.questions.prompts.message_parts import texts_of
+from backend.commands.label.run import label_into
+from backend.ledger import Ledger, money
+from backend.models.model import count_text, count_tokens, litellm
+from backend.questions.prompts.messages import texts_of
 from backend.settings import Environment
 from backend.testing import Reply
 
@@ -107,7 +106,7 @@ def run(folder: Path, path: Path, rows: list[dict[str, str]], way: str) -> tuple
         )
     ledger = Ledger(url)
     with ledger.read() as connection:
-        spent = accounts.balance(connection, "in", accounts.TOTAL).spent / 1e12
+        spent = money.balance(connection, "in", money.TOTAL).spent / 1e12
     ledger.close()
     with (folder / "out.csv").open(encoding="utf-8-sig", newline="") as file:
         right = [row["camvo_label"] == row["truth"] for row in csv.DictReader(file)]

@@ -27,13 +27,11 @@ import numpy as np
 from packing import read_texts, usage
 
 import camvo
-from backend.annotation.pack_checks import COIN
-from backend.commands.label.batched.batch_run import AT_ONCE_FROM, FIRST_WINDOW
-from backend.commands.replay.inputs.prices import read_prices
-from backend.commands.replay.inputs.votes_file import read_votes
-from camvo.policies.background_fits import Fit, fitted
-from camvo.policies.plan import Plan
-from camvo.policies.staged import Drawn, Waiting
+from backend.annotation.asking import COIN
+from backend.commands.label.batch_run import AT_ONCE_FROM, FIRST_WINDOW
+from backend.commands.replay.inputs import read_prices, read_votes
+from camvo.policies.joint import Drawn, Waiting
+from camvo.policies.policy import Fit, Plan, fitted
 
 QUESTION = "label"
 DISCOUNT = 0.5

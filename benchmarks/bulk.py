@@ -71,8 +71,8 @@ def label(folder: Path, address: str, policy: str, tasks: int, database: str | N
     import yaml
     from rich.console import Console
 
-    from backend.commands.label.file_run import label_into
     from backend.commands.label.options import LabelOptions
+    from backend.commands.label.run import label_into
     from backend.settings import Environment
 
     models = model_settings(address, 3, pack=PACK if policy == "packed" else 1)
@@ -140,7 +140,7 @@ def watched(act: Callable[[int | None], None]) -> Iterator[None]:
 
 def litellm_alone(address: str, tasks: int) -> dict[str, float]:
     """Three calls of each text through litellm, and nothing else."""
-    from backend.models.litellm_info import litellm
+    from backend.models.model import litellm
 
     litellm_module = litellm()
     models = model_settings(address, 3)

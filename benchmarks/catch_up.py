@@ -37,7 +37,8 @@ from postgres import Postgres
 from sqlalchemy import func, insert, select
 
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, projects, snapshots
+from backend.ledger import Ledger, Writer, projects
+from backend.ledger import events as snapshots
 from backend.ledger.database import tables
 from backend.ledger.events import after
 from backend.testing import Reply
@@ -117,7 +118,7 @@ def snapshot_in_memory(ledger: Ledger, rows: list[dict[str, Any]]) -> None:
     last = newest(ledger)
     with ledger.write() as connection:
         names = PROJECT, rows[0]["control"], rows[0]["epoch"]
-        snapshots.save(connection, *names, last, state.snapshot(), now=time.time())
+        snapshots.save_snapshot(connection, *names, last, state.snapshot(), now=time.time())
     print(f"a snapshot of {state.rounds:,} rounds takes {len(state.snapshot()):,} bytes")
 
 

@@ -28,13 +28,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
-from camvo.stages.exploration import uniform_draw
+from camvo.policies.policy import Observation
+from camvo.stages.stages import uniform_draw
+from camvo.state.contribution import Restart
 from camvo.state.drift_tests import DriftTests
-from camvo.state.restart import Restart
+from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 KINDS = ("harder", "breaks", "sorted", "none")
 _TASKS = {"harder": 12_000, "breaks": 16_000, "sorted": 10_000, "none": 20_000}

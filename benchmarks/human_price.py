@@ -31,14 +31,12 @@ from scipy import stats
 
 import camvo
 from camvo.policies.joint import Joint
-from camvo.policies.past_rounds.going_on import goes_on
-from camvo.policies.past_rounds.past_round import PastRound
-from camvo.policies.past_rounds.recount import recount
-from camvo.replays.votes_table import VotesTable
-from camvo.scores.reviews import label_value, suggestions
-from camvo.scores.reviews.label_value import TaughtBefore
+from camvo.policies.past_rounds import PastRound, goes_on, recount
+from camvo.replays.replay import VotesTable
+from camvo.scores import reviews
+from camvo.scores.reviews import TaughtBefore
 from camvo.typing import Array
-from camvo.votes.decision import Decision
+from camvo.votes.aggregation import Decision
 
 PRICES = (0.03, 0.06, 0.12)
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
@@ -138,10 +136,10 @@ def one_price(project: Project, price: float, worth: float) -> tuple[float, int,
         if not candidates:
             break
         wrong = 1.0 - project.scores[candidates]
-        lesson = label_value.teaches(float(wrong.sum()), len(project.labelled), seen)
+        lesson = reviews.teaches(float(wrong.sum()), len(project.labelled), seen)
         doubt = np.array(
             [
-                suggestions.dispute(
+                reviews.dispute(
                     project.votes[at], project.decisions[at].label, project.scores[at], len(project.prices)
                 )
                 for at in candidates

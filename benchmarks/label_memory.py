@@ -20,13 +20,10 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from backend.datasets.columns import Columns
 from backend.datasets.index import Index
-from backend.datasets.plain_config import plain_label_config
-from backend.datasets.sinks.open_sink import open_sink
-from backend.datasets.sinks.result import Result
-from backend.datasets.sources.open_source import open_source
-from backend.datasets.tasks import Dataset
+from backend.datasets.sinks import Result, open_sink
+from backend.datasets.sources import open_source
+from backend.datasets.tasks import Columns, Dataset, plain_label_config
 
 WORDS = [
     "good",

@@ -21,8 +21,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place, unbroken_run
-from camvo.scores.guarantee import GRID, Guarantee
+from camvo.scores.guarantee import GRID, BlindTask, Guarantee, Verdicts, queue_place, unbroken_run
 
 LOOK = 5
 TARGET = 0.97

@@ -35,7 +35,7 @@ import migrated
 from scripted_litellm import HashedTexts, ScriptedLitellm
 
 from backend import settings
-from backend.models import litellm_info
+from backend.models import model as litellm_info
 from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
 from backend.settings import Environment

@@ -17,18 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from quotes import some, votes_of
 
-from backend.commands.replay.inputs import votes_file
-from camvo.joint.vote_rows import renumber
+from backend.commands.replay import inputs
+from camvo.joint.votes import renumber
 from camvo.policies.joint import Joint
-from camvo.quotes.joint_project import JointProject
-from camvo.quotes.known_votes import KnownVotes
+from camvo.quotes.forecast import JointProject, KnownVotes
 from camvo.quotes.mixes import LabelledVotes, Mix, labels_and_scores, mixes
-from camvo.state.vote_patterns import UNASKED
+from camvo.state.exploration import UNASKED
 
 
 def truth_of(path: Path, votes: KnownVotes) -> NDArray[np.int64]:
     """The position of the right label of each item; −1 where it is unknown."""
-    table = votes_file.read_votes(path)
+    table = inputs.read_votes(path)
     position = np.array([votes.labels.index(label) for label in table.labels] + [-1])
     return position[table.truth]
 

@@ -16,10 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from camvo.policies.joint import Joint
-from camvo.replays.replay import replay
+from camvo.replays.replay import VotesTable, replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.votes_table import VotesTable
-from camvo.twins.same_model import packed_arm
+from camvo.twins.twins import packed_arm
 
 MODELS = {
     "large": SyntheticModel(0.88, 10.0),

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from backend.models.litellm_info import count_text, count_tokens
+from backend.models.model import count_text, count_tokens
 from backend.questions import parse_label_config
-from backend.questions.prompts.message_parts import texts_of
-from backend.questions.prompts.messages import prompt_messages
+from backend.questions.prompts.messages import prompt_messages, texts_of
 from backend.questions.prompts.packs import draw_ids, packed_messages, packed_task
 from backend.questions.question import TaskQuestion
 

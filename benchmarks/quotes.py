@@ -21,17 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from backend.commands.replay.inputs import prices, votes_file
-from camvo.joint.vote_rows import renumber
-from camvo.numerics.proportion import clopper_pearson
-from camvo.policies.estimates import Observation
+from backend.commands.replay import inputs
+from camvo.joint.votes import renumber
+from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import Joint
-from camvo.policies.plan import Plan
-from camvo.quotes.forecast import forecast
-from camvo.quotes.joint_project import JointProject
-from camvo.quotes.known_votes import KnownVotes
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.policies.policy import Observation, Plan
+from camvo.quotes.forecast import JointProject, KnownVotes, forecast
+from camvo.replays.replay import VotesTable, replay
 from camvo.typing import Array
 
 WINDOW = 50
@@ -55,8 +51,8 @@ class Piloted(Joint):
 
 def votes_of(path: Path) -> KnownVotes:
     """All votes of a table."""
-    table = votes_file.read_votes(path)
-    costs = prices.read_prices(None, table.models, path)
+    table = inputs.read_votes(path)
+    costs = inputs.read_prices(None, table.models, path)
     arms, labels = sorted(costs), sorted(table.labels)
     position = np.array([labels.index(label) for label in table.labels] + [-1])
     columns = [list(table.models).index(arm) for arm in arms]

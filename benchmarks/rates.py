@@ -25,7 +25,7 @@ from typing import Any
 from backend.errors import ModelError
 from backend.ledger import Ledger, Writer
 from backend.models import Pool
-from backend.models.rates.stores import LedgerRates
+from backend.models.rates.controller import LedgerRates
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 

@@ -24,17 +24,14 @@ from pathlib import Path
 import numpy as np
 
 import camvo
-from backend.commands.replay.inputs.prices import read_prices
-from backend.commands.replay.inputs.votes_file import read_votes
-from camvo.joint.plans.further_votes import GoingOn
-from camvo.policies.past_rounds.going_on import GoesOn, goes_on
-from camvo.policies.past_rounds.past_round import PastRound
-from camvo.policies.past_rounds.recount import recount
+from backend.commands.replay.inputs import read_prices, read_votes
+from camvo.joint.further_votes import GoingOn
+from camvo.policies.past_rounds import GoesOn, PastRound, goes_on, recount
 from camvo.policies.policy import Policy
-from camvo.questions.task import Task
-from camvo.replays.votes_table import VotesTable
-from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
-from camvo.votes.decision import Decision
+from camvo.questions.question import Task
+from camvo.replays.replay import VotesTable
+from camvo.scores.calibration import FinishedRound, Scorer, fit_scorer
+from camvo.votes.aggregation import Decision
 
 POLICIES: dict[str, Policy] = {
     "joint": camvo.Joint(),
@@ -91,7 +88,7 @@ def without_their_answers(
 ) -> dict[int, str]:
     """Answered item → the label that counting gives it without its own answer, a fifth at a time.
 
-    The server calibrates a recount's scores on these, as ``backend/recounting/checks.py`` says.
+    The server calibrates a recount's scores on these, as ``backend/recounting/recounter.py`` says.
     """
     labels: dict[int, str] = {}
     for fold in (answered[part::5] for part in range(5)):

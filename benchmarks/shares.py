@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.replay.inputs.votes_file import read_votes
-from camvo.shares.label_shares import LabelShares, label_shares
+from backend.commands.replay.inputs import read_votes
+from camvo.shares.shares import LabelShares, label_shares
 from camvo.typing import Array
 
 DRAWN = (100, 300, 1000)

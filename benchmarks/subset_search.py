@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
-from camvo.subsets.copula import Copula
+from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import cheapest_subset
 from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
 

@@ -17,8 +17,7 @@ import pytest
 from scipy.linalg.blas import dsymv, dsyr
 
 from camvo.policies.camvo import CaMVo
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable, replay
 
 ROUNDS, DIMENSION, ARMS, ASKED = 2048, 384, 7, 3
 ARM_NAMES = [f"model {arm}" for arm in range(ARMS)]

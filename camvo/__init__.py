@@ -13,30 +13,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from camvo.errors import CamvoError, InvalidParameterError, SnapshotError
-    from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
     from camvo.policies.camvo import CaMVo, CCaMVo
-    from camvo.policies.estimates import Observation
+    from camvo.policies.ensemble import Baseline, Fixed, Majority, Random, Single
     from camvo.policies.joint import Joint
-    from camvo.policies.plan import Plan
-    from camvo.policies.policy import Policy
-    from camvo.policies.rivals.best_single import BestSingle
-    from camvo.policies.rivals.cascade import Cascade
-    from camvo.policies.rivals.router import Router
-    from camvo.questions.question import Question
-    from camvo.questions.task import ScoredLabel, Task
-    from camvo.replays.replay import replay
-    from camvo.replays.votes_table import VotesTable
+    from camvo.policies.policy import Observation, Plan, Policy
+    from camvo.policies.rivals import BestSingle, Cascade, Router
+    from camvo.questions.question import Question, ScoredLabel, Task
+    from camvo.replays.replay import VotesTable, replay
+    from camvo.scores.calibration import Scorer
     from camvo.scores.guarantee import Guarantee
-    from camvo.scores.scorer import Scorer
     from camvo.state.contribution import Contribution
     from camvo.state.state import State
-    from camvo.votes.decision import Decision
+    from camvo.votes.aggregation import Decision
     from camvo.votes.labels import LabelVote
-    from camvo.votes.numbers import NumericVote
-    from camvo.votes.open_numbers import OpenNumericVote
+    from camvo.votes.numbers import NumericVote, OpenNumericVote
     from camvo.votes.rankings import RankingVote
     from camvo.votes.sets import SubsetVote
-    from camvo.votes.span_vote import SpanVote
+    from camvo.votes.spans import SpanVote
     from camvo.votes.texts import OpenVote
 
 __all__ = [
@@ -78,30 +71,23 @@ __all__ = [
 
 _MODULES: Final = {
     "camvo.errors": ("CamvoError", "InvalidParameterError", "SnapshotError"),
-    "camvo.policies.baselines": ("Baseline", "Fixed", "Majority", "Random", "Single"),
     "camvo.policies.camvo": ("CCaMVo", "CaMVo"),
-    "camvo.policies.rivals.cascade": ("Cascade",),
-    "camvo.policies.estimates": ("Observation",),
+    "camvo.policies.ensemble": ("Baseline", "Fixed", "Majority", "Random", "Single"),
     "camvo.policies.joint": ("Joint",),
-    "camvo.policies.plan": ("Plan",),
-    "camvo.policies.policy": ("Policy",),
-    "camvo.questions.question": ("Question",),
-    "camvo.policies.rivals.best_single": ("BestSingle",),
-    "camvo.policies.rivals.router": ("Router",),
-    "camvo.questions.task": ("ScoredLabel", "Task"),
-    "camvo.replays.replay": ("replay",),
-    "camvo.replays.votes_table": ("VotesTable",),
+    "camvo.policies.policy": ("Observation", "Plan", "Policy"),
+    "camvo.policies.rivals": ("BestSingle", "Cascade", "Router"),
+    "camvo.questions.question": ("Question", "ScoredLabel", "Task"),
+    "camvo.replays.replay": ("VotesTable", "replay"),
+    "camvo.scores.calibration": ("Scorer",),
     "camvo.scores.guarantee": ("Guarantee",),
-    "camvo.scores.scorer": ("Scorer",),
     "camvo.state.contribution": ("Contribution",),
     "camvo.state.state": ("State",),
-    "camvo.votes.decision": ("Decision",),
+    "camvo.votes.aggregation": ("Decision",),
     "camvo.votes.labels": ("LabelVote",),
-    "camvo.votes.numbers": ("NumericVote",),
-    "camvo.votes.open_numbers": ("OpenNumericVote",),
+    "camvo.votes.numbers": ("NumericVote", "OpenNumericVote"),
     "camvo.votes.rankings": ("RankingVote",),
     "camvo.votes.sets": ("SubsetVote",),
-    "camvo.votes.span_vote": ("SpanVote",),
+    "camvo.votes.spans": ("SpanVote",),
     "camvo.votes.texts": ("OpenVote",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

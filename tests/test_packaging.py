@@ -57,7 +57,7 @@ def test_every_module_and_every_data_file_is_in_the_wheel(wheel: Path) -> None:
         for path in (ROOT / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {"backend/py.typed", "camvo/py.typed", "backend/commands/demo/texts.json"} <= wanted
+    assert {"backend/py.typed", "camvo/py.typed", "backend/commands/resources/demo_texts.json"} <= wanted
     assert {"label_config/sentiment.xml", "label_config/topic.xml"} <= wanted
     packed = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
     assert wanted - packed == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -48,7 +47,6 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
-        "batches",
         "quotes",
         "upkeep",
         "server",
@@ -66,12 +64,6 @@ TOP = {
 
 STAND_ALONE = {"backend.testing": {"backend.errors", "backend.settings"}}
 """Modules outside the order: no room imports them, and they import only the modules given here."""
-
-SIDE_BY_SIDE = 15
-"""The most Python files in one folder."""
-
-CROWDED: Mapping[str, str] = {"backend/ledger/migrations/versions": "released migrations are never folded"}
-"""Folders with more files than that, each with the reason."""
 
 
 class Import(NamedTuple):
@@ -203,8 +195,3 @@ def test_no_module_imports_the_face_of_a_package_it_is_in() -> None:
     """Python loads a package before its modules, so such an import sees a package that is half loaded."""
     own = [str(item) for item in imports() if is_within(item.importer, item.imported)]
     assert own == []
-
-
-def test_no_folder_is_crowded() -> None:
-    files = Counter(file.parent.relative_to(ROOT).as_posix() for file in modules().values())
-    assert {folder for folder, count in files.items() if count > SIDE_BY_SIDE} == set(CROWDED)

@@ -2,20 +2,127 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import Sequence
 from dataclasses import replace
+from posixpath import normpath
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import structlog
+from pydantic import SecretStr
 
-from backend.annotation.images import Images
+from backend.annotation.asking import Voters
 from backend.annotation.job import Job, JobQuestion
-from backend.annotation.voters import Voters
 from backend.errors import ImageUnavailableError, TaskError
+from backend.label_studio.client import http_client
 from backend.ledger.rounds import RoundKey
-from backend.models.embedder.embedder import Embedder
-from backend.questions import ConfigQuestion
-from backend.questions.epoch import epoch_of, question_hash
-from backend.questions.redaction.redactor import redactor_named
+from backend.models.embedder import Embedder
+from backend.questions import ConfigQuestion, TaskQuestion
+from backend.questions.label_config import epoch_of, question_hash
+from backend.questions.redaction import redactor_named
+
+_MOST_BYTES = 20 * 1024 * 1024
+"""The largest image that providers accept."""
+
+_SECONDS = 15.0
+"""The time limit of a download."""
+
+_UPLOADS = "/data/"
+"""The path below which Label Studio serves uploaded and local files to authorised users."""
+
+
+class Images:
+    """Turns the image addresses in tasks into ones that a model can open.
+
+    Addresses from tasks are passed on, never fetched, neither here nor in litellm: otherwise the authors of
+    tasks could make the server probe its own network. The only exception is Label Studio, at the
+    environment's address and with its key, and there only paths below ``/data/``.
+
+    Args:
+        url: Label Studio's address.
+        key: a token for Label Studio.
+    """
+
+    def __init__(self, url: str | None = None, key: SecretStr | None = None) -> None:
+        self._url, self._key = (url or "").rstrip("/"), key
+        self._http: Any = None
+
+    async def question_with_images(self, question: TaskQuestion) -> TaskQuestion:
+        """The question with image addresses that models can open.
+
+        Raises:
+            ImageUnavailableError: no model could open one of the images.
+        """
+        addresses = {key: await self.sendable(image, f"data.{key}") for key, image in question.images.items()}
+        return question.showing(addresses)
+
+    async def sendable(self, address: str, where: str) -> str:
+        """The address itself, or a ``data:`` URL with the image's content.
+
+        Args:
+            address: the address in the task's data.
+            where: the place that an error names.
+
+        Raises:
+            ImageUnavailableError: no model could open the image.
+        """
+        path = self._path(address.strip())
+        if path is not None:
+            return await asyncio.to_thread(self._fetch, path, where)
+        if address.strip().lower().startswith(("http://", "https://", "data:image/")):
+            return address.strip()
+        raise ImageUnavailableError(
+            "the image is neither on the web nor in Label Studio",
+            where=where,
+            fix="import an http(s) address or an uploaded file; for cloud storage, presign the addresses",
+        )
+
+    def _path(self, address: str) -> str | None:
+        """Path and query of a file in Label Studio; ``None`` if the image is elsewhere."""
+        path = address.removeprefix(self._url)
+        if not path.startswith(_UPLOADS) or not normpath(unquote(urlsplit(path).path)).startswith(_UPLOADS):
+            return None
+        return path
+
+    def _fetch(self, path: str, where: str) -> str:
+        if not self._url or self._key is None:
+            raise ImageUnavailableError(
+                "the image is in Label Studio, to which the backend has no access",
+                where=where,
+                fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY",
+            )
+        try:
+            kind, content = self._download(path, self._key)
+        except Exception as error:  # errors of httpx and errors of the SDK
+            reason = type(error).__name__
+            raise ImageUnavailableError(
+                f"Label Studio did not send the image ({reason})",
+                where=where,
+                fix="check that it is shown there",
+            ) from None
+        if not kind.startswith("image/") or len(content) > _MOST_BYTES:
+            raise ImageUnavailableError(
+                "Label Studio sent no image, or one larger than 20 MB",
+                where=where,
+                fix="check whether the owner of LABEL_STUDIO_API_KEY may open it",
+            )
+        return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+    def _download(self, path: str, key: SecretStr) -> tuple[str, bytes]:
+        """The content type, and the content; reading stops once it exceeds the largest size."""
+        if self._http is None:
+            self._http = http_client(self._url, key, _SECONDS)
+        content = bytearray()
+        with self._http.stream(path, method="GET") as response:
+            response.raise_for_status()
+            for chunk in response.iter_bytes():
+                content += chunk
+                if len(content) > _MOST_BYTES:
+                    break
+            return str(response.headers.get("content-type", "")).partition(";")[0].strip(), bytes(content)
+
 
 _log = structlog.get_logger(__name__)
 

@@ -9,15 +9,97 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+from xml.sax.saxutils import quoteattr
 
-from backend.datasets.shard import WHOLE, Shard
-from backend.datasets.sources.row import Row, Source
-from backend.errors import DatasetError, MissingFieldError, TaskError
+from backend.datasets.sources import Row, Source
+from backend.errors import ConfigError, DatasetError, MissingFieldError, TaskError
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
+
+_MOST = 2_000
+"""The most columns: more are a sign of objects whose keys are data."""
+
+
+class Columns:
+    """Gathers the columns of rows: their names in order of appearance, and the types of their values."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, set[type]] = {}
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Take one row into account.
+
+        Raises:
+            DatasetError: there are too many columns.
+        """
+        for name, value in data.items():
+            types = self._types.setdefault(name, set())
+            if value is not None:
+                types.add(type(value))
+        if len(self._types) > _MOST:
+            raise DatasetError(
+                f"has more than {_MOST:,} columns", where="columns", fix="give all rows the same columns"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return list(self._types)
+
+    def kind(self, name: str) -> type | None:
+        """The type of a column's values; ``float`` for a mix with ``int``, ``None`` for any other mix."""
+        types = self._types[name]
+        if types == {int, float}:
+            return float
+        return next(iter(types)) if len(types) == 1 else None
+
+
+_TEXT = re.compile(r"(\d{1,6})/(\d{1,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One part of a dataset.
+
+    Attributes:
+        number: which part, from 1.
+        of: how many parts there are.
+
+    >>> Shard(3, 16).holds(18)
+    True
+    """
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read a shard such as ``3/16``.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        match = _TEXT.fullmatch(text.strip())
+        number, of = map(int, match.groups()) if match else (0, 0)
+        if not 1 <= number <= of:
+            raise ConfigError(f"{text!r} is no shard", where="--shard", fix="write 3/16 for the third of 16")
+        return cls(number, of)
+
+    @property
+    def name(self) -> str:
+        """Its name in a file, such as ``part-03-of-16``."""
+        return f"part-{self.number:0{len(str(self.of))}d}-of-{self.of}"
+
+    def holds(self, task: int) -> bool:
+        """Whether a task of this number is in the shard."""
+        return task % self.of == self.number - 1
+
+
+WHOLE = Shard(1, 1)
+"""The only shard of a dataset that is not divided."""
 
 _VARIABLE = re.compile(r"\$([^\s,${}\"'<>]+)")
 _FIELDS = re.compile(r"camvo_fields\s*=\s*[\"']([^\"']*)")
@@ -160,3 +242,56 @@ def task_number(name: str) -> int | None:
 def plain(value: object) -> Any:
     """A value as JSON can hold it: dates and the like become their text."""
     return value if value is None or isinstance(value, str) else json.loads(json.dumps(value, default=str))
+
+
+class IndexedTasks(Protocol):
+    """Tasks that were read once, so that their number and those of equal content are known."""
+
+    rows: int
+    """How many rows there are."""
+    tasks: int
+    """How many tasks, rows of equal content counted once."""
+    columns: Columns
+    """The columns of the whole source."""
+
+    def every_row(self) -> Iterator[DatasetTask]:
+        """Read the task of each row, in the order of the rows."""
+
+    def first_rows(self) -> Iterator[DatasetTask]:
+        """Read each task once."""
+
+    def is_first(self) -> Iterator[bool]:
+        """Whether each row, in its order, is the first of its task in the source."""
+
+
+_PLAIN_CONFIG_VARIABLE = re.compile(r"[^\s,${}.\[\]\"'<>&]+")
+"""Column names that a label config can refer to as ``$name``."""
+
+CONTROL = "label"
+"""The name of the question."""
+
+
+def text_key(column: str) -> str:
+    """The key under which a task holds the text: the column's name if a label config can refer to it."""
+    return column if _PLAIN_CONFIG_VARIABLE.fullmatch(column) else "text"
+
+
+def plain_label_config(labels: Sequence[str], column: str) -> str:
+    """Write the label config that asks for one of ``labels`` about the text in ``column``.
+
+    Raises:
+        ConfigError: there are fewer than two labels, or one of them twice.
+    """
+    if len(set(labels)) < 2 or len(set(labels)) < len(labels):
+        raise ConfigError(
+            "names fewer than two labels, or one of them twice",
+            where="--labels",
+            fix="give them with commas: --labels Positive,Negative",
+        )
+    choices = "\n".join(f"    <Choice value={quoteattr(label)}/>" for label in labels)
+    return (
+        "<View>\n"
+        f'  <Text name="text" value="${text_key(column)}"/>\n'
+        f'  <Choices name="{CONTROL}" toName="text">\n{choices}\n  </Choices>\n'
+        "</View>\n"
+    )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
-from backend.label_studio.annotations import annotations_in
-from backend.label_studio.webhooks import WebhookEvent, split_event
-from backend.learning import labelled_texts, teaching
+from backend.label_studio import payloads
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import WebhookEvent, split_event
+from backend.label_studio.predictions import annotations_in
+from backend.learning import examples, teaching
 from backend.learning.projects import project_settings, remember_project
-from backend.ledger import deleted_tasks, human_annotations, projects, rounds
-from backend.ledger.human_annotations import Annotation
-from backend.ledger.predictions import accepted
+from backend.learning.teaching import correct_rewards
+from backend.ledger import Ledger, Writer, deletions, human_annotations, projects, rounds
+from backend.ledger import rounds as accepted
+from backend.ledger.human_annotations import Annotation, Withdrawal, withdrawn_by
 from backend.questions import LabelConfig, parse_label_config
-from backend.settings import Settings
+from backend.settings import Environment, Settings
+from camvo.errors import CamvoError
 
 _log = structlog.get_logger(__name__)
 
@@ -106,12 +111,12 @@ def _annotated(
         return
     for annotation in answers.annotations:
         task = annotation.task
-        if task is not None and deleted_tasks.is_deleted(connection, event.project_key, task):
+        if task is not None and deletions.is_deleted(connection, event.project_key, task):
             continue
         heard = _as_machine_label(connection, annotation) if annotation.teaches else annotation
         if human_annotations.store(connection, heard, now) and task is not None:
             teaching.correct_rewards(connection, event.project_key, task, settings, now)
-    labelled_texts.keep_texts(connection, event, answers.config, settings)
+    examples.keep_texts(connection, event, answers.config, settings)
 
 
 def _as_machine_label(connection: Connection, annotation: Annotation) -> Annotation:
@@ -130,7 +135,7 @@ def _annotations_deleted(
     """ANNOTATIONS_DELETED, which carries ids only, and label-studio-ml's ANNOTATION_DELETED."""
     for task in human_annotations.delete(connection, event.project_key, event.annotation_ids, now):
         teaching.correct_rewards(connection, event.project_key, task, settings, now)
-        labelled_texts.forget_texts(connection, event.project_key, task)
+        examples.forget_texts(connection, event.project_key, task)
 
 
 def _tasks_deleted(
@@ -140,7 +145,7 @@ def _tasks_deleted(
 
     The records of many tasks are forgotten in the background, by :func:`forget_next`.
     """
-    deleted_tasks.mark(connection, event.project_key, event.task_ids, now)
+    deletions.mark_deleted(connection, event.project_key, event.task_ids, now)
     if len(event.task_ids) <= _CORRECTED:
         _forget(connection, event.project_key, event.task_ids, settings, now)
 
@@ -156,7 +161,7 @@ def forget_next(connection: Connection, settings: Settings, now: float) -> bool:
     Returns:
         Whether there were any, so that there may be more.
     """
-    left = deleted_tasks.left_to_forget(connection, _FORGOTTEN)
+    left = deletions.left_to_forget(connection, _FORGOTTEN)
     if left is None:
         return False
     project, tasks = left
@@ -183,7 +188,7 @@ def _forget(
     for task in labelled:
         teaching.correct_rewards(connection, project, task, settings, now)
     teaching.forget_texts(connection, project, tasks, now)
-    deleted_tasks.forget(connection, project, tasks)
+    deletions.forget_deleted(connection, project, tasks)
 
 
 def _project_updated(
@@ -219,3 +224,196 @@ ACTIONS: Mapping[str, _Action] = {
     "PROJECT_UPDATED": _project_updated,
 }
 """The function for each of Label Studio's actions that CaMVo handles."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """A training step that fetches the annotations which the ledger lacks.
+
+    Attributes:
+        ledger: where the known annotations are read.
+        writer: writes the missing ones, a few per transaction.
+        settings: the server's settings.
+        environment: holds Label Studio's address and key.
+        clock: returns unix seconds.
+    """
+
+    ledger: Ledger
+    writer: Writer
+    settings: Settings
+    environment: Environment
+    clock: Callable[[], float]
+
+    async def __call__(self, event: WebhookEvent) -> None:
+        """Learn all annotations of the event's project, and unlearn the deleted ones.
+
+        Failures are logged: nobody awaits the result. Without Label Studio's address and key nothing is
+        fetched; the log says what to set.
+        """
+        url, key = self.environment.label_studio_url, self.environment.label_studio_api_key
+        if url is None or key is None:
+            missing = [
+                name
+                for name, value in (("LABEL_STUDIO_URL", url), ("LABEL_STUDIO_API_KEY", key))
+                if value is None
+            ]
+            fix = f"set {' and '.join(missing)}, so that imported annotations are learnt"
+            _log.warning("catch_up_impossible", project=event.project_key, missing=missing, fix=fix)
+            return
+        try:
+            client = await asyncio.to_thread(Client, url, key)
+            number = (await asyncio.to_thread(client.project_by_key, event.project_key))["id"]
+            count, deleted = await self._learn(client, number, event)
+        except CamvoError as error:
+            _log.error("catch_up_failed", project=event.project_key, code=error.code, reason=str(error))
+        else:
+            _log.info("caught_up", project=event.project_key, annotations=count, deleted=deleted)
+
+    async def _learn(self, client: Client, number: int, event: WebhookEvent) -> tuple[int, int]:
+        """Apply the differences; return the number of annotations, and of known ones that were deleted."""
+        # Read before the first page: annotations learnt later from a webhook may be missing in the pages.
+        known = await asyncio.to_thread(self._known, event.project_key)
+        listed: set[int] = set()
+        pages = client.pages(number, annotated=True)
+        while (page := await asyncio.to_thread(next, pages, None)) is not None:
+            annotations = [annotation for task in page for annotation in task["annotations"]]
+            listed |= {annotation["id"] for annotation in annotations}
+            created = replace(event, action="ANNOTATIONS_CREATED", annotations=annotations)
+            await self._apply(replace(created, data=payloads.task_data(page)))
+        deleted = await asyncio.to_thread(_deleted, client, sorted(known - listed))
+        await self._apply(replace(event, action="ANNOTATIONS_DELETED", annotation_ids=deleted))
+        return len(listed), len(deleted)
+
+    async def _apply(self, event: WebhookEvent) -> None:
+        for part in parts(event):
+            apply = await asyncio.to_thread(prepare_event, part, self.settings, self.clock)
+            await self.writer.persist(apply)
+
+    def _known(self, project: str) -> frozenset[int]:
+        with self.ledger.read() as connection:
+            return human_annotations.annotation_ids(connection, project)
+
+
+def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:
+    """Of annotations that no page listed, those that no longer exist.
+
+    Each is checked, since a deleted annotation is never learnt again.
+    """
+    return [number for number in numbers if not client.has_annotation(number)]
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedLabels:
+    """What a withdrawal changes.
+
+    Attributes:
+        tasks: project's key → the tasks whose annotations change, in ascending order.
+        annotations: how many annotations change.
+        ground_truths: how many of them are marked as ground truth.
+        rounds: how many rounds these tasks have.
+    """
+
+    tasks: Mapping[str, Sequence[int]]
+    annotations: int
+    ground_truths: int
+    rounds: int
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks change."""
+        return sum(map(len, self.tasks.values()))
+
+
+def bounded(connection: Connection, withdrawal: Withdrawal) -> Withdrawal:
+    """The withdrawal, limited to the annotations that were made up to now."""
+    updates = [annotation.updated_at for annotation in _in_scope(connection, withdrawal)]
+    return human_annotations.withdrawals_up_to(withdrawal, updates)
+
+
+def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
+    """What a withdrawal will change, or has still to change if an earlier run of it was interrupted."""
+    commands: dict[str, list[Withdrawal]] = {}
+    changing = []
+    for annotation in _in_scope(connection, withdrawal):
+        project = annotation.project
+        if project not in commands:
+            commands[project] = [*human_annotations.withdrawals_of(connection, project), withdrawal]
+        if withdrawn_by(commands[project], annotation) != annotation.withdrawn:
+            changing.append(annotation)
+    tasks = {
+        project: sorted({a.task for a in changing if a.project == project and a.task is not None})
+        for project in dict.fromkeys(annotation.project for annotation in changing)
+    }
+    return AffectedLabels(
+        tasks,
+        annotations=len(changing),
+        ground_truths=sum(annotation.ground_truth for annotation in changing),
+        rounds=sum(rounds.count_of_tasks(connection, project, of) for project, of in tasks.items()),
+    )
+
+
+def apply_withdrawals(
+    connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
+) -> int:
+    """Make the annotations and rewards of tasks agree with the stored withdrawals; safe to repeat.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        tasks: the tasks' numbers.
+        settings: the server's settings.
+        now: unix seconds.
+
+    Returns:
+        How many rounds are now taught by another label, or by somebody else.
+    """
+    own_settings, _ = project_settings(projects.get(connection, project), settings)
+    corrected = 0
+    for task in tasks:
+        human_annotations.apply_withdrawals(connection, project, task)
+        corrected += correct_rewards(connection, project, task, own_settings, now)
+    return corrected
+
+
+def _in_scope(connection: Connection, withdrawal: Withdrawal) -> list[Annotation]:
+    return human_annotations.in_scope(connection, withdrawal.project, withdrawal.task, withdrawal.annotator)
+
+
+Step = Callable[[WebhookEvent], Awaitable[None]]
+
+
+class Training:
+    """The steps that a START_TRAINING triggers. Used from one event loop only.
+
+    Label Studio may send the event more often than a large project can be processed. All events for a
+    project that arrive during one run are served by a single run after it.
+
+    Args:
+        steps: run one after the other; each logs its own failures.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = tuple(steps)
+        self._pending: dict[str, WebhookEvent] = {}
+        self._under_way: set[str] = set()
+
+    async def train(self, event: WebhookEvent) -> None:
+        """Run the steps for the event's project, or have the run under way repeated for the event."""
+        project = event.project_key
+        self._pending[project] = event
+        if project in self._under_way:
+            return
+        self._under_way.add(project)
+        try:
+            while (pending := self._pending.pop(project, None)) is not None:
+                for step in self._steps:
+                    await _take(step, pending)
+        finally:
+            self._under_way.discard(project)
+
+
+async def _take(step: Step, event: WebhookEvent) -> None:
+    try:
+        await step(event)
+    except Exception as error:  # nobody awaits the result, and the next step must run all the same
+        _log.error("training_step_failed", project=event.project_key, kind=type(error).__name__)

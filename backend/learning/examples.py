@@ -12,14 +12,21 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
+from sqlalchemy import Connection
 
-from backend.learning.fit_cache import PAUSE, FitCache
+from backend.errors import TaskError
+from backend.label_studio.payloads import WebhookEvent
+from backend.learning.fits import PAUSE, FitCache
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, example_texts, reports
-from backend.ledger.database.outages import outlast
-from backend.ledger.example_texts import LabelledTask
+from backend.ledger import Ledger, deletions, human_annotations, learning_data, reports
+from backend.ledger.database.writer import outlast
+from backend.ledger.learning_data import LabelledTask
 from backend.ledger.rounds import RoundKey
-from camvo.scores.few_shot import ExampleTrial
+from backend.questions import ConfigQuestion, LabelConfig
+from backend.questions.controls import OneOf
+from backend.questions.label_config import question_hash
+from backend.settings import Settings
+from camvo.scores.reviews import ExampleTrial
 from camvo.typing import Array
 
 _MOST = 16
@@ -88,7 +95,61 @@ class Examples:
     def _load(self, key: StateKey) -> LabelledTasks:
         now = self._clock()
         with self._ledger.read() as connection:
-            tasks = example_texts.labelled_tasks(connection, key.project, key.control, key.epoch)
+            tasks = learning_data.labelled_tasks(connection, key.project, key.control, key.epoch)
             tried = reports.sum_example_trials(connection, key.project)
         contexts = np.array([task.context / np.linalg.norm(task.context) for task in tasks])
         return LabelledTasks(tuple(tasks), contexts, tried, now)
+
+
+def label_texts(question: ConfigQuestion) -> dict[str, str] | None:
+    """The text that models see for each label; ``None`` if the question takes no examples.
+
+    Only questions answered with one label of a closed set take examples.
+    """
+    if not isinstance(question.control, OneOf):
+        return None
+    return {label.value: label.text for label in question.control.labels}
+
+
+def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig, settings: Settings) -> None:
+    """Keep the texts of the event's tasks that have a human label, if the project wants examples.
+
+    If the project does not want examples, all its texts are deleted.
+
+    Args:
+        connection: a write transaction.
+        event: the webhook.
+        config: the project's label config.
+        settings: the project's own settings.
+    """
+    project = event.project_key
+    if not settings.few_shot:
+        learning_data.forget_examples(connection, project)
+        return
+    for task in event.data:
+        if forget_texts(connection, project, task) or deletions.is_deleted(connection, project, task):
+            continue
+        for question in config.questions:
+            if label_texts(question) is not None:
+                _keep(connection, event, task, question)
+
+
+def forget_texts(connection: Connection, project: str, task: int) -> bool:
+    """Delete a task's texts if none of its annotations teaches; return whether that is the case."""
+    annotations = human_annotations.of_task(connection, project, task)
+    if any(annotation.teaches for annotation in annotations):
+        return False
+    learning_data.forget_example_tasks(connection, project, [task])
+    return True
+
+
+def _keep(connection: Connection, event: WebhookEvent, task: int, question: ConfigQuestion) -> None:
+    try:
+        task_question = question.about(event.data[task])
+    except TaskError:
+        return
+    if not task_question.images:
+        text_hash = question_hash(task_question.texts)
+        learning_data.store_examples(
+            connection, event.project_key, task, question.name, text_hash, task_question.texts
+        )

@@ -13,17 +13,12 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.learning.teaching import append_restart
-from backend.ledger import Ledger, Writer, drift_tests, events, projects, snapshots
-from backend.ledger.database import outages
-from backend.ledger.events import Event
-from backend.ledger.retention import bases
-from backend.ledger.retention.bases import Base
-from backend.ledger.snapshots import Snapshot
+from backend.ledger import Ledger, Writer, events, learning_data, projects
+from backend.ledger.database import writer as outages
+from backend.ledger.events import Base, Event, Snapshot
 from camvo.errors import SnapshotError
-from camvo.state.contribution import Contribution
-from camvo.state.findings import findings
-from camvo.state.restart import Restart
-from camvo.state.state import State
+from camvo.state.contribution import Contribution, Restart
+from camvo.state.state import State, findings
 
 SNAPSHOT_EVERY = 500
 """Events between two snapshots of a state, and so the most that a start-up has to add up."""
@@ -141,7 +136,7 @@ class States:
 
         def stored(connection: Connection) -> tuple[list[Snapshot], Base | None]:
             names = (key.project, key.control, key.epoch)
-            return snapshots.latest(connection, *names), bases.get(connection, *names)
+            return events.latest_snapshots(connection, *names), events.base_of(connection, *names)
 
         saved, base = await self._in_reader(stored)
         folded = 0 if base is None else base.sequence
@@ -211,7 +206,7 @@ class States:
         if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
             tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
             await self._writer.persist(
-                lambda connection: drift_tests.store(
+                lambda connection: learning_data.store_drift_tests(
                     connection, key.project, key.control, key.epoch, sequence, tests, now=self._clock()
                 )
             )
@@ -220,7 +215,7 @@ class States:
         data, sequence = copy.state.snapshot(), copy.sequence
         copy.snapshot = sequence
         await self._writer.persist(
-            lambda connection: snapshots.save(
+            lambda connection: events.save_snapshot(
                 connection, key.project, key.control, key.epoch, sequence, data, now=self._clock()
             )
         )

@@ -5,25 +5,167 @@ Every correction and every restart is an event of its own, so each process's sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection
 
-from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
-from backend.ledger import blind_tasks, events, projects, rounds, votes
+from backend.errors import LedgerError
+from backend.label_studio.payloads import WebhookEvent
+from backend.ledger import (
+    Ledger,
+    Writer,
+    blind_tasks,
+    events,
+    human_annotations,
+    learning_data,
+    projects,
+    recounts,
+    rounds,
+)
 from backend.ledger.events import Kind, NewEvent
-from backend.ledger.recounts import checks, further_votes
-from backend.ledger.recounts.further_votes import FurtherVote
-from backend.ledger.rounds import Round
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.recounts import FurtherVote
+from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.telemetry import metrics
+from camvo.annotators.annotators import PRIOR_PERSON, weighed_label
 from camvo.policies.teaching import TaughtRound
-from camvo.state.contribution import Contribution, revision
-from camvo.state.restart import Restart
-from camvo.student.ngrams import sealed
+from camvo.state.contribution import Contribution, Restart, revision
+from camvo.student.taught_texts import sealed
+from camvo.votes import registry
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
+
+
+def aggregation_of(plan: Mapping[str, Any]) -> Aggregation:
+    """The aggregation that counted the votes of a round, read from its stored plan."""
+    return registry.restore_aggregation(plan.get("aggregation"))
+
+
+def human_label(
+    connection: Connection,
+    key: RoundKey,
+    plan: Mapping[str, Any],
+    annotations: Sequence[Annotation] | None = None,
+) -> str | None:
+    """The humans' label for the question of a round.
+
+    Ground truth annotations count alone if there are any. Several answers are counted by the question's own
+    aggregation, each with the same weight. Labels are weighed by how often each annotator is right, once that
+    is known (:mod:`backend.learning.annotators`). Not counted are:
+
+    - skipped annotations and those made from predictions in bulk;
+    - annotations that are withdrawn (``camvo ledger forget``);
+    - answers that are not among the plan's options: the models could not give them either.
+
+    Args:
+        connection: a transaction.
+        key: the round's key.
+        plan: the round's stored plan.
+        annotations: those of the task that are not deleted, by id; ``None`` to read them.
+
+    Returns:
+        The label; ``None`` if no answer counts, or if none is ahead of the others.
+    """
+    aggregation = aggregation_of(plan)
+    counted = (
+        counted_answers(connection, key, plan)
+        if annotations is None
+        else answering(annotations, key.control, aggregation, plan["labels"])
+    )
+    truths = [annotation for annotation in counted if annotation.ground_truth]
+    if counted and not truths and aggregation == LABEL_VOTE:
+        for fit in learning_data.latest_reliabilities(connection, key.project, key.control):
+            return weigh(counted, key.control, fit.accuracies, len(plan["labels"]))
+    answers = [annotation.labels[key.control] for annotation in truths or counted]
+    return registry.agreed_answer(aggregation, answers, plan["labels"])
+
+
+def weigh(
+    counted: Sequence[Annotation], control: str, accuracies: Mapping[str, float], labels: int
+) -> str | None:
+    """The label of several people, each weighed by their accuracy.
+
+    Each person counts once, with the annotation that was made last.
+
+    Args:
+        counted: the annotations that count, by id.
+        control: the question's control.
+        accuracies: annotator's id → how often they are right; others count as average.
+        labels: how many labels the question has.
+    """
+    answers = {person(annotation): annotation.labels[control] for annotation in counted}
+    return weighed_label(
+        [(label, accuracies.get(name, PRIOR_PERSON)) for name, label in answers.items()], labels
+    )
+
+
+def person(annotation: Annotation) -> str:
+    """The id of the annotator; an unknown one is somebody else each time."""
+    by = annotation.completed_by
+    return f"annotation {annotation.annotation_id}" if by is None else str(by)
+
+
+def counted_answers(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> list[Annotation]:
+    """The annotations that answer the question of a round and count, by id."""
+    of_task = human_annotations.of_task(connection, key.project, key.task)
+    return answering(of_task, key.control, aggregation_of(plan), plan["labels"])
+
+
+def answering(
+    annotations: Iterable[Annotation], control: str, aggregation: Aggregation, options: Sequence[str]
+) -> list[Annotation]:
+    """Those of the annotations that answer a question and count."""
+    return [
+        annotation
+        for annotation in annotations
+        if annotation.teaches
+        and not annotation.withdrawn
+        and registry.is_answer(aggregation, annotation.labels.get(control), options)
+    ]
+
+
+def hear_blind(connection: Connection, round_: Round, round_id: int) -> None:
+    """Tell the queue of blind tasks what people say about a blind round, if anybody has annotated its task.
+
+    A task whose annotations are skipped, deleted or withdrawn has no answer that stands, and counts as wrong.
+    If the votes were counted again before an answer, the answer is about the label by that counting.
+    """
+    key = round_.key
+    if not human_annotations.is_annotated(connection, key.project, key.task):
+        return
+    counted = counted_answers(connection, key, round_.plan)
+    aggregation = aggregation_of(round_.plan)
+    recount = recounts.latest(connection, [round_id]).get(round_id)
+    label = round_.label if recount is None else recount.label
+    rewards = {
+        annotation.annotation_id: aggregation.reward(label, annotation.labels[key.control])
+        for annotation in counted
+    }
+    said = json.dumps([[annotation.annotation_id, annotation.labels[key.control]] for annotation in counted])
+    blind_tasks.hear(connection, round_, round_id, rewards, said)
+
+
+def teacher(voted: str, human: str | None, settings: Settings, *, blind: bool) -> tuple[str, Teacher]:
+    """The label that rewards are computed with, and its source.
+
+    It is the human label if there is one, ``human_rewards`` is on and the task is not blind; else the voted
+    label. Blind labels certify labels and scores, so they must not teach what these are counted from.
+    """
+    if human is None or blind or not settings.human_rewards:
+        return voted, "vote"
+    return human, "human"
+
+
+def confirmation(voted: str, human: str | None, plan: Mapping[str, Any]) -> float | None:
+    """The reward in [0, 1] of the voted label against the human one; ``None`` without a human label."""
+    return None if human is None else aggregation_of(plan).reward(voted, human)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,10 +199,12 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         round_ = each.round
         agreed = _rewards(_taught(round_, round_.label, "vote"))
         confirmed = _confirmed(round_, round_.human)
-        rows += votes.rows_of(round_, round_id, agreed=agreed, confirmed=confirmed, examples=each.examples)
+        rows += rounds.vote_rows_of(
+            round_, round_id, agreed=agreed, confirmed=confirmed, examples=each.examples
+        )
         event = _event(round_, "round", each.contribution, round_id)
         new_events.setdefault(round_.key.project, []).append(event)
-    votes.add(connection, rows)
+    rounds.add_votes(connection, rows)
     for project, of_project in new_events.items():
         events.append_each(connection, project, of_project, now)
     for each, round_id in stored:
@@ -79,7 +223,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
     """
     corrected = 0
     of_task = rounds.of_task(connection, project, task)
-    further = further_votes.of_rounds(connection, [round_.id for round_ in of_task])
+    further = recounts.further_votes_of(connection, [round_.id for round_ in of_task])
     for round_ in of_task:
         later = further.get(round_.id, ())
         human = human_label(connection, round_.key, round_.plan)
@@ -89,9 +233,9 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             continue
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
-            votes.set_confirmed(connection, round_, _confirmed(round_, human))
+            rounds.set_votes_confirmed(connection, round_, _confirmed(round_, human))
             confirm = partial(confirmation, human=human, plan=round_.plan)
-            checks.hear(connection, project, task, round_.id, confirm)
+            recounts.hear_checks(connection, project, task, round_.id, confirm)
         if round_.audit:
             hear_blind(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
@@ -104,7 +248,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         after = _with_further(round_, [vote for vote in later if vote.model in teaching])
         change = revision(_taught(before, round_.taught, round_.taught_by), _taught(after, label, by))
         if teaching != taught:
-            further_votes.set_taught(connection, round_.id, teaching)
+            recounts.set_further_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
             event = _event(round_, "revision", change, round_.id)
             events.append_each(connection, project, [event], now)
@@ -213,9 +357,9 @@ def _with_further(round_: Round, further: Sequence[FurtherVote]) -> Round:
     """The round as if these models had been asked in it."""
     if not further:
         return round_
-    sure = further_votes.all_confidences(round_.plan.get("confidences", {}), further)
+    sure = recounts.all_confidences(round_.plan.get("confidences", {}), further)
     plan = {**round_.plan, "confidences": sure} if sure else round_.plan
-    return replace(round_, plan=plan, votes=further_votes.all_votes(round_.votes, further))
+    return replace(round_, plan=plan, votes=recounts.all_votes(round_.votes, further))
 
 
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
@@ -231,3 +375,42 @@ def _rewards(contribution: Contribution) -> dict[str, float]:
 def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
     """The reward of each vote against the human label; empty without one."""
     return {} if human is None else _rewards(_taught(round_, human, "human"))
+
+
+_TASKS_PER_TRANSACTION = 20
+"""Bounds how long other writers wait."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardCorrections:
+    """A training step that makes a project's rewards agree with its annotations.
+
+    Attributes:
+        ledger: where the annotations are read.
+        writer: writes the corrections, a few tasks per transaction.
+        settings: the server's settings.
+        clock: returns unix seconds.
+    """
+
+    ledger: Ledger
+    writer: Writer
+    settings: Settings
+    clock: Callable[[], float]
+
+    async def __call__(self, event: WebhookEvent) -> None:
+        """Correct every annotated task of the event's project; a failure of the ledger is logged."""
+        project = event.project_key
+        try:
+            with self.ledger.read() as connection:
+                tasks = human_annotations.annotated_tasks(connection, project)
+            for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
+                portion = tasks[start : start + _TASKS_PER_TRANSACTION]
+                await self.writer.persist(functools.partial(self._correct, project, portion))
+        except LedgerError as error:
+            _log.error("review_failed", project=project, code=error.code, reason=str(error))
+
+    def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
+        for task in tasks:
+            correct_rewards(connection, project, task, self.settings, self.clock())

@@ -10,7 +10,7 @@ seconds, and the caller passes the current time as ``now``.
 
 from __future__ import annotations
 
-from backend.ledger.database.ledger import Ledger
+from backend.ledger.database.database import Ledger
 from backend.ledger.database.writer import Writer
 
 __all__ = ["Ledger", "Writer", "migrate"]

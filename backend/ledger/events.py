@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+)
 
-from backend.ledger import projects
+from backend.errors import LedgerError
+from backend.ledger import projects, recounts
 from backend.ledger.database import tables
-from backend.ledger.database.packing import with_context, without_context
+from backend.ledger.database.packing import unpack_context, unpack_text, with_context, without_context
+from backend.ledger.database.statements import insert_new, insert_or_replace
+from camvo.student.taught_texts import Ngrams
+from camvo.typing import Array
 
 _table, _contexts = tables.events, tables.contexts
 _APPEND = insert(_table)
@@ -152,3 +170,218 @@ def _after(of_control: bool, of_epoch: bool) -> Select[Any]:
     if of_epoch:
         query = query.where(_table.c.epoch == bindparam("hash"))
     return query.order_by(_table.c.sequence).limit(bindparam("most"))
+
+
+_bases, _events = tables.bases, tables.events
+_GET = select(_bases).where(
+    _bases.c.project == bindparam("of"),
+    _bases.c.control == bindparam("name"),
+    _bases.c.epoch == bindparam("hash"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The sum of a state's first events.
+
+    Attributes:
+        project: the project's key.
+        control: the name of the question's control tag.
+        epoch: the question's epoch.
+        sequence: the number of the last event of the project when it was made; the state's events up to there
+            are in it.
+        events: how many events are in it.
+        state: packed bytes (:meth:`camvo.state.state.State.snapshot`), with the linear models.
+        digest: SHA-256 of ``state``, hexadecimal.
+        created_at: unix seconds.
+    """
+
+    project: str
+    control: str
+    epoch: str
+    sequence: int
+    events: int
+    state: bytes
+    digest: str
+    created_at: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether the bytes are those that were stored."""
+        return digest_of(self.state) == self.digest
+
+
+def digest_of(state: bytes) -> str:
+    """SHA-256 of a packed state, hexadecimal."""
+    return hashlib.sha256(state).hexdigest()
+
+
+def base_of(connection: Connection, project: str, control: str, epoch: str) -> Base | None:
+    """Return a state's base; ``None`` while no event of it is folded."""
+    row = connection.execute(_GET, {"of": project, "name": control, "hash": epoch}).one_or_none()
+    return None if row is None else Base(**row._mapping)
+
+
+def bases_of(connection: Connection, project: str) -> list[Base]:
+    """Return every base of a project."""
+    query = select(_bases).where(_bases.c.project == project).order_by(_bases.c.control, _bases.c.epoch)
+    return [Base(**row._mapping) for row in connection.execute(query)]
+
+
+def folded_through(connection: Connection, project: str) -> int:
+    """Return the number up to which a project's events are folded, 0 if none are."""
+    query = select(func.coalesce(func.max(_bases.c.sequence), 0)).where(_bases.c.project == project)
+    return int(connection.scalars(query).one())
+
+
+def replace_base(connection: Connection, base: Base, previous: Base | None) -> None:
+    """Store a base in place of the one that it was made from.
+
+    Raises:
+        LedgerError: another process has made one meanwhile.
+    """
+    stored = base_of(connection, base.project, base.control, base.epoch)
+    if (stored and stored.digest) != (previous and previous.digest):
+        raise LedgerError(
+            "another process folds the same events",
+            where=f"project {base.project}, control {base.control}",
+            fix="let one prune run at a time, and repeat this one",
+        )
+    row = {name: getattr(base, name) for name in Base.__slots__}
+    connection.execute(insert_or_replace(connection.dialect, _bases), row)
+
+
+def delete_folded(connection: Connection, project: str, first: int, last: int) -> int:
+    """Delete the events that a base includes, and return how many.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        first: the first number to look at.
+        last: the last one.
+    """
+    is_folded = exists().where(
+        _bases.c.project == _events.c.project,
+        _bases.c.control == _events.c.control,
+        _bases.c.epoch == _events.c.epoch,
+        _bases.c.sequence >= _events.c.sequence,
+    )
+    among = and_(_events.c.project == project, _events.c.sequence.between(first, last))
+    return connection.execute(delete(_events).where(among, is_folded)).rowcount
+
+
+_learnt_events, _rounds, _learnt_contexts = tables.events.c, tables.rounds.c, tables.contexts.c
+_PORTION = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearntRound:
+    """A round that is not pruned, with its events.
+
+    Attributes:
+        row: the row of the table ``rounds``.
+        context: e_t, shape (d,); shape (0,) if it is missing.
+        text: the n-grams of the text that teaches the student; empty without one.
+        votes: arm → label, with the further votes that its human label has taught with.
+        events: (kind, packed contribution), in order.
+    """
+
+    row: Row[Any]
+    context: Array
+    text: Ngrams
+    votes: Mapping[str, str | None]
+    events: tuple[tuple[str, bytes], ...]
+
+
+def learnt_rounds(connection: Connection, project: str) -> Iterator[LearntRound]:
+    """Yield the rounds of a project that are not pruned, in the order of their ids, a portion in memory."""
+    after = 0
+    events = groupby(_stored_events(connection, project), key=lambda event: int(event.round_id))
+    at = next(events, None)
+    query = (
+        select(tables.rounds, _learnt_contexts.context)
+        .outerjoin(tables.contexts, _learnt_contexts.round_id == _rounds.id)
+        .where(_rounds.project == project, ~_rounds.pruned)
+        .order_by(_rounds.id)
+        .limit(_PORTION)
+    )
+    while rows := connection.execute(query.where(_rounds.id > after)).all():
+        further = recounts.further_votes_of(connection, [row.id for row in rows])
+        for row in rows:
+            while at is not None and at[0] < row.id:  # of deleted and of pruned rounds
+                at = next(events, None)
+            taught: tuple[tuple[str, bytes], ...] = ()
+            if at is not None and at[0] == row.id:
+                taught = tuple((each.kind, with_context(each.contribution, row.context)) for each in at[1])
+                at = next(events, None)
+            later = [vote for vote in further.get(row.id, ()) if vote.taught]
+            votes = recounts.all_votes(row.votes, later)
+            beside = row.context
+            yield LearntRound(row, unpack_context(beside), unpack_text(beside), votes, taught)
+        after = rows[-1].id
+
+
+def _stored_events(connection: Connection, project: str) -> Iterator[Any]:
+    query = (
+        select(_learnt_events.round_id, _learnt_events.kind, _learnt_events.contribution)
+        .where(_learnt_events.project == project, _learnt_events.round_id.is_not(None))
+        .order_by(_learnt_events.round_id, _learnt_events.sequence)
+    )
+    yield from connection.execution_options(yield_per=_PORTION).execute(query)
+
+
+_snapshots = tables.snapshots
+
+KEPT = 2
+"""Number of snapshots kept of each state: the second is the fallback if the newest cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One stored state.
+
+    Attributes:
+        sequence: number of the last event that the state includes.
+        state: packed bytes (:meth:`camvo.state.state.State.snapshot`).
+        created_at: unix seconds.
+    """
+
+    sequence: int
+    state: bytes
+    created_at: float
+
+
+def save_snapshot(  # noqa: PLR0917 - the first four name a state, as in latest()
+    connection: Connection, project: str, control: str, epoch: str, sequence: int, state: bytes, *, now: float
+) -> None:
+    """Store a snapshot and delete all but the latest two of its state.
+
+    If another process has saved the same snapshot already, that equal one stays.
+    """
+    row = {
+        "project": project,
+        "control": control,
+        "epoch": epoch,
+        "sequence": sequence,
+        "state": state,
+        "created_at": now,
+    }
+    connection.execute(insert_new(connection.dialect, _snapshots), row)
+    of_state = _of_state(project, control, epoch)
+    latest = select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(KEPT)
+    connection.execute(delete(_snapshots).where(*of_state, _snapshots.c.sequence.not_in(latest)))
+
+
+def latest_snapshots(connection: Connection, project: str, control: str, epoch: str) -> list[Snapshot]:
+    """Return up to two snapshots of a state, the newest first."""
+    rows = connection.execute(
+        select(_snapshots.c.sequence, _snapshots.c.state, _snapshots.c.created_at)
+        .where(*_of_state(project, control, epoch))
+        .order_by(_snapshots.c.sequence.desc())
+        .limit(KEPT)
+    )
+    return [Snapshot(**row._mapping) for row in rows]
+
+
+def _of_state(project: str, control: str, epoch: str) -> tuple[ColumnElement[bool], ...]:
+    return (_snapshots.c.project == project, _snapshots.c.control == control, _snapshots.c.epoch == epoch)

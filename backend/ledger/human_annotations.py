@@ -6,16 +6,125 @@ The module is not called "annotations" because every module imports that name ``
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
-from backend.ledger import withdrawals
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among, by_project
-from backend.ledger.database.upsert import insert_or_replace
-from backend.ledger.withdrawals import Withdrawal, annotation_time
+from backend.ledger.database.statements import among, by_project, insert_or_replace
+
+_withdrawals = tables.withdrawals
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """One command: the annotations that it covers, and whether they are withdrawn or come back.
+
+    Attributes:
+        project: the project's key; ``None`` for every project.
+        task: the task's number; ``None`` for every task.
+        annotator: the user's id; ``None`` for everybody.
+        since: unix seconds of the earliest change of an annotation, by Label Studio's clock; ``None`` for no
+            bound.
+        until: unix seconds of the latest change; ``None`` for no bound.
+        withdrawn: true to withdraw, false to bring back.
+        created_at: unix seconds of the command.
+    """
+
+    project: str | None = None
+    task: int | None = None
+    annotator: int | None = None
+    since: float | None = None
+    until: float | None = None
+    withdrawn: bool = True
+    created_at: float = 0.0
+
+    def covers(self, project: str, task: int | None, annotator: int | None, updated_at: str) -> bool:
+        """Whether the command covers an annotation.
+
+        Args:
+            project: the project's key.
+            task: the task's number.
+            annotator: the user's id.
+            updated_at: when the annotation was last changed, Label Studio's ISO time.
+        """
+        changed = annotation_time(updated_at).timestamp()
+        return (
+            self.project in {None, project}
+            and self.task in {None, task}
+            and self.annotator in {None, annotator}
+            and (self.since is None or changed >= self.since)
+            and (self.until is None or changed <= self.until)
+        )
+
+
+def append_withdrawal(connection: Connection, withdrawal: Withdrawal) -> None:
+    """Store a command, which from now on decides about the annotations that it covers."""
+    connection.execute(insert(_withdrawals), asdict(withdrawal))
+
+
+def withdrawals_of(connection: Connection, project: str) -> list[Withdrawal]:
+    """Return the commands that may cover annotations of a project, the earliest first."""
+    rows = connection.execute(_of_project(), {"of": project})
+    return [Withdrawal(**row._mapping) for row in rows]
+
+
+@cache
+def _of_project() -> Select[tuple[object, ...]]:
+    columns = [column for column in _withdrawals.c if column.name != "id"]
+    of_project = or_(_withdrawals.c.project.is_(None), _withdrawals.c.project == bindparam("of"))
+    return select(*columns).where(of_project).order_by(_withdrawals.c.id)
+
+
+def is_withdrawn(
+    withdrawals: Sequence[Withdrawal], project: str, task: int | None, annotator: int | None, updated_at: str
+) -> bool:
+    """Whether an annotation is withdrawn: what the last command that covers it says."""
+    for withdrawal in reversed(withdrawals):
+        if withdrawal.covers(project, task, annotator, updated_at):
+            return withdrawal.withdrawn
+    return False
+
+
+def withdrawals_up_to(withdrawal: Withdrawal, updates: Sequence[str]) -> Withdrawal:
+    """The command, bounded by its own time, or by the latest of these changes if that is later.
+
+    Label Studio's clock may be ahead of the clock of the command.
+
+    Args:
+        withdrawal: the command.
+        updates: when the annotations that are to be covered were last changed, Label Studio's ISO times.
+    """
+    times = [annotation_time(updated_at).timestamp() for updated_at in updates]
+    return replace(withdrawal, until=max([withdrawal.created_at, *times]))
+
+
+def annotation_time(text: str) -> datetime:
+    """Parse Label Studio's ISO time; a time that cannot be parsed counts as the oldest.
+
+    Label Studio omits a fraction of zero, so its texts do not sort as times do.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
 
 _table = tables.human_annotations
 _OF_TASKS = (
@@ -102,7 +211,7 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
     values |= {
         "labels": dict(annotation.labels),
         "received_at": now,
-        "withdrawn": withdrawn_by(withdrawals.of_project(connection, annotation.project), annotation),
+        "withdrawn": withdrawn_by(withdrawals_of(connection, annotation.project), annotation),
     }
     connection.execute(insert_or_replace(connection.dialect, _table), values)
     return True
@@ -255,7 +364,7 @@ def apply_withdrawals(connection: Connection, project: str, task: int) -> int:
     Returns:
         How many annotations changed.
     """
-    commands = withdrawals.of_project(connection, project)
+    commands = withdrawals_of(connection, project)
     changed = [
         annotation
         for annotation in of_task(connection, project, task)
@@ -272,7 +381,7 @@ def apply_withdrawals(connection: Connection, project: str, task: int) -> int:
 
 def withdrawn_by(commands: Sequence[Withdrawal], annotation: Annotation) -> bool:
     """Whether these commands, the earliest first, withdraw an annotation."""
-    return withdrawals.is_withdrawn(
+    return is_withdrawn(
         commands, annotation.project, annotation.task, annotation.completed_by, annotation.updated_at
     )
 

@@ -2,15 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from backend.ledger.database import tables
-from backend.ledger.database.upsert import insert_new
+from backend.ledger.database.statements import among, found_among, insert_new, insert_or_replace
+
+_failures = tables.failed_tasks
+_FAILURES_OF = (_failures.c.project == bindparam("of"), _failures.c.task == bindparam("number"))
+_FIND_FAILURES = select(_failures.c.task).where(
+    _failures.c.project == bindparam("of"), _failures.c.task.in_(bindparam("numbers", expanding=True))
+)
+_FORGET_FAILURES = delete(_failures).where(*_FAILURES_OF)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTask:
+    """One task without a prediction.
+
+    Attributes:
+        task: the task's number.
+        code: the code of the latest :class:`backend.errors.TaskError`.
+        failed_at: when it was raised, unix seconds.
+    """
+
+    task: int
+    code: str
+    failed_at: float
+
+
+def record_failures(connection: Connection, project: str, task: int, code: str, now: float) -> None:
+    """Record that a task failed; an earlier reason is replaced."""
+    row = {"project": project, "task": task, "code": code, "failed_at": now}
+    connection.execute(insert_or_replace(connection.dialect, _failures), row)
+
+
+def failed_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks, projects and numbers, whose latest run failed; at most some hundred."""
+    return found_among(connection, _FIND_FAILURES, tasks)
+
+
+def forget_failures_of(connection: Connection, project: str, task: int) -> None:
+    """Forget that a task failed: it got a prediction."""
+    connection.execute(_FORGET_FAILURES, {"of": project, "number": task})
+
+
+def forget_failures(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Forget that tasks failed, because they were deleted."""
+    of_tasks = among(connection.dialect, _failures.c.task, tasks)
+    connection.execute(delete(_failures).where(_failures.c.project == project, of_tasks))
+
+
+def failure_codes_of(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, str]:
+    """Return the failed ones of these tasks, each with the code of the latest reason."""
+    query = select(_failures.c.task, _failures.c.code).where(
+        _failures.c.project == project, among(connection.dialect, _failures.c.task, tasks)
+    )
+    return {row.task: row.code for row in connection.execute(query)}
+
+
+def count_failures(connection: Connection, project: str) -> dict[str, int]:
+    """Return code → number of failed tasks, the most frequent first."""
+    number = func.count()
+    query = (
+        select(_failures.c.code, number.label("tasks"))
+        .where(_failures.c.project == project)
+        .group_by(_failures.c.code)
+        .order_by(number.desc(), _failures.c.code)
+    )
+    return {row.code: row.tasks for row in connection.execute(query)}
+
+
+def list_failures(
+    connection: Connection, projects: Collection[str], first: int, last: int | None, *, limit: int
+) -> list[FailedTask]:
+    """Return the failed tasks whose numbers are in a range, in their order.
+
+    Args:
+        connection: a read transaction.
+        projects: the projects' keys.
+        first: the lowest number.
+        last: the highest number; ``None`` for no end.
+        limit: the most tasks to return.
+    """
+    query = (
+        select(_failures.c.task, _failures.c.code, _failures.c.failed_at)
+        .where(_failures.c.project.in_(projects), _failures.c.task >= first)
+        .order_by(_failures.c.task)
+        .limit(limit)
+    )
+    if last is not None:
+        query = query.where(_failures.c.task <= last)
+    return [FailedTask(**row._mapping) for row in connection.execute(query)]
+
 
 _table = tables.projects
 _GET = select(_table).where(_table.c.key == bindparam("project"))

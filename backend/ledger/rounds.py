@@ -8,17 +8,94 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy import insert as add_row
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.upsert import insert_new
-from camvo.student.ngrams import Ngrams, sealed
+from backend.ledger.database.statements import among, insert_new, insert_or_replace
+from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
+
+_accepted = tables.accepted
+_OF_TASK = select(_accepted).where(
+    _accepted.c.project == bindparam("of"), _accepted.c.task == bindparam("number")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One accepted task.
+
+    Attributes:
+        project: the project's key.
+        task: the task's number.
+        annotation_id: Label Studio's id of the annotation; ``None`` until it is known.
+        labels: control → the accepted label.
+        score: the prediction's score.
+        certified: whether blind labels certified it.
+        accepted_at: unix seconds.
+    """
+
+    project: str
+    task: int
+    annotation_id: int | None
+    labels: Mapping[str, str]
+    score: float
+    certified: bool
+    accepted_at: float
+
+
+def store_accepted(connection: Connection, accepted: Sequence[Accepted]) -> None:
+    """Store accepted tasks; an earlier record of a task is replaced."""
+    for each in accepted:
+        row = {field.name: getattr(each, field.name) for field in fields(Accepted)}
+        connection.execute(
+            insert_or_replace(connection.dialect, _accepted), row | {"labels": dict(each.labels)}
+        )
+
+
+def set_accepted_annotation(connection: Connection, project: str, task: int, annotation_id: int) -> None:
+    """Note which annotation an accepted task got."""
+    connection.execute(
+        update(_accepted)
+        .where(_accepted.c.project == project, _accepted.c.task == task)
+        .values(annotation_id=annotation_id)
+    )
+
+
+def accepted_of(connection: Connection, project: str) -> list[Accepted]:
+    """Return a project's accepted tasks, by number."""
+    query = select(_accepted).where(_accepted.c.project == project).order_by(_accepted.c.task)
+    return [Accepted(**row._mapping) for row in connection.execute(query)]
+
+
+def count_accepted(connection: Connection, project: str) -> int:
+    """Count a project's accepted tasks."""
+    query = select(func.count()).select_from(_accepted).where(_accepted.c.project == project)
+    return connection.scalars(query).one()
+
+
+def is_machine_label(
+    connection: Connection, project: str, task: int, annotation_id: int, labels: Mapping[str, str]
+) -> bool:
+    """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
+
+    The webhook may come before Label Studio has told which annotation it made; then the labels decide.
+    """
+    row = connection.execute(_OF_TASK, {"of": project, "number": task}).one_or_none()
+    if row is None or row.annotation_id not in {None, annotation_id}:
+        return False
+    return dict(labels) == dict(row.labels)
+
+
+def forget_accepted(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Forget accepted tasks: they were deleted, or are no longer accepted."""
+    chosen = among(connection.dialect, _accepted.c.task, tasks)
+    connection.execute(delete(_accepted).where(_accepted.c.project == project, chosen))
+
 
 _table, _contexts = tables.rounds, tables.contexts
 
@@ -314,3 +391,62 @@ def _round(row: Row[Any]) -> Round:
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
     beside = values["context"]
     return Round(key=key, **(values | {"context": unpack_context(beside), "text": unpack_text(beside)}))
+
+
+_votes, _voted_rounds = tables.votes, tables.rounds
+_ADD_VOTES = insert(_votes)
+
+Rewards = Mapping[str, float]
+"""Arm → how right its vote is, in [0, 1]."""
+
+
+def vote_rows_of(
+    round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards, examples: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """The rows of a new round's votes, one for each, for :func:`add`.
+
+    Args:
+        round_: the round.
+        round_id: the id under which the round was stored.
+        agreed: agreement with the voted label, for the arms whose votes did not decide which other arms
+            were asked; empty if only one arm voted, because it would agree with itself.
+        confirmed: agreement with the human label, for the arms that were asked regardless of other votes;
+            empty without a human label.
+        examples: arm → number of examples in its prompt; 0 where they were left out at random.
+    """
+    return [
+        {
+            "round_id": round_id,
+            "model": arm,
+            "project": round_.key.project,
+            "audit": round_.audit,
+            "voted": vote is not None,
+            "agreed": agreed.get(arm),
+            "confirmed": confirmed.get(arm),
+            "examples": examples.get(arm),
+        }
+        for arm, vote in round_.votes.items()
+    ]
+
+
+def add_votes(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store rows of votes."""
+    if rows:
+        connection.execute(_ADD_VOTES, rows)
+
+
+def set_votes_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> None:
+    """Record how right the votes of a stored round are by the current human label."""
+    for arm in round_.votes:
+        connection.execute(
+            update(_votes)
+            .where(_votes.c.round_id == round_.id, _votes.c.model == arm)
+            .values(confirmed=confirmed.get(arm))
+        )
+
+
+def forget_votes(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete tasks' rows. Must run before the rounds are deleted, because rows are found through them."""
+    among_tasks = among(connection.dialect, _voted_rounds.c.task, tasks)
+    of_tasks = select(_voted_rounds.c.id).where(_voted_rounds.c.project == project, among_tasks)
+    connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))

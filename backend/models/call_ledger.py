@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -24,20 +25,104 @@ from backend.errors import (
     NotBookedError,
     TaskError,
 )
-from backend.ledger import Writer, deleted_tasks
-from backend.ledger.calls import answers, claims
-from backend.ledger.calls.bookings import BoughtAnswer, CallOutcome, settle_calls, store_answers
-from backend.ledger.calls.contacts import Contacts
-from backend.ledger.database.clock import now
-from backend.ledger.database.grouped.writes import GroupedWrite
-from backend.ledger.database.outages import is_temporary
-from backend.ledger.money import spending
-from backend.ledger.money.money_queue import MoneyQueue
-from backend.ledger.money.settlements import Settlements
-from backend.ledger.money.spending import Reservation
-from backend.models.model_query import CallEstimate, ClaimResult, ModelQuery
+from backend.ledger import Writer, answers, bookings, deletions, money
+from backend.ledger.answers import Contacts
+from backend.ledger.bookings import BoughtAnswer, CallOutcome, settle_calls, store_answers
+from backend.ledger.database.statements import now
+from backend.ledger.database.writer import GroupedWrite, is_temporary
+from backend.ledger.money import MoneyQueue, Purse, Reservation, Settlements
+from backend.questions.prompts.messages import Messages
+from backend.questions.question import TaskQuestion
+from backend.settings import BudgetSettings
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
+
+KEY_LENGTH = 32
+"""Hexadecimal digits of a key."""
+
+ATTEMPTS = 3
+"""The most answers of one model to one prompt."""
+
+
+def attempt_key(fingerprint: str, attempt: int) -> str:
+    """Return the key under which the answer of one attempt is stored: 128 bits, as a ledger holds many.
+
+    Args:
+        fingerprint: of the request; the key of its first attempt begins it.
+        attempt: 0 for the first.
+    """
+    if attempt:
+        fingerprint = hashlib.sha256(f"{fingerprint}{attempt}".encode()).hexdigest()
+    return fingerprint[:KEY_LENGTH]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuery:
+    """A prompt for one model.
+
+    Attributes:
+        project: the project that pays.
+        task: the task that the prompt is about.
+        model: the model's name in the pool.
+        messages: the prompt.
+        schema: JSON schema of the answer.
+        budget: the limits on the project's spending.
+        questions: the questions in the prompt, for embedded voters; they do not read prompts.
+        again: whether the model makes another attempt after its last one.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
+    """
+
+    project: str
+    task: int
+    model: str
+    messages: Messages
+    schema: Mapping[str, Any]
+    budget: BudgetSettings
+    questions: Sequence[TaskQuestion] = ()
+    again: bool = False
+    purse: Purse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallEstimate:
+    """The highest possible cost of a call in $, and our count of the input tokens in its prompt."""
+
+    ceiling: float
+    counted_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make.
+
+    ``confidences`` and ``version`` are those of the stored answer.
+    """
+
+    content: str | None = None
+    call: int | None = None
+    confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PaidAnswer:
+    """A model's answer to a query.
+
+    Attributes:
+        content: the text of the answer.
+        cost: what this query paid for it, $; 0 for a stored or shared answer.
+        stored: whether the ledger had the answer before anybody asked for it in this run.
+        confidences: question → the probability of the answer's tokens; empty if the provider sent none.
+        version: what the provider says answered: the model's name there and, after a space, the fingerprint
+            of its system. ``None`` if it said nothing.
+    """
+
+    content: str
+    cost: float
+    stored: bool = False
+    confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
+
 
 POLL = 0.2
 """Seconds between two reads of the ledger while another process makes the same call."""
@@ -138,7 +223,7 @@ class CallLedger:
     def _renew(self, keys: Sequence[str], connection: Connection) -> float:
         self._contacts.note()
         if keys:
-            claims.renew(connection, keys, self.owner, LEASE)
+            bookings.renew_claims(connection, keys, self.owner, LEASE)
         before = self._clock()
         theirs = now(connection)
         return (before + self._clock()) / 2 - theirs
@@ -181,9 +266,9 @@ class CallLedger:
         """Find each stored answer, or claim the call and reserve its money; ``None`` if others make it."""
         keys = [each.key for each in wanted]
         found = answers.find_by_key(connection, keys)
-        taken = claims.claimed(connection, keys)
+        taken = bookings.claimed(connection, keys)
         free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
-        calls = spending.reserve_each(connection, [each.reservation() for each in free.values()])
+        calls = money.reserve_each(connection, [each.reservation() for each in free.values()])
         self.add_claims(connection, calls)
         return [
             ClaimResult(call=calls[each.key])
@@ -206,19 +291,19 @@ class CallLedger:
             return None
         if claim.call is not None:
             return ClaimResult(call=claim.call)  # the connection broke while this was committed
-        call = spending.reserve_each(connection, [wanted.reservation()])[key]
-        claims.note_call(connection, key, self.owner, call)
+        call = money.reserve_each(connection, [wanted.reservation()])[key]
+        bookings.note_call(connection, key, self.owner, call)
         return ClaimResult(call=call)
 
-    def acquire(self, connection: Connection, key: str) -> claims.Claim | None:
+    def acquire(self, connection: Connection, key: str) -> bookings.Claim | None:
         """Claim a call, in a write transaction; ``None`` if another process makes it.
 
         The claim names the call that money was reserved for, if the connection broke while that was
         committed.
         """
         self._contacts.note()
-        claim = claims.acquire(connection, key, self.owner, LEASE, grace=self._contacts.grace)
-        return claims.Claim(None) if claim is not None and claim.call in self._not_booked else claim
+        claim = bookings.acquire_claim(connection, key, self.owner, LEASE, grace=self._contacts.grace)
+        return bookings.Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
         """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.
@@ -228,7 +313,7 @@ class CallLedger:
             calls: key → the call's id.
         """
         self._contacts.note()
-        claims.add(connection, calls, self.owner, LEASE)
+        bookings.add_claims(connection, calls, self.owner, LEASE)
 
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.
@@ -275,7 +360,7 @@ class CallLedger:
     def _store_and_settle(self, connection: Connection, ended: Sequence[_Ended]) -> list[None]:
         store_answers(connection, [each.bought() for each in ended], now=self._clock())
         settle_calls(connection, [(each.call, each.outcome) for each in ended])
-        claims.release_each(connection, [each.key for each in ended], self.owner)
+        bookings.release_claims(connection, [each.key for each in ended], self.owner)
         return [None] * len(ended)
 
     async def book(
@@ -353,7 +438,7 @@ def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
     Raises:
         BatchPendingError: the answer is in a provider's batch.
     """
-    if claims.held_by_batch(connection, key):
+    if bookings.held_by_batch(connection, key):
         raise BatchPendingError(
             f"the answer of {query.model} is in a provider's batch that is not back yet",
             where=f"task {query.task}",
@@ -363,5 +448,5 @@ def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
 
 def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:
     """Record that the task uses an answer, unless the task is deleted: the record would never be removed."""
-    if not deleted_tasks.is_deleted(connection, query.project, query.task):
+    if not deletions.is_deleted(connection, query.project, query.task):
         answers.link_task(connection, key, query.project, query.task)

@@ -3,28 +3,415 @@
 from __future__ import annotations
 
 import copy
+import functools
+import gc
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from types import ModuleType
 from typing import Any
 
 from backend.errors import ConfigError, PriceMissingError
-from backend.models import litellm_info
 from backend.models.calls import litellm_request
-from backend.models.prices import (
-    IMAGE_TOKENS,
-    TokenMeter,
-    TokenPrices,
-    batch_prices,
-    max_input_tokens,
-    token_prices,
-)
-from backend.questions.prompts.message_parts import Messages, image_count, texts_of
+from backend.models.short_path import path_of
+from backend.questions.prompts.messages import Messages, image_count, texts_of
 from backend.settings import ModelSettings
-from backend.settings.built_in_voters import DEFAULT_MODELS
-from backend.settings.masking import masked
-from backend.settings.mistakes import closest
+from backend.settings.mistakes import closest, masked
+from backend.settings.models import DEFAULT_MODELS
+
+
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Pause garbage collection inside the block, which makes a heavy import a fifth faster.
+
+    Collections during the import visit hundreds of thousands of new objects and free almost nothing. All
+    objects that exist at the end of the block are excluded from later collections, too. Blocks of several
+    threads may overlap: the thread that paused collection resumes it.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
+
+
+@functools.cache
+def freeze_loaded_objects() -> None:
+    """Exclude all objects loaded so far from garbage collections, once per process.
+
+    The libraries have about 750,000 objects. A collection over them takes half a second and blocks everything
+    else.
+    """
+    gc.freeze()
+
+
+_TOKENIZER = "gpt-4o"
+"""The tokens of all models are counted with this model's tokenizer, which litellm contains.
+
+:class:`backend.models.model.TokenMeter` corrects the count.
+"""
+
+_MACHINE_CREDENTIALS = ("bedrock", "sagemaker", "vertex_ai")
+"""Providers that may accept the machine's own credentials, so that no variable has to be set."""
+
+_WITHOUT_ADDRESSES = ("bedrock", "gemini", "ollama", "snowflake", "vertex_ai")
+"""Providers that take images as data only, or for which litellm would download them."""
+
+
+@cache
+def litellm() -> Any:
+    """Return the module, imported on first use (two seconds) and kept off the network and the terminal."""
+    # litellm reads these variables during the import; without the first, the import downloads the price map
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["MAX_IMAGE_URL_DOWNLOAD_SIZE_MB"] = "0"  # forbids downloads of images, except for bedrock
+    with garbage_collection_paused():
+        import litellm as module  # noqa: PLC0415
+
+    module.suppress_debug_info = True
+    module.disable_hf_tokenizer_download = True
+    # their log lines can contain a provider's words, which can echo a prompt, and URLs with a key
+    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    _forbid_downloads(module)
+    _price_no_answers()
+    return module
+
+
+def _price_no_answers() -> None:
+    """Keep litellm from pricing the answers of :func:`complete`: CaMVo has prices of its own.
+
+    Pricing takes a fifth of a call's processor time, and there is no switch.
+    """
+    from litellm._internal_context import is_internal_call  # noqa: PLC0415
+    from litellm.litellm_core_utils.litellm_logging import Logging  # noqa: PLC0415
+
+    priced = Logging.response_cost_calculator
+
+    def unpriced(*arguments: Any, **options: Any) -> Any:
+        return None if is_internal_call.get() else priced(*arguments, **options)
+
+    Logging.response_cost_calculator = unpriced
+
+
+async def complete(request: Mapping[str, Any]) -> Any:
+    """Make one call, by :mod:`backend.models.short_path` where the provider has one.
+
+    Other calls go by ``litellm.acompletion``, without the records that litellm's callbacks would read: CaMVo
+    has no such callbacks, and their records take another fifth of a call's processor time. litellm leaves
+    them out of the calls that it makes within others.
+    """
+    module = litellm()
+    path = path_of(request, os.environ) if isinstance(module, ModuleType) else None
+    if path is not None:
+        return await path.call(request["messages"], request.get("timeout"))
+    from litellm._internal_context import is_internal_call  # noqa: PLC0415
+
+    before = is_internal_call.set(True)
+    try:
+        return await module.acompletion(**request)
+    finally:
+        is_internal_call.reset(before)
+
+
+def _forbid_downloads(module: Any) -> None:
+    """Make litellm refuse every address that it would download before it asks a model.
+
+    Otherwise the authors of tasks could make the server open addresses. Before a download litellm always
+    asks ``validate_url`` whether the address is allowed; there is no switch for the downloads themselves.
+    """
+    from litellm.litellm_core_utils import url_utils  # noqa: PLC0415
+
+    def refuse(url: str) -> tuple[str, str]:
+        raise url_utils.SSRFError("CaMVo downloads nothing that a task names")
+
+    module.user_url_validation = True
+    url_utils.validate_url = refuse
+
+
+def provider_of(model: str) -> str | None:
+    """Return the provider that litellm would call for a model; ``None`` if it does not know the model."""
+    try:
+        return str(litellm().get_llm_provider(model)[1])
+    except Exception:  # litellm has no specific class for this
+        return None
+
+
+def price_map_entry(model: str) -> Mapping[str, Any]:
+    """Return a model's entry in litellm's bundled map, with litellm's keys; empty if it is not listed."""
+    try:
+        entry: Mapping[str, Any] = litellm().model_cost[litellm().get_model_info(model)["key"]]
+    except Exception:  # for a model outside the map, litellm raises various classes
+        return {}
+    return entry
+
+
+def chat_models() -> dict[str, str]:
+    """Return the chat models of litellm's bundled map: name, with or without its provider → full name."""
+    names: dict[str, str] = {}
+    for name, entry in litellm().model_cost.items():
+        provider = entry.get("litellm_provider", "")
+        if entry.get("mode") == "chat" and provider in litellm().provider_list:
+            full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
+            names[full] = full
+            names.setdefault(name, full)
+    return names
+
+
+def accepts_schema(model: str) -> bool:
+    """Return whether the model accepts a JSON schema."""
+    return bool(litellm().supports_response_schema(model))
+
+
+def accepts_images(model: str) -> bool:
+    """Return whether the model accepts images."""
+    return bool(litellm().supports_vision(model))
+
+
+def passes_on(model: str, address: str) -> bool:
+    """Return whether litellm would send an image's web address to the provider as it is.
+
+    For some providers it would download the image first, which is forbidden here; Ollama opens no addresses.
+    """
+    provider = provider_of(model) or ""
+    if provider == "anthropic":
+        return address.lower().startswith("https://")
+    return not provider.startswith(_WITHOUT_ADDRESSES)
+
+
+def accepts_system_message(model: str) -> bool:
+    """Return whether the model accepts a system message; assumed if the map does not say."""
+    return price_map_entry(model).get("supports_system_messages") is not False
+
+
+def missing_variables(model: str) -> tuple[str, ...]:
+    """Return the environment variables that litellm needs for a model and that are not set.
+
+    If a key has several names (``GEMINI_API_KEY``, ``GOOGLE_API_KEY``), all are listed. Empty for providers
+    without a key, and for those that accept the machine's credentials.
+    """
+    if (provider_of(model) or "").startswith(_MACHINE_CREDENTIALS):
+        return ()
+    missing = litellm().validate_environment(model)["missing_keys"]
+    return tuple(variable for variable in missing if variable.endswith(("KEY", "TOKEN")))
+
+
+@lru_cache(maxsize=512)
+def count_tokens(contents: tuple[str, ...]) -> int:
+    """Return the tokens of a prompt. Recent counts are cached, because every model prices the same prompt.
+
+    Each message is counted by itself, as the system message is the same for all tasks.
+    """
+    return _of_prompt() + sum(_of_message(content) - _of_prompt() for content in contents)
+
+
+@lru_cache(maxsize=512)
+def _of_message(content: str) -> int:
+    """The tokens of a prompt with one message."""
+    messages = [{"role": "user", "content": content}]
+    return int(litellm().token_counter(model=_TOKENIZER, messages=messages))
+
+
+@lru_cache(maxsize=1)
+def _of_prompt() -> int:
+    """The tokens that a prompt has beside its messages."""
+    two = [{"role": "user", "content": ""}] * 2
+    return 2 * _of_message("") - int(litellm().token_counter(model=_TOKENIZER, messages=two))
+
+
+@lru_cache(maxsize=512)
+def count_text(text: str) -> int:
+    """Return the tokens of a part of a prompt, without those that a message adds."""
+    return int(litellm().token_counter(model=_TOKENIZER, text=text))
+
+
+_MILLION = 1_000_000
+
+_PER_MESSAGE = 16
+"""Tokens that a provider may add to a message."""
+
+IMAGE_TOKENS = 1000
+"""Tokens that an image counts as.
+
+The actual number is unknown before the call: one provider charges 258 tokens per tile of 768 pixels, another
+1,600 for a megapixel. Reported usage corrects the count, as for text.
+"""
+
+_PER_IMAGE = 50_000
+"""The most tokens that an image takes; some small models charge far more than others."""
+
+MAX_FACTOR = _PER_IMAGE // IMAGE_TOKENS
+"""The most input tokens that a counted token may turn out to be; images have the largest ratio."""
+
+_PER_SCHEMA = 600
+"""Tokens that a provider may add to a schema; some turn it into a tool and explain tools to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """Dollars per million input and output tokens, and per million input tokens from a provider's cache."""
+
+    input: float
+    output: float
+    cached: float
+
+    def cost(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0.0) -> float:
+        """Return the dollars for a number of tokens.
+
+        Args:
+            input_tokens: all input tokens.
+            output_tokens: reasoning tokens are output tokens.
+            cached_tokens: the part of the input tokens that the provider read from its cache.
+        """
+        new_tokens = input_tokens - cached_tokens
+        return (
+            new_tokens * self.input + cached_tokens * self.cached + output_tokens * self.output
+        ) / _MILLION
+
+
+def token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenPrices:
+    """Return the prices in the settings; missing ones come from litellm's price map.
+
+    A price of 0 in the map can mean "unknown" or "free", so 0 is accepted from the settings only.
+
+    Args:
+        settings: the model.
+        entry: the model's entry in litellm's map, $ per token; may be empty.
+
+    Raises:
+        PriceMissingError: neither source has the price; ``where`` names the model.
+    """
+    prices: list[float] = []
+    for direction, configured in (("input", settings.input_price), ("output", settings.output_price)):
+        mapped = entry.get(f"{direction}_cost_per_token")
+        if configured is None and not (isinstance(mapped, int | float) and mapped > 0):
+            raise PriceMissingError(
+                f"the price of {settings.model} per {direction} token is unknown",
+                where=f"model {settings.name}",
+                fix=f"set {direction}_price in dollars per million tokens; write 0 if it is free",
+            )
+        prices.append(float(mapped) * _MILLION if configured is None else configured)  # type: ignore[arg-type]
+    return TokenPrices(prices[0], prices[1], _cached_price(settings, entry, prices[0]))
+
+
+def _cached_price(settings: ModelSettings, entry: Mapping[str, object], input_price: float) -> float:
+    """The price of cached input in $ per million; the input price where no other is known."""
+    if settings.cached_input_price is not None:
+        return settings.cached_input_price
+    mapped = entry.get("cache_read_input_token_cost")
+    if settings.input_price is None and isinstance(mapped, int | float):
+        return float(mapped) * _MILLION
+    return input_price
+
+
+def batch_prices(
+    settings: ModelSettings, prices: TokenPrices, entry: Mapping[str, object]
+) -> TokenPrices | None:
+    """Return the prices in the provider's batches; ``None`` if they are unknown.
+
+    They come from ``batch_discount``, else from litellm's map. If the settings have prices of their own, the
+    map knows nothing about them. What is free is free in batches, too. Batches have no price of cached input.
+
+    Args:
+        settings: the model.
+        prices: those of single calls.
+        entry: the model's entry in litellm's map, $ per token; may be empty.
+    """
+    if settings.batch_discount is not None:
+        share = 1.0 - settings.batch_discount
+        return TokenPrices(prices.input * share, prices.output * share, prices.input * share)
+    if not prices.input and not prices.output:
+        return prices
+    mapped = [entry.get(f"{direction}_cost_per_token_batches") for direction in ("input", "output")]
+    own = settings.input_price is not None or settings.output_price is not None
+    known = [float(price) * _MILLION for price in mapped if isinstance(price, int | float) and price > 0]
+    return TokenPrices(known[0], known[1], known[0]) if len(known) == 2 and not own else None
+
+
+def max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
+    """Return an upper bound on the input tokens of texts, JSON schemas and images, for any tokenizer.
+
+    No tokenizer makes more tokens of a text than the text has bytes.
+    """
+    messages = sum(len(content.encode()) + _PER_MESSAGE for content in contents)
+    return messages + sum(len(schema.encode()) + _PER_SCHEMA for schema in schemas) + images * _PER_IMAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The tokens of one call, or the sums of several.
+
+    Attributes:
+        counted: input tokens by CaMVo's own count.
+        input: input tokens as reported, and believed.
+        output: output tokens as reported, and believed.
+        cached: the part of the input tokens that the provider read from its cache.
+    """
+
+    counted: int
+    input: int
+    output: int
+    cached: int = 0
+
+
+class TokenMeter:
+    """A model's reported usage so far. It corrects token counts and predicts the length of answers.
+
+    The tokens of all models are counted with one tokenizer, so each model needs its own correction factor.
+    Callers report only what they believe of a usage: a single absurd number would otherwise raise the
+    expected price of every later call.
+
+    Args:
+        max_tokens: the expected output tokens about one task before the first report.
+        most_tasks: the expected number of tasks in a prompt before the first report.
+    """
+
+    def __init__(self, max_tokens: int, most_tasks: int = 1) -> None:
+        self._max_tokens, self._most_tasks = max_tokens, most_tasks
+        self._counted = self._reported = self._cached = self._output = self._calls = self._tasks = 0
+
+    def observe(self, used: Used, *, calls: int = 1, tasks: int = 1) -> None:
+        """Learn from calls about so many tasks. Without input tokens only the output is used."""
+        if used.counted > 0 and used.input > 0:
+            self._counted += used.counted
+            self._reported += used.input
+            self._cached += min(used.cached, used.input)
+        self._calls += calls
+        self._tasks += tasks
+        self._output += used.output
+
+    @property
+    def calls(self) -> int:
+        """The number of reported calls."""
+        return self._calls
+
+    @property
+    def factor(self) -> float:
+        """Reported input tokens per counted token; 1 before the first report."""
+        return self._reported / self._counted if self._counted else 1.0
+
+    @property
+    def cached_share(self) -> float:
+        """The share of the input tokens that came from the provider's cache; 0 before the first report."""
+        return self._cached / self._reported if self._reported else 0.0
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean output tokens of the answer about one task; ``max_tokens`` before the first report."""
+        return self._output / self._tasks if self._tasks else float(self._max_tokens)
+
+    @property
+    def tasks_in_prompt(self) -> float:
+        """Mean number of tasks in a prompt; ``most_tasks`` before the first report."""
+        return self._tasks / self._calls if self._calls else float(self._most_tasks)
+
 
 _NO_KEY = "none"
 """Sent to an OpenAI-compatible server without a key, because litellm would send it OpenAI's own key."""
@@ -44,7 +431,7 @@ def _meant(settings: ModelSettings) -> str | None:
     elif "api_base" in settings.parameters or "base_url" in settings.parameters:
         close = None
     else:
-        known = litellm_info.chat_models()
+        known = chat_models()
         close = closest(settings.model, known, _LIKE)
         close = None if close is None else known[close]
     return None if close in (None, settings.model) else f"did you mean {close}?"
@@ -65,7 +452,7 @@ class Model:
     def __init__(self, settings: ModelSettings, key: str | None) -> None:
         self.settings = settings
         self.where = f"model {settings.name}"
-        self._provider = litellm_info.provider_of(settings.model)
+        self._provider = provider_of(settings.model)
         # embedded voters may be registered with litellm later
         if self._provider is None and not settings.is_embedded:
             raise ConfigError(
@@ -73,7 +460,7 @@ class Model:
                 where=self.where,
                 fix=_meant(settings) or "begin with the provider, as in openai/gpt-4o",
             )
-        entry = litellm_info.price_map_entry(settings.model)
+        entry = price_map_entry(settings.model)
         try:
             self.prices = token_prices(settings, entry)
         except PriceMissingError as error:
@@ -101,25 +488,23 @@ class Model:
     @cached_property
     def _accepts_schema(self) -> bool:
         configured = self.settings.structured_output
-        return litellm_info.accepts_schema(self.settings.model) if configured is None else configured
+        return accepts_schema(self.settings.model) if configured is None else configured
 
     @cached_property
     def _accepts_system_message(self) -> bool:
         configured = self.settings.system_message
-        return litellm_info.accepts_system_message(self.settings.model) if configured is None else configured
+        return accepts_system_message(self.settings.model) if configured is None else configured
 
     @cached_property
     def sees(self) -> bool:
         """Whether the model accepts images."""
         configured = self.settings.vision
-        return litellm_info.accepts_images(self.settings.model) if configured is None else configured
+        return accepts_images(self.settings.model) if configured is None else configured
 
     def can_be_shown(self, addresses: Sequence[str]) -> bool:
         """Whether the model accepts images, and opens the web addresses among these itself."""
         on_the_web = (address for address in addresses if not address.lower().startswith("data:"))
-        return self.sees and all(
-            litellm_info.passes_on(self.settings.model, address) for address in on_the_web
-        )
+        return self.sees and all(passes_on(self.settings.model, address) for address in on_the_web)
 
     @property
     def missing_variables(self) -> tuple[str, ...]:
@@ -128,11 +513,11 @@ class Model:
             return ()
         if self.settings.api_key_env is not None:
             return (self.settings.api_key_env,)
-        return litellm_info.missing_variables(self.settings.model)
+        return missing_variables(self.settings.model)
 
     def count(self, messages: Messages) -> int:
         """Return the input tokens by litellm's count."""
-        return litellm_info.count_tokens(texts_of(messages)) + IMAGE_TOKENS * image_count(messages)
+        return count_tokens(texts_of(messages)) + IMAGE_TOKENS * image_count(messages)
 
     def expected_input(self, messages: Messages) -> float:
         """Return the input tokens that the model will probably report."""
@@ -150,7 +535,7 @@ class Model:
             texts: the task's own part of the prompt.
             batched: whether the prompt is a line of a provider's batch.
         """
-        shared, own = litellm_info.count_tokens((system,)), litellm_info.count_text(texts)
+        shared, own = count_tokens((system,)), count_text(texts)
         return self._cost_of(shared / self.meter.tasks_in_prompt + own, batched=batched)
 
     def _cost_of(self, counted: float, tasks: int = 1, *, batched: bool = False) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -14,26 +15,79 @@ from backend.errors import (
     ModelError,
     ModelTimeoutError,
     RateLimitedError,
+    RejectedError,
     StoppingError,
+    UnavailableError,
     Usage,
 )
-from backend.models import litellm_info
-from backend.models.call_gate import CallGate, stopping
-from backend.models.calling.circuit_breaker import CircuitBreaker
-from backend.models.calls import ModelAnswer, longest_answer, read_response, response_error
+from backend.models import model as litellm_info
+from backend.models.calls import (
+    CallGate,
+    ModelAnswer,
+    longest_answer,
+    read_response,
+    response_error,
+    stopping,
+)
 from backend.models.failures import model_error
-from backend.models.model import Model
-from backend.models.prices import TokenPrices, Used
-from backend.models.rates import headers
-from backend.models.rates.gate import RateGate
-from backend.models.rates.lease_holder import Passage
-from backend.models.rates.outcomes import CallEnd
-from backend.models.rates.stores import Clock, RateStore
-from backend.questions.prompts.message_parts import Messages
+from backend.models.model import Model, TokenPrices, Used
+from backend.models.rates import answers
+from backend.models.rates.answers import CallEnd
+from backend.models.rates.controller import Clock, RateStore
+from backend.models.rates.gate import Passage, RateGate
+from backend.questions.prompts.messages import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
-from backend.telemetry.traced_call import traced
+from backend.telemetry.tracing import traced
+
+
+class CircuitBreaker:
+    """Whether a model should rest, so that tasks do not wait for a failing model one after another.
+
+    The model rests for a minute in two cases:
+
+    - five failures in a row that do not concern the answer: a timeout, an unavailable provider, a rejected
+      key or request. One more failure after the rest starts another minute; an answer ends it.
+    - five answers in a row that contained no vote. Such a model earns no reward but would be paid each time.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    FAILURES = 5
+    SECONDS = 60.0
+    COUNTED = (ModelTimeoutError, UnavailableError, KeyRejectedError, RejectedError)
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failures = self._unusable = 0
+        self._until = self._unusable_until = -math.inf
+
+    @property
+    def resting(self) -> bool:
+        """Whether the model should not be asked now."""
+        return self._clock() < max(self._until, self._unusable_until)
+
+    def answered(self) -> None:
+        """Record a call that returned an answer, usable or not."""
+        self._failures, self._until = 0, -math.inf
+
+    def judged(self, *, usable: bool) -> None:
+        """Record whether an answer contained a vote."""
+        self._unusable = 0 if usable else self._unusable + 1
+        if self._unusable >= self.FAILURES:
+            self._unusable_until = self._clock() + self.SECONDS
+
+    def failed(self, error: ModelError) -> None:
+        """Record a failed call."""
+        if isinstance(error, self.COUNTED):
+            self._failures += 1
+            if self._failures >= self.FAILURES:
+                self._until = self._clock() + self.SECONDS
+        elif not isinstance(error, RateLimitedError):
+            self.answered()
+
 
 _log = structlog.get_logger(__name__)
 
@@ -266,18 +320,18 @@ def _end_of_answer(response: Any, seconds: float, most_tokens: int) -> CallEnd:
     """Return how a call ended that was answered, with the tokens that its response reports, if believable."""
     received = read_response(response)
     used = min(received.input_tokens + received.output_tokens, most_tokens)
-    told = headers.allowances(headers.response_headers(response))
+    told = answers.allowances(answers.response_headers(response))
     return CallEnd(seconds=seconds, tokens=float(used) if used else None, allowances=told)
 
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:
     """Return how a call ended that failed."""
-    told = headers.error_headers(error)
+    told = answers.error_headers(error)
     refused = isinstance(failure, RateLimitedError)
     return CallEnd(
         timed_out=isinstance(failure, ModelTimeoutError),
         refused=refused,
-        cause=headers.refusing_unit(error) if refused else "requests",
-        wait=headers.retry_after(told) or 0.0,
-        allowances=headers.allowances(told),
+        cause=answers.refusing_unit(error) if refused else "requests",
+        wait=answers.retry_after(told) or 0.0,
+        allowances=answers.allowances(told),
     )

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from backend.errors import ModelError, ModelTimeoutError, ModelUnknownError, Usage
+import structlog
+
+from backend.errors import (
+    BadAnswerError,
+    BudgetExhaustedError,
+    LedgerError,
+    ModelError,
+    ModelTimeoutError,
+    ModelUnknownError,
+    RefusedError,
+    StoppingError,
+    UnusableAnswersError,
+    Usage,
+)
+from backend.ledger.bookings import CallOutcome
+from backend.ledger.database.writer import outlast
 from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider
-from backend.models.call_gate import CallGate
-from backend.models.calls import ModelAnswer
-from backend.models.model import Model
+from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
+from backend.models.calls import CallGate, ModelAnswer
+from backend.models.model import Model, TokenMeter, TokenPrices, Used
 from backend.models.model_caller import ModelCaller
-from backend.models.prices import TokenMeter, TokenPrices, Used
-from backend.models.rates.stores import Clock, ProcessRates, RateStore
-from backend.questions.prompts.message_parts import Messages
+from backend.models.rates.controller import Clock, ProcessRates, RateStore
+from backend.models.rates.gate import Retries, forget_when_done
+from backend.questions.prompts.messages import Messages, answer_confidences
 from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
+from backend.telemetry import metrics
 
 
 class Pool:
@@ -269,3 +289,137 @@ class Pool:
         except KeyError:
             known = ", ".join(self.names)
             raise ModelUnknownError(f"{name!r} is not in the pool", fix=f"name one of {known}") from None
+
+
+OVERTIME = 30.0
+"""Seconds that a running attempt may continue after the deadline, so that a paid answer is still stored."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CachingPool:
+    """A pool whose answers are stored in the ledger and paid for once.
+
+    Args:
+        pool: the models.
+        calls: the ledger's side of this process's calls.
+        retries: the number of further calls after a failure that may be temporary.
+        clock: unix seconds.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        calls: CallLedger,
+        *,
+        retries: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pool, self._calls = pool, calls
+        self._retries, self._clock = Retries(pool.resting, retries, clock), clock
+        self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
+        pool.gate.hold_by(calls.settlements.check)
+
+    async def ask(
+        self, query: ModelQuery, patience: float, usable: Callable[[str], bool] = lambda content: True
+    ) -> PaidAnswer:
+        """Return the model's answer: the first usable one in the ledger, or a new one.
+
+        The stored answers to the prompt are looked at in the order of the attempts. If none is usable and
+        there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
+        query asks once at most: it returns an unusable new answer, and only a later query asks again.
+
+        While the database is down, this waits: ``patience`` begins again when it is back.
+
+        Args:
+            query: what to ask.
+            patience: seconds for all retries and for waiting on another process.
+            usable: whether an answer gives a vote.
+
+        Raises:
+            UnusableAnswersError: all attempts were made, and no answer is usable.
+            ModelError: the model gave no answer.
+            BudgetExhaustedError: the budget does not cover the call.
+            StoppingError: the process stops.
+        """
+        fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
+        for attempt in itertools.count() if query.again else range(ATTEMPTS):
+            answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
+            if not answer.stored or usable(answer.content):
+                return answer
+        raise UnusableAnswersError(
+            f"gave {ATTEMPTS} unusable answers to the same prompt and is not asked it again",
+            where=f"model {query.model}",
+            fix="give the labels hints, or name other models",
+        )
+
+    async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
+        """Make one attempt. Identical queries that run at the same time share one call."""
+        while (shared := self._running.get(key)) is not None:
+            # The first query pays. If its project has no money left, this query asks for itself.
+            with contextlib.suppress(BudgetExhaustedError):
+                await self._calls.record_use(key, query)
+                return replace(await asyncio.shield(shared), cost=0.0)
+            await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
+        task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
+        forget_when_done(self._running, key, task)
+        return await asyncio.shield(task)
+
+    async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
+        estimate = CallEstimate(
+            self._pool.ceiling(query.model, query.messages, query.schema),
+            self._pool.count(query.model, query.messages),
+        )
+        for tried in self._retries.tries:
+            self._pool.gate.check()
+            seconds = max(until - self._clock(), 0.0) + OVERTIME
+            claimed = await self._calls.claim(key, query, estimate, until, seconds)
+            if claimed.content is not None:
+                metrics.answers_reused.labels(model=query.model).inc()
+                return PaidAnswer(
+                    claimed.content,
+                    0.0,
+                    stored=True,
+                    confidences=claimed.confidences,
+                    version=claimed.version,
+                )
+            try:
+                return await self._call(key, query, claimed.call, until)
+            except ModelError as error:
+                await self._retries.pause(query.model, error, tried, until)
+            finally:
+                self._calls.stop_renewing(key)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _call(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
+        """Ask once. A refusal, or an answer that cannot be read, is stored as an empty answer: no vote."""
+        started = self._clock()
+        try:
+            answer = await self._pool.attempt(
+                query.model,
+                query.messages,
+                query.schema,
+                until - started + OVERTIME,
+                questions=query.questions,
+            )
+        except ModelError as error:
+            outcome = CallOutcome(
+                content="" if isinstance(error, BadAnswerError | RefusedError) else None,
+                usage=self._pool.failure_usage(query.model, query.messages, error),
+                code=error.code,
+                seconds=self._clock() - started,
+            )
+            await self._calls.settle(key, query, call, outcome)
+            _log.warning(
+                "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
+            )
+            raise
+        except (StoppingError, LedgerError) as error:
+            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
+            await self._calls.settle(key, query, call, outcome)
+            raise
+        usage = answer.usage
+        confidences = answer_confidences(answer.content, answer.tokens, query.questions)
+        outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
+        await self._calls.settle(key, query, call, outcome)
+        return PaidAnswer(answer.content, answer.cost, confidences=confidences, version=answer.version)

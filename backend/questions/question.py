@@ -10,10 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from backend.errors import EmptyTextError
-from backend.questions.controls.control import Control, TaskContent
-from backend.questions.objects.field import IMAGE, Field
-from backend.questions.objects.image import file_name
-from backend.questions.redaction.redactor import Redactor
+from backend.questions.controls import Control, TaskContent
+from backend.questions.objects import IMAGE, Field, file_name
+from backend.questions.redaction import Redactor
 
 
 @dataclass(frozen=True, slots=True)

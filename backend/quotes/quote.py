@@ -2,11 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, Final
 
+from sqlalchemy import Connection
+
+from backend.annotation.job import Job, JobQuestion
+from backend.ledger import human_annotations
+from backend.models import Pool
+from backend.models.model import TokenMeter, TokenPrices, count_text, count_tokens
+from backend.questions.prompts.messages import prompt_messages
+from backend.questions.prompts.packs import TYPICAL_ID, packed_task
 from backend.quotes.target_quote import TargetQuote
+from backend.settings import ModelSettings
+from backend.settings.settings import HumanSettings
+from camvo.scores.reviews import seconds_per_label
+from camvo.twins.twins import packed_arm
+
+
+@dataclass(slots=True)
+class JobTally:
+    """Sums over the tasks of a job. Tokens are by CaMVo's own count, which is the same for all models.
+
+    Attributes:
+        listed: all tasks, also those that have their labels.
+        unreadable: how many of them cannot be asked about.
+        tasks: how many are to come. The sums below are over these.
+        input: the input tokens of all tasks, each asked about alone.
+        answers: the tokens of a short answer to each task.
+        packable: how many of the tasks may share a prompt.
+        shared: what the prompts of these tasks have in common, summed over the tasks.
+        own: the tokens of these tasks themselves, in a prompt with others.
+        unpackable: the input tokens of the other tasks.
+    """
+
+    listed: int = 0
+    unreadable: int = 0
+    tasks: int = 0
+    input: int = 0
+    answers: int = 0
+    packable: int = 0
+    shared: int = 0
+    own: int = 0
+    unpackable: int = 0
+
+    def add(self, pool: Pool, job: Job, questions: Sequence[JobQuestion]) -> None:
+        """Count one task that is to come; ``listed`` is left as it is.
+
+        Args:
+            pool: counts tokens.
+            job: the task.
+            questions: the questions that models will be asked about it.
+        """
+        asked = [question.question for question in questions]
+        alone = pool.count(pool.names[0], prompt_messages(asked, job.settings.instructions))
+        answer = {question.name: next(iter(question.question.options), "") for question in questions}
+        self.tasks += 1
+        self.input += alone
+        self.answers += pool.count(pool.names[0], [{"role": "assistant", "content": json.dumps(answer)}])
+        packed = packed_task(asked, job.settings.instructions)
+        if packed is None:
+            self.unpackable += alone
+            return
+        self.packable += 1
+        self.shared += count_tokens((packed.system,))
+        self.own += count_text(packed.fenced(TYPICAL_ID))
+
+    def packed(self, tasks: float) -> float:
+        """The input tokens of all tasks if so many were asked about in one prompt, where they may."""
+        if tasks <= 1.0:
+            return self.input
+        return self.shared / tasks + self.own + self.unpackable
+
+    def calls(self, tasks: float) -> float:
+        """The prompts of all tasks if so many were asked about in one, where they may."""
+        return self.tasks - self.packable + self.packable / max(tasks, 1.0)
+
+    def plus(self, other: JobTally) -> JobTally:
+        """The sums over the tasks of both."""
+        mine, others = asdict(self), asdict(other)
+        return JobTally(**{name: mine[name] + others[name] for name in mine})
+
+
+PACK: Final = 20
+"""The tasks in one prompt, for what packing would save at a model that does not pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How one model is asked.
+
+    Attributes:
+        batch: whether in its provider's batches.
+        pack: the most tasks in a prompt; 1 for one.
+    """
+
+    batch: bool
+    pack: int
+
+    def arm(self, model: ModelSettings) -> str:
+        """The name of the arm that votes."""
+        return packed_arm(model.name, self.pack) if self.pack > 1 else model.name
+
+
+def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str]) -> Asking:
+    """How a model is asked by the settings.
+
+    Args:
+        tally: knows whether tasks may share prompts.
+        pool: the models.
+        model: the model.
+        batched: the models that are asked in batches.
+    """
+    return asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
+
+
+def asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> Asking:
+    """How a model would be asked with batches and packing on or off, as far as it can be.
+
+    Batches whose price is unknown save nothing.
+    """
+    packs = pack and tally.packable > 0 and not model.is_embedded
+    return Asking(batch and pool.batch_prices(model.name) is not None, (model.pack or PACK) if packs else 1)
+
+
+def meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
+    """What was measured of an arm; of its twin, if only that was asked so far."""
+    own = asking.arm(model)
+    known = {model.name} | ({model.packed.name} if model.packed is not None else set())
+    measured = sorted((name for name in known if pool.meter(name).calls), key=lambda name: name != own)
+    return pool.meter(measured[0] if measured else own if own in known else model.name)
+
+
+def in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+    """The tasks in a prompt: as measured, or as many as fit."""
+    if asking.pack == 1:
+        return 1.0
+    meter = meter_of(pool, model, asking)
+    tasks = meter.tasks_in_prompt if meter.tasks_in_prompt > 1.0 else float(asking.pack)
+    return max(min(tasks, float(tally.packable)), 1.0)
+
+
+def prices_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenPrices:
+    """The prices of one model's tokens."""
+    return (pool.batch_prices(model.name) if asking.batch else None) or pool.prices(model.name)
+
+
+_LABELS = 1000
+"""The latest labels whose times are read."""
+
+
+def label_price(connection: Connection, project: str, humans: HumanSettings) -> float | None:
+    """The price of one label of a project, $; ``None`` if ``humans`` has none."""
+    if humans.price is not None or humans.price_per_minute is None:
+        return humans.price
+    times = human_annotations.lead_times(connection, project, _LABELS)
+    return humans.price_per_minute * seconds_per_label(times) / 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +381,93 @@ class Quote:
 
 def _optional(said: Mapping[str, Any] | None) -> Range | None:
     return None if said is None else Range.of_json(said)
+
+
+def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> ModelQuote:
+    """What asking one model about every task costs."""
+    meter = meter_of(pool, model, asking)
+    tasks = in_a_prompt(tally, pool, model, asking)
+    inputs = tally.packed(tasks) * meter.factor
+    outputs = _outputs(tally, pool, model, asking)
+    hours = None if asking.batch else _hours(tally.calls(tasks), inputs + outputs.middle, model)
+    return ModelQuote(
+        inputs, outputs, _usd(pool, model, asking, inputs, outputs), meter.calls, hours, asking.pack
+    )
+
+
+def usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+    """The likely $ of asking one model about every task in some way."""
+    return model_quote(tally, pool, model, asking).usd.middle
+
+
+def _usd(pool: Pool, model: ModelSettings, asking: Asking, inputs: float, outputs: Range) -> Range:
+    prices, cached = prices_of(pool, model, asking), inputs * meter_of(pool, model, asking).cached_share
+    return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
+
+
+def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> Range:
+    """The output tokens of all answers: measured, or from a bare answer to the longest one."""
+    meter = meter_of(pool, model, asking)
+    if meter.calls:
+        measured = tally.tasks * meter.output_tokens
+        return Range(measured, measured)
+    most = tally.tasks * model.max_tokens
+    return Range(min(tally.answers, most), most)
+
+
+def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
+    """The hours that so many calls and tokens take at the model's limits; ``None`` without limits."""
+    minutes = []
+    if model.rpm is not None:
+        minutes.append(calls / model.rpm)
+    if model.tpm is not None:
+        minutes.append(tokens / model.tpm)
+    return max(minutes) / 60.0 if minutes else None
+
+
+def total(ranges: Iterable[Range]) -> Range:
+    """The sum of ranges."""
+    listed = list(ranges)
+    return Range(sum(one.low for one in listed), sum(one.high for one in listed))
+
+
+def levers(  # noqa: PLR0917 - a job, and how it is asked now
+    tally: JobTally,
+    pool: Pool,
+    models: Sequence[ModelSettings],
+    now: Mapping[str, Asking],
+    asked: Mapping[str, float],
+    bill: float,
+) -> tuple[Lever, ...]:
+    """What the job costs with batches and packing on and off; ways that change nothing are left out.
+
+    Args:
+        tally: the tasks.
+        pool: the models.
+        models: their settings.
+        now: model → how it is asked by the settings.
+        asked: model → how often the policy asks it, in [0, 1]; empty if that is unknown.
+        bill: the likely $ of the policy as it is set.
+    """
+    found: list[Lever] = []
+    ways: set[tuple[Asking, ...]] = set()
+    share = {model.name: asked.get(model.name, 1.0) for model in models}
+    before = sum(share[model.name] * usd_if(tally, pool, model, now[model.name]) for model in models)
+    for batch, pack in product((False, True), repeat=2):
+        way = {model.name: asking_if(tally, pool, model, batch=batch, pack=pack) for model in models}
+        if tuple(way.values()) in ways:
+            continue
+        ways.add(tuple(way.values()))
+        usd = {model.name: usd_if(tally, pool, model, way[model.name]) for model in models}
+        policy = sum(share[name] * usd[name] for name in usd)
+        sizes = sorted({asking.pack for asking in way.values()} - {1})
+        found.append(
+            Lever(
+                batch,
+                sizes[-1] if sizes else None,
+                sum(usd.values()),
+                bill * policy / before if before else 0.0,
+                on=way == dict(now),
+            )
+        )
+    return tuple(found)

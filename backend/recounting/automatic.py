@@ -6,17 +6,17 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer, human_annotations, projects
-from backend.ledger.calls import claims
-from backend.ledger.database.clock import now
-from backend.ledger.recounts import countings
-from backend.ledger.recounts import rows as recounts
-from backend.ledger.recounts.countings import Look
+from backend.label_studio.payloads import WebhookEvent
+from backend.ledger import Ledger, Writer, bookings, human_annotations, projects, recounts
+from backend.ledger import recounts as countings
+from backend.ledger.database.statements import now
+from backend.ledger.recounts import Look
 from backend.recounting.delivery import Delivery
 from backend.recounting.recounter import ProjectCount, Recounter, Stopped
 from backend.settings import Settings
@@ -120,7 +120,7 @@ class AutomaticRecounts:
             _log.error("recount_failed", project=project, code=code, reason=reason)
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
-            await self._writer.persist(partial(claims.release, key=_key(project), owner=self._owner))
+            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
 
     async def deliver(self, project: str) -> None:
         """Deliver what a recount changed, unless another process does, or this one has no key."""
@@ -129,7 +129,7 @@ class AutomaticRecounts:
         try:
             await self._delivery.deliver(project, partial(self._claim, project))
         finally:
-            await self._writer.persist(partial(claims.release, key=_key(project), owner=self._owner))
+            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
 
     async def _look(self, project: str) -> None:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
@@ -157,7 +157,7 @@ class AutomaticRecounts:
         """Whether this process may work on the project, for as long as a lease lasts."""
 
         def claim(connection: Connection) -> bool:
-            held = claims.acquire(connection, _key(project), self._owner, _LEASE)
+            held = bookings.acquire_claim(connection, _key(project), self._owner, _LEASE)
             return held is not None
 
         return await self._writer.persist(claim)
@@ -196,7 +196,7 @@ def _is_due(connection: Connection, project: str) -> bool:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
-    made = [each for each in countings.of_project(connection, project) if each.reason == "automatic"]
+    made = [each for each in countings.countings_of(connection, project) if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:
         return True
     known, new = human_annotations.count_received(connection, project, made[0].created_at)
@@ -205,3 +205,32 @@ def _is_due(connection: Connection, project: str) -> bool:
 
 def _key(project: str) -> str:
     return f"recount:{project}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecountStep:
+    """A training step that counts a project again and brings the labels to Label Studio.
+
+    A server without a key only notes what a recount would change, so that ``/status`` names the command.
+
+    Attributes:
+        recounter: counts.
+        recounts: delivers, where the server has a key for Label Studio.
+    """
+
+    recounter: Recounter
+    recounts: AutomaticRecounts
+
+    async def __call__(self, event: WebhookEvent) -> None:
+        """Recount the event's project; failures are logged, since nobody awaits the result."""
+        project = event.project_key
+        try:
+            if self.recounts.can_deliver:
+                await self.recounter.recount(project, "training")
+                await self.recounts.deliver(project)
+            else:
+                await self.recounts.tend(project)
+        except Stopped:
+            return
+        except CamvoError as error:
+            _log.error("recount_failed", project=project, code=error.code, reason=str(error))

@@ -15,13 +15,11 @@ from sqlalchemy import Connection
 from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job
 from backend.errors import LabelStudioError, TaskError
-from backend.label_studio import stored_predictions
+from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.projects import project_settings
-from backend.ledger import Ledger, Writer, projects
-from backend.ledger.recounts import countings
-from backend.ledger.recounts import rows as recounts
+from backend.ledger import Ledger, Writer, projects, recounts
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Environment, Settings
 
@@ -131,14 +129,14 @@ class Delivery:
         A task with a draft is not: its draft may be thrown away. A task that is gone or annotated is.
         """
         found = await asyncio.to_thread(target.client.tasks, target.number, numbers)
-        untouched, drafted = stored_predictions.untouched(found)
+        untouched, drafted = predictions.untouched(found)
         changed = 0
         for task in untouched:
             for prediction in await self._predictions(target, project, task):
-                existing = stored_predictions.of_version(task, prediction["model_version"])
+                existing = predictions.of_version(task, prediction["model_version"])
                 if not existing:
                     continue
-                replace = stored_predictions.replace_prediction
+                replace = predictions.replace_prediction
                 if await asyncio.to_thread(replace, target.client, existing, prediction):
                     changed += 1
                     await asyncio.sleep(self._pause)
@@ -165,4 +163,4 @@ class Delivery:
 def _next(connection: Connection, project: str, last: int) -> tuple[list[int], int]:
     """The next tasks to deliver, and the number of the latest counting that their labels are of."""
     tasks = recounts.pending(connection, project, after=last, limit=_PAGE)
-    return tasks, countings.next_number(connection, project) - 1
+    return tasks, recounts.next_number(connection, project) - 1

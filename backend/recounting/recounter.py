@@ -5,30 +5,508 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
 
 import structlog
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
-from backend.learning.human_labels import aggregation_of
 from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, open_rounds, projects
+from backend.learning.teaching import aggregation_of, confirmation, hear_blind, unanswered
+from backend.ledger import Ledger, Writer, blind_tasks, learning_data, projects, recounts, rounds
 from backend.ledger.projects import Project
-from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
-from backend.ledger.recounts.countings import Counting, Reason
+from backend.ledger.recounts import (
+    CountableRound,
+    Counting,
+    CountingReason,
+    FurtherVote,
+    Recount,
+    RecountCheck,
+    countable_rounds,
+    differs,
+)
+from backend.ledger.rounds import Round
 from backend.questions import parse_label_config
-from backend.recounting.checks import AnsweredRounds
-from backend.recounting.counting import QuestionCount, QuestionCounter
-from backend.recounting.further.doubts import Doubting, Doubts
-from backend.recounting.recording import record
 from backend.settings import Settings
 from backend.settings.policies import policy_of
+from camvo.joint.further_votes import GoingOn
+from camvo.policies.past_rounds import GoesOn, PastRound, goes_on, recount
+from camvo.policies.policy import Policy
+from camvo.scores.calibration import Scorer, fit_scorer
 from camvo.state.state import State
-from camvo.votes.aggregation import Aggregation
+from camvo.subsets.oracle import MOST_ARMS
+from camvo.twins.twins import twins, unheard
+from camvo.votes.aggregation import Aggregation, Decision
+from camvo.votes.labels import LABEL_VOTE
+
+_PAGE = 250
+"""Rounds that are read at once."""
+
+_PORTION = 10
+"""Rounds that are decided between two pauses."""
+
+
+Relabelled = Mapping[int, tuple[str, float]]
+"""Round → the label that it would get without its answer, and the label's agreement with the answer."""
+
+
+@dataclass(slots=True)
+class QuestionCount:
+    """What a counting of one question found.
+
+    Attributes:
+        key: the question.
+        results: the rounds whose label or score would change.
+        blind: those of them that are blind.
+        counted: how many rounds with a prediction were counted; blind ones are not among them.
+        labels: how many of these would get another label.
+        score_change: the sum of the absolute changes of their scores.
+        prices: the models whose votes counted, with their prices.
+        checks: what it says of rounds that people have answered; none if nothing would change.
+    """
+
+    key: StateKey
+    results: list[Recount] = field(default_factory=list)
+    blind: set[int] = field(default_factory=set)
+    counted: int = 0
+    labels: int = 0
+    score_change: float = 0.0
+    prices: Mapping[str, float] = field(default_factory=dict)
+    checks: list[RecountCheck] = field(default_factory=list)
+
+    def add(self, kept: CountableRound, label: str, score: float) -> None:
+        """Compare a round's new label and score with those of now."""
+        if not kept.audit:
+            self.counted += 1
+            self.labels += label != kept.label
+            self.score_change += abs(score - kept.score)
+        if differs((kept.label, kept.score), (label, score)):
+            self.results.append(Recount(kept.id, kept.task, label, score, label != kept.label))
+            if kept.audit:
+                self.blind.add(kept.id)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCounter:
+    """Counts one question's kept votes again. Runs in a thread of its own, and takes its time.
+
+    Attributes:
+        ledger: where the rounds are read.
+        policy: the project's policy.
+        models: the names of the project's models.
+        calibrate: whether scores are calibrated.
+        pause: called after every few rounds; lets other work go first, and raises to stop.
+    """
+
+    ledger: Ledger
+    policy: Policy
+    models: Sequence[str]
+    calibrate: bool
+    pause: Callable[[], None]
+
+    def count(
+        self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], Relabelled]
+    ) -> QuestionCount:
+        """Count every kept round of a question.
+
+        Args:
+            key: the question.
+            state: its state of now, which must not change meanwhile.
+            relabel: returns what this counting says of the answered rounds, by the prices of the models. The
+                scores are calibrated on that: the labels that these rounds got first say how right an
+                earlier counting was.
+        """
+        found, scorer, prices = QuestionCount(key), None, dict[str, float]()
+        for number, (kept, prices) in enumerate(self.rounds(key, state)):
+            if number == 0:
+                scorer = self.scorer(key, kept.plan, prices, relabelled=relabel(prices))
+            if (decision := self.decision(kept, state, prices)) is not None:
+                found.add(kept, decision.label, score_of(kept, decision, prices, scorer))
+        found.prices = prices
+        return found
+
+    def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, dict[str, float]]]:
+        """Read a question's countable rounds, each with the prices of all models, which are the same for all.
+
+        Args:
+            key: the question.
+            state: its state of now.
+        """
+        last, prices = 0, dict[str, float]()
+        while page := self._page(key, last):
+            last = page[-1].id
+            prices = prices or self._prices(page, state)
+            for position, kept in enumerate(page):
+                if position % _PORTION == 0:
+                    self.pause()
+                yield kept, prices
+
+    def _page(self, key: StateKey, after: int) -> list[CountableRound]:
+        with self.ledger.read() as connection:
+            return countable_rounds(connection, key.project, key.control, key.epoch, after=after, limit=_PAGE)
+
+    def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
+        """Every model whose votes may count: today's pool and those that the state knows, with a price.
+
+        Prices decide nothing about votes that were cast. They are those of the first round that names the
+        model, so that all rounds share one fit.
+        """
+        names = [*dict.fromkeys([*self.models, *state])]
+        if len(names) > MOST_ARMS:
+            names = list(self.models)
+        known: dict[str, float] = {}
+        for kept in page:
+            for name, arm in kept.plan["arms"].items():
+                known.setdefault(name, arm["cost"])
+        usual = sum(known.values()) / len(known)
+        return {name: known.get(name, usual) for name in names}
+
+    def scorer(
+        self,
+        key: StateKey,
+        plan: Mapping[str, Any],
+        prices: Mapping[str, float],
+        unanswered: Collection[int] = (),
+        relabelled: Relabelled = MappingProxyType({}),
+    ) -> Scorer | None:
+        """Fit the question's scorer; ``None`` if scores are not calibrated.
+
+        Args:
+            key: the question.
+            plan: the plan of one of its rounds.
+            prices: the models whose votes count.
+            unanswered: the rounds whose human label it must not know.
+            relabelled: what this counting says of the answered rounds.
+        """
+        if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
+            return None
+        with self.ledger.read() as connection:
+            rounds = learning_data.latest_rounds(
+                connection, key.project, key.control, key.epoch, unanswered, relabelled
+            )
+        return fit_scorer(rounds, sorted(prices), plan["labels"])
+
+    def decision(self, kept: CountableRound, state: State, prices: Mapping[str, float]) -> Decision | None:
+        """The decision on a round by what a state knows; ``None`` without a vote that counts."""
+        return recount(self.policy, state, past_round(kept, prices))
+
+
+def past_round(kept: CountableRound, prices: Mapping[str, float]) -> PastRound:
+    """The round as policies see it, with the prices of the models whose votes count."""
+    return PastRound(
+        kept.context,
+        kept.votes,
+        tuple(kept.plan["labels"]),
+        prices,
+        aggregation_of(kept.plan),
+        kept.confidences,
+    )
+
+
+def score_of(
+    kept: CountableRound, decision: Decision, prices: Mapping[str, float], scorer: Scorer | None
+) -> float:
+    """The probability that a round's new label is right."""
+    cast = {arm: vote for arm, vote in kept.votes.items() if vote is not None and arm in prices}
+    return decision.score if scorer is None else scorer.score_decision(cast, decision)
+
+
+_FOLDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Recounted:
+    """An answered round with the decision on it that does not know its answer."""
+
+    round_: Round
+    kept: CountableRound
+    decision: Decision
+    human: str
+    confirmed: float
+
+
+class AnsweredRounds:
+    """The rounds of a question that people have answered, each counted without its own answer.
+
+    Args:
+        counter: counts the question's other rounds.
+        key: the question.
+        state: its state, which knows the answers; it is not changed.
+    """
+
+    def __init__(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
+        self._counter, self._key, self._state = counter, key, state
+        self._folds: list[list[_Recounted]] = []
+        self._labels: dict[int, tuple[str, float]] = {}
+
+    def relabel(self, prices: Mapping[str, float]) -> Relabelled:
+        """Decide all of them again.
+
+        Args:
+            prices: the models whose votes count.
+        """
+        key = self._key
+        with self._counter.ledger.read() as connection:
+            answered = rounds.answered(connection, key.project, key.control, key.epoch)
+            further = recounts.further_votes_of(connection, [round_.id for round_ in answered])
+        folds = [answered[fold::_FOLDS] for fold in range(_FOLDS)]
+        decided = [self._decide(fold, prices, further) for fold in folds if fold]
+        self._folds = [fold for fold in decided if fold]
+        self._labels = {
+            each.round_.id: (each.decision.label, each.confirmed) for fold in self._folds for each in fold
+        }
+        return self._labels
+
+    def checks(self, prices: Mapping[str, float]) -> list[RecountCheck]:
+        """Compare the labels of :meth:`relabel` with the answers, with scores that do not know them either.
+
+        Args:
+            prices: the models whose votes count.
+        """
+        found = []
+        for fold in self._folds:
+            own = {each.round_.id for each in fold}
+            scorer = self._counter.scorer(self._key, fold[0].round_.plan, prices, own, self._labels)
+            for each in fold:
+                score = score_of(each.kept, each.decision, prices, scorer)
+                label, task = each.decision.label, each.round_.key.task
+                found.append(RecountCheck(each.round_.id, task, each.human, label, score, each.confirmed))
+        return found
+
+    def _decide(
+        self, fold: Sequence[Round], prices: Mapping[str, float], further: Mapping[int, Sequence[FurtherVote]]
+    ) -> list[_Recounted]:
+        """Decide one fold by what is known without its answers."""
+        aggregation = aggregation_of(fold[0].plan)
+        without = State.restore(self._state.snapshot(), linear=self._counter.policy.linear(aggregation))
+        taught = [round_ for round_ in fold if round_.taught_by == "human"]
+        without.add(*[unanswered(round_, further.get(round_.id, ())) for round_ in taught])
+        found = []
+        for round_ in fold:
+            self._counter.pause()
+            kept = _countable(round_, further.get(round_.id, ()))
+            decision = self._counter.decision(kept, without, prices)
+            if decision is None or round_.human is None:
+                continue
+            confirmed = confirmation(decision.label, round_.human, round_.plan)
+            if confirmed is not None:
+                found.append(_Recounted(round_, kept, decision, round_.human, confirmed))
+        return found
+
+
+def _countable(round_: Round, further: Sequence[FurtherVote]) -> CountableRound:
+    """The round with the votes that it would have if nobody had answered it."""
+    bought = [vote for vote in further if vote.purpose == "doubt"]
+    return CountableRound(
+        id=round_.id,
+        task=round_.key.task,
+        votes=recounts.all_votes(round_.votes, bought),
+        confidences=recounts.all_confidences(round_.plan.get("confidences", {}), bought),
+        plan=round_.plan,
+        context=round_.context,
+        label=round_.label,
+        score=round_.score,
+        audit=round_.audit,
+        full_cost_usd=round_.full_cost_usd,
+    )
+
+
+@dataclass(slots=True)
+class DoubtfulTask:
+    """What further votes on one task would bring.
+
+    Attributes:
+        break_even: the right labels that asking every model once would have to bring for further votes to be
+            worth it, over all its questions.
+        full_usd: what asking every model costs, in $.
+        next_usd: what the next calls cost, in $.
+    """
+
+    break_even: float = 0.0
+    full_usd: float = 0.0
+    next_usd: float = 0.0
+
+    def add(self, going_on: GoingOn, full_usd: float, prices: Mapping[str, float]) -> None:
+        """Add what further votes would bring on one question.
+
+        Args:
+            going_on: the best use of them.
+            full_usd: the question's part of what asking every model costs, in $.
+            prices: arm → its price, in any unit.
+        """
+        share = sum(prices[arm] for arm in going_on.arms) / (sum(prices.values()) or 1.0)
+        self.break_even += going_on.break_even
+        self.full_usd += full_usd
+        self.next_usd += full_usd * share
+
+    @property
+    def value(self) -> float:
+        """The most right labels that one dollar brings."""
+        return self.break_even / self.full_usd if self.full_usd > 0.0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """The tasks to ask about next, the most right labels per dollar first.
+
+    Attributes:
+        tasks: their numbers.
+        least: the value of the last one: what a dollar must bring for another vote on any of them, in right
+            labels; 0 without tasks.
+    """
+
+    tasks: tuple[int, ...] = ()
+    least: float = 0.0
+
+
+@dataclass(slots=True)
+class Doubting:
+    """Collects the doubtful tasks of a project, question by question.
+
+    Attributes:
+        by_task: task → what further votes on it would bring.
+        policy: what the project's policy says of further votes; ``None`` if it says nothing of them, so that
+            nothing is in doubt.
+    """
+
+    by_task: dict[int, DoubtfulTask] = field(default_factory=dict)
+    policy: GoesOn | None = None
+
+    def add(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
+        """Go through the rounds of one question.
+
+        Args:
+            counter: reads the rounds.
+            key: the question.
+            state: its state of now, which must not change meanwhile.
+        """
+        policy = goes_on(counter.policy)
+        if policy is None:
+            return
+        self.policy = policy
+        for kept, prices in counter.rounds(key, state):
+            past = _without_absent(past_round(kept, prices), counter.models)
+            task = self.by_task.setdefault(kept.task, DoubtfulTask())
+            task.add(policy.further_votes(state, past), kept.full_cost_usd, past.costs)
+
+    def worthwhile(self, task: DoubtfulTask) -> bool:
+        """Whether further votes on the task are worth their price."""
+        if self.policy is None or task.value <= 0.0:
+            return False
+        return task.value * self.policy.worth_of(task.full_usd) >= 1.0
+
+    def best(self, usd: float, most: int) -> Doubts:
+        """Choose the tasks on which so much money brings the most.
+
+        Args:
+            usd: what may be spent, in $. The tasks are those whose next calls it covers.
+            most: the most tasks.
+        """
+        wanted = sorted(
+            (-task.value, number) for number, task in self.by_task.items() if self.worthwhile(task)
+        )
+        chosen: list[int] = []
+        for _, number in wanted:
+            usd -= self.by_task[number].next_usd
+            if len(chosen) == most or (usd < 0.0 and chosen):
+                break
+            chosen.append(number)
+        least = self.by_task[chosen[-1]].value if chosen else 0.0
+        return Doubts(tuple(chosen), least)
+
+
+def _without_absent(past: PastRound, models: Sequence[str]) -> PastRound:
+    """The round, in which a model that cannot be asked counts like one that gave no vote.
+
+    Models outside today's pool cannot be asked, nor can one whose twin has voted. Further votes are asked for
+    singly, so no packed arm is asked either.
+    """
+    packed = twins(models)
+    askable = unheard({arm: past.costs[arm] for arm in models if arm not in packed}, past.votes)
+    return replace(past, votes={arm: None for arm in past.costs if arm not in askable} | dict(past.votes))
+
+
+def record(
+    connection: Connection,
+    project: str,
+    found: Sequence[QuestionCount],
+    *,
+    reason: CountingReason,
+    sequence: int,
+    now: float,
+) -> Counting | None:
+    """Store what changes; safe to repeat, and for several processes at once.
+
+    A task that somebody has annotated since it was counted is left out, and so is a result that the ledger
+    holds already. Where something changes, the certificate of the question's earlier labels ends: a new queue
+    of blind tasks begins.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        found: what was counted, by question.
+        reason: why it was counted.
+        sequence: the project's last event that the counting knew.
+        now: unix seconds.
+
+    Returns:
+        The counting; ``None`` if nothing changes.
+    """
+    news = [(question, _news(connection, project, question)) for question in found]
+    changes = [recount for question, new in news for recount in new if recount.round_id not in question.blind]
+    if not any(new for _, new in news):
+        return None
+    counting = Counting(
+        number=recounts.next_number(connection, project),
+        reason=reason,
+        sequence=sequence,
+        counted=sum(question.counted for question in found),
+        labels=sum(recount.label_changed for recount in changes),
+        scores=sum(not recount.label_changed for recount in changes),
+        created_at=now,
+    )
+    recounts.store_counting(connection, project, counting)
+    for question, new in news:
+        of_file = not projects.is_of_label_studio(project)
+        hidden = {recount.round_id for recount in new} if of_file else question.blind
+        recounts.store(connection, project, counting.number, new, hidden)
+        if new:
+            recounts.store_checks(connection, project, question.checks)
+            _begin_queue(connection, question, new, counting.number)
+    return counting
+
+
+def _news(connection: Connection, project: str, question: QuestionCount) -> list[Recount]:
+    """The results that change something; of blind tasks, those behind the run that certifies."""
+    if not question.results:
+        return []
+    queue = blind_tasks.queue_of(connection, project, question.key.control, question.key.epoch)
+    behind = [entry.task for entry in queue.behind]
+    return recounts.new_ones(connection, project, question.results, behind)
+
+
+def _begin_queue(
+    connection: Connection, question: QuestionCount, new: Sequence[Recount], number: int
+) -> None:
+    key = question.key
+    answered = blind_tasks.recounted(
+        connection,
+        key.project,
+        key.control,
+        key.epoch,
+        number=number,
+        results={recount.round_id: (recount.label, recount.score) for recount in new},
+    )
+    for task in answered:
+        for round_ in rounds.of_task(connection, key.project, task):
+            if round_.audit and (round_.key.control, round_.key.epoch) == (key.control, key.epoch):
+                hear_blind(connection, round_, round_.id)
+
 
 _PAUSE = 0.005
 """Seconds between a few rounds, so that a recount never takes more than half a core."""
@@ -101,7 +579,7 @@ class Recounter:
         """End a counting under way soon, because the process stops."""
         self._stopping.set()
 
-    async def recount(self, project: str, reason: Reason) -> Counting | None:
+    async def recount(self, project: str, reason: CountingReason) -> Counting | None:
         """Count a project again and store what changes; equal requests share one counting.
 
         Returns:
@@ -116,10 +594,10 @@ class Recounter:
             task.add_done_callback(lambda _: self._under_way.pop(project, None))
         return await asyncio.shield(task)
 
-    async def _recount(self, project: str, reason: Reason) -> Counting | None:
+    async def _recount(self, project: str, reason: CountingReason) -> Counting | None:
         return await self.store(project, await self.count(project), reason)
 
-    async def store(self, project: str, found: ProjectCount, reason: Reason) -> Counting | None:
+    async def store(self, project: str, found: ProjectCount, reason: CountingReason) -> Counting | None:
         """Store what a counting found; ``None`` if nothing changes."""
 
         def change(connection: Connection) -> Counting | None:
@@ -215,7 +693,7 @@ class Recounter:
         """The project, and of each question's latest epoch a round."""
         with self._ledger.read() as connection:
             first_rounds = {}
-            for control, epoch in sorted(open_rounds.latest_epochs(connection, project).items()):
+            for control, epoch in sorted(recounts.latest_epochs(connection, project).items()):
                 first = countable_rounds(connection, project, control, epoch, after=0, limit=1)
                 if first:
                     first_rounds[StateKey(project, control, epoch)] = first[0]

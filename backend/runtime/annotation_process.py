@@ -5,36 +5,79 @@ It is created after the fork: neither an event loop nor torch survives one.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import structlog
+
 from backend.annotation.annotator import Annotator
-from backend.annotation.batched.batch_stage import BatchStages
-from backend.annotation.images import Images
-from backend.annotation.job_questions import JobQuestions
-from backend.annotation.plans.planner import Planner
-from backend.annotation.voters import Voters
-from backend.learning.background_fits import BackgroundFits, Students
+from backend.annotation.asking import Voters
+from backend.annotation.batch_stage import BatchStages
+from backend.annotation.job_questions import Images, JobQuestions
+from backend.annotation.planner import Planner
+from backend.errors import LedgerError
 from backend.learning.examples import Examples
-from backend.learning.scorers import Scorers
+from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.states import States
-from backend.ledger import Ledger, Writer
+from backend.ledger import Ledger, Writer, money
+from backend.ledger.spent import usage_by_model
 from backend.models import Pool, embedded_voters
-from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
-from backend.models.embedder.embedder import Embedder
-from backend.models.packing.packed_pool import PackedPool
-from backend.models.rates.stores import LedgerRates
-from backend.recounting.further.asking import FurtherAsking
+from backend.models.embedder import Embedder
+from backend.models.model import MAX_FACTOR, freeze_loaded_objects
+from backend.models.packed_pool import PackedPool
+from backend.models.pool import CachingPool
+from backend.models.rates.controller import LedgerRates
+from backend.recounting.further import FurtherAsking
 from backend.runtime.loop_thread import LoopThread
-from backend.runtime.lost_calls import settle_lost_calls
-from backend.runtime.past_usage import recall_usage
-from backend.runtime.warm_up import warm_up
 from backend.settings import Environment, Settings
 from backend.telemetry import tracing
+from camvo.errors import CamvoError
+
+_PAUSE = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+async def settle_lost_calls(writer: Writer) -> None:
+    """Settle lost calls every minute until cancelled: what they reserved is booked as spent."""
+    while True:
+        try:
+            await writer.run(money.expire)
+        except LedgerError as error:
+            _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
+        await asyncio.sleep(_PAUSE)
+
+
+def recall_usage(pool: Pool, ledger: Ledger) -> None:
+    """Tell the pool how many tokens its models used in the past, so that it predicts prices from them."""
+    with ledger.read() as connection:
+        usages = usage_by_model(connection, pool.most_output, max_factor=MAX_FACTOR)
+    for name, usage in usages.items():
+        pool.observe(
+            name,
+            usage.counted_tokens,
+            usage.input_tokens,
+            usage.output_tokens,
+            calls=usage.calls,
+            tasks=usage.tasks,
+            cached_tokens=usage.cached_tokens,
+        )
+
+
+def warm_up(embedder: Embedder, pool: Pool) -> None:
+    """Load the embedder and a tokeniser; an embedder that cannot be loaded is logged."""
+    try:
+        embedder.load()
+        pool.count(pool.names[0], [{"role": "user", "content": "warm up"}])
+    except CamvoError as error:
+        _log.error("embedder_unavailable", code=error.code, reason=str(error))
+    freeze_loaded_objects()
+
 
 _SETTLING = 1.0
 """The fewest seconds that a stopping process has to store the answers that have arrived."""

@@ -2,27 +2,450 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hmac
+import json
+import math
+import threading
+from typing import Any, cast
+
 import structlog
-from flask import Flask, Response, request
+from flask import Blueprint, Flask, Request, Response, current_app, jsonify, request
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from backend import settings
-from backend.errors import UnauthorizedError
-from backend.label_studio import webhooks
-from backend.models.embedder.embedder import Embedder
-from backend.server import access
-from backend.server.endpoints import serving
-from backend.server.endpoints.commands import commands
-from backend.server.endpoints.interface import interface
-from backend.server.endpoints.pages import pages
-from backend.server.refusals import register_refusals
+from backend.errors import (
+    BadBodyError,
+    BodyTooLargeError,
+    ConfigError,
+    LedgerError,
+    RequestError,
+    UnauthorizedError,
+)
+from backend.label_studio import payloads
+from backend.label_studio.predictions import without_lists
+from backend.learning.actions import ACTIONS
+from backend.ledger import recounts
+from backend.ledger.database.statements import now
+from backend.models.embedder import Embedder
+from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
+from backend.server.status import build
+from backend.server.status.build import build_report, selected_projects
+from backend.server.status.report import read_live
+from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
-from backend.telemetry import logs, metrics
+from backend.telemetry import logs, metrics, tracing
+from camvo.errors import CamvoError
+
+_DEPTH = 100
+"""Levels of nesting that are read; Label Studio's payloads have fewer than ten beside a task's own data."""
+
+_KEY = "camvo.json"
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """The JSON object in a request's body.
+
+    Raises:
+        BadBodyError: the body is not a JSON object.
+    """
+    body = json_value(request)
+    if not isinstance(body, dict):
+        raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
+    return body
+
+
+def json_value(request: Request) -> Any:
+    """The JSON value in a request's body, read once; ``None`` if it is malformed or nested too deeply.
+
+    NUL and lone surrogates in texts become U+FFFD, since PostgreSQL stores neither and UTF-8 no surrogates.
+    Numbers that are not finite become ``None``: Python's JSON has them, SQL's has not.
+    """
+    if _KEY not in request.environ:
+        request.environ[_KEY] = _read(request.get_data())
+    return request.environ[_KEY]
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return _storable(
+            json.loads(data.decode(), parse_constant=lambda _: None, parse_float=_finite), _DEPTH
+        )
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
+
+
+def _storable(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _storable_text(value)
+    if isinstance(value, dict | list) and depth == 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        return {_storable_text(key): _storable(entry, depth - 1) for key, entry in value.items()}
+    return [_storable(entry, depth - 1) for entry in value] if isinstance(value, list) else value
+
+
+def _storable_text(text: str) -> str:
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", "\ufffd")
+
+
+def is_authorised(request: Request, environment: Environment) -> bool:
+    """Whether a request may be served.
+
+    Label Studio sends basic auth with its ML calls and with START_TRAINING, but not with other webhooks.
+    Those are authenticated by the secret header, if a secret is configured.
+    """
+    if _has_credentials(request, environment) or (
+        request.path == "/webhook" and _has_secret(request, environment)
+    ):
+        return True
+    if environment.basic_auth_user is not None:
+        return False
+    guarded = request.path == "/webhook" and environment.webhook_secret is not None
+    return not guarded or _is_training(request)
+
+
+def _has_credentials(request: Request, environment: Environment) -> bool:
+    user, password = environment.basic_auth_user, environment.basic_auth_pass
+    if user is None or password is None:
+        return False
+    try:
+        sent = request.authorization
+    except ValueError:  # base64 of something other than ASCII
+        return False
+    if sent is None or sent.type != "basic":
+        return False
+    # Both are always compared, so that the time taken does not tell which one is wrong.
+    right_user = _equal(sent.username or "", user)
+    right_password = _equal(sent.password or "", password.get_secret_value())
+    return right_user and right_password
+
+
+def _has_secret(request: Request, environment: Environment) -> bool:
+    secret = environment.webhook_secret
+    return secret is not None and _equal(
+        request.headers.get(payloads.WEBHOOK_HEADER, ""), secret.get_secret_value()
+    )
+
+
+def _is_training(request: Request) -> bool:
+    body = json_value(request)
+    return isinstance(body, dict) and body.get("action") == payloads.START_TRAINING
+
+
+def _equal(sent: str, expected: str) -> bool:
+    return hmac.compare_digest(sent.encode(), expected.encode())
+
+
+_RUNTIME, _ENVIRONMENT = "camvo", "camvo_environment"
+
+
+def install(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    """Give an application its runtime and its environment."""
+    app.extensions[_RUNTIME], app.extensions[_ENVIRONMENT] = runtime, environment
+
+
+def runtime() -> Runtime:
+    """The runtime of the application that answers the current request."""
+    return cast("Runtime", current_app.extensions[_RUNTIME])
+
+
+def environment() -> Environment:
+    """The environment of the application that answers the current request."""
+    return cast("Environment", current_app.extensions[_ENVIRONMENT])
+
+
+def refuse_too_many(tasks: int) -> None:
+    """Refuse a request with more tasks than ``CAMVO_MAX_TASKS``.
+
+    Raises:
+        BodyTooLargeError: there are more.
+    """
+    if tasks > environment().max_tasks:
+        raise BodyTooLargeError(
+            f"{tasks} tasks in one request, at most {environment().max_tasks} are taken",
+            where="body.tasks",
+            fix="select fewer tasks or raise CAMVO_MAX_TASKS",
+        )
+
+
+commands = Blueprint("commands", __name__)
+
+
+@commands.post("/quote")
+def quote() -> Response:
+    """Count a portion of the tasks, or make the quote for a project whose portions were counted."""
+    body = payloads.parse_request(payloads.QuoteRequest, json_object(request))
+    refuse_too_many(len(body.tasks))
+    config, quotes = parse_label_config(body.label_config), runtime().quotes
+    if body.counted is None:
+        counted, example = quotes.count(body.project, config, body.tasks)
+        return jsonify(counted=counted, example=example)
+    try:
+        made = quotes.quote(body.project, config, body.tasks, body.counted)
+    except TimeoutError:
+        return jsonify(done=False)
+    return jsonify(done=True, quote=made.to_json())
+
+
+@commands.post("/recount")
+def recount() -> Response:
+    """Count a project's kept votes again; a long counting goes on, and the caller asks again."""
+    body = payloads.parse_request(payloads.RecountRequest, json_object(request))
+    try:
+        counting = runtime().recount(body.project)
+    except TimeoutError:
+        return jsonify(done=False)
+    return jsonify(done=True, counting=None if counting is None else dataclasses.asdict(counting))
+
+
+@commands.post("/doubts")
+def doubts() -> Response:
+    """Name the tasks on which further votes bring the most right labels per dollar."""
+    body = payloads.parse_request(payloads.DoubtsRequest, json_object(request))
+    try:
+        found, spent = runtime().doubts(body.project, body.usd, body.most)
+    except TimeoutError:
+        return jsonify(done=False)
+    return jsonify(done=True, spent_usd=spent, **dataclasses.asdict(found))
+
+
+@commands.post("/ask_more")
+def ask_more() -> Response:
+    """Buy further votes on a portion of such tasks."""
+    body = payloads.parse_request(payloads.AskMoreRequest, json_object(request))
+    refuse_too_many(len(body.tasks))
+    config, worth_usd = parse_label_config(body.label_config), 1.0 / body.least
+    portion = runtime().ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd)
+    return jsonify(**dataclasses.asdict(portion))
+
+
+@commands.get("/recounted")
+def recounted() -> Response:
+    """Name the tasks whose predictions in Label Studio are older than the last recount."""
+    project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
+    with runtime().ledger.read() as connection:
+        tasks = recounts.pending(connection, project, after=after)
+        through = recounts.next_number(connection, project) - 1
+    return jsonify(tasks=tasks, through=through)
+
+
+@commands.post("/recounted")
+def delivered() -> Response:
+    """Take note of the tasks whose predictions the caller has replaced."""
+    body = payloads.parse_request(payloads.DeliveredRequest, json_object(request))
+    runtime().delivered(body.project, body.tasks, body.through)
+    return jsonify(status="ok")
+
+
+interface = Blueprint("interface", __name__)
+
+_KNOWN_ACTIONS = {*ACTIONS, payloads.START_TRAINING}
+
+_TURNS = threading.BoundedSemaphore(2)
+"""Requests for predictions that are read or written at once in a process.
+
+Hundreds of predictions may wait, but few compute: each thread that does keeps a webhook waiting.
+"""
+
+
+@interface.get("/")
+@interface.get("/health")
+def health() -> Response:
+    """Say that the process answers; Label Studio asks this before everything else."""
+    return jsonify(status="UP", model_class="CaMVo", model_version=runtime().settings.model_version)
+
+
+@interface.post("/setup")
+def setup() -> Response:
+    """Take note of a project and of its label config when it is connected or changed."""
+    body = payloads.parse_request(payloads.SetupRequest, json_object(request))
+    runtime().projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
+    return jsonify(model_version=runtime().settings.model_version)
+
+
+@interface.post("/predict")
+def predict() -> Response:
+    """Label tasks: plan, ask models, vote. An interactive request is from a person who opened a task."""
+    with _TURNS:
+        body = payloads.parse_request(payloads.PredictRequest, json_object(request))
+        refuse_too_many(len(body.tasks))
+        config = parse_label_config(body.label_config)
+        runtime().projects.note_predicted(body.project, config, body.label_config)
+        if body.tasks_of_project is not None:
+            runtime().projects.remember_tasks(body.project, body.tasks_of_project)
+        with tracing.request(request.headers.items()):
+            answers = runtime().predict(
+                body.project,
+                config,
+                body.tasks,
+                again=body.again,
+                stored_only=body.stored_only,
+                terms=body.job,
+            )
+    finished = answers.result()
+    with _TURNS:
+        results = [answer.prediction for answer in finished]
+        return jsonify(
+            results=without_lists(results) if body.interactive else results,
+            # Label Studio ignores further keys; camvo predict reads this one.
+            reasons=[None if each.reason is None else each.reason.as_json() for each in finished],
+        )
+
+
+@interface.post("/webhook")
+def webhook() -> Response:
+    """Learn from what people did: annotations made, changed and deleted, deleted tasks, training."""
+    event = payloads.parse_webhook(json_object(request))
+    metrics.webhooks.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
+    runtime().learn(event)
+    if event.action != payloads.START_TRAINING:  # sent with basic auth, so webhooks may still fail
+        metrics.last_webhook_at.labels(project=event.project_key).set(runtime().clock())
+    return jsonify(status="ok")
+
+
+@interface.route("/versions", methods=["GET", "POST"])
+def versions() -> Response:
+    """Name the one version of the model that there is."""
+    return jsonify(versions=[runtime().settings.model_version])
+
+
+pages = Blueprint("pages", __name__)
+
+_STATUS_TYPES = ["application/json", "text/html"]
+
+
+@pages.get("/status")
+def status() -> Response:
+    """The status page, or the same facts as JSON."""
+    live, asked = read_live(environment()), request.args.get("project")
+    with runtime().ledger.read() as connection:
+        report = build_report(
+            connection,
+            runtime().settings,
+            now=now(connection),
+            live=live,
+            project=asked,
+            label_studio=environment().label_studio_url,
+            annotators=runtime().settings.show_annotators and environment().basic_auth_user is not None,
+        )
+    if _wants_html():
+        answer = Response(
+            build.render_page(report, overview=asked is None and len(report.projects) > 1),
+            content_type="text/html; charset=utf-8",
+        )
+    else:
+        answer = jsonify(dataclasses.asdict(report))
+    answer.headers.update({**build.HEADERS, "Vary": "Accept"})
+    return answer
+
+
+@pages.get("/failed")
+def failed() -> Response:
+    """The tasks without a prediction, and why."""
+    first, last = request.args.get("first"), request.args.get("last")
+    with runtime().ledger.read() as connection:
+        keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
+        return jsonify(failed_task_list(connection, keys, first, last))
+
+
+@pages.get("/progress")
+def progress() -> Response:
+    """What a run of ``camvo predict`` has got so far."""
+    first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
+    with runtime().ledger.read() as connection:
+        return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
+
+
+@pages.get("/metrics")
+def exposition() -> Response:
+    """The metrics in Prometheus's text format."""
+    text = metrics.exposition(several_processes=environment().prometheus_multiproc_dir is not None)
+    return Response(text, content_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@pages.get("/ready")
+def ready() -> tuple[Response, int]:
+    """Whether the process can answer requests; with ``?part=embedder`` whether it has started."""
+    if request.args.get("part") == "embedder":  # a start must not end because the database is down
+        loaded = runtime().embedder.loaded
+        return jsonify(embedder=loaded), 200 if loaded else 503
+    parts = runtime().ready()
+    # A key is missing on every host alike, and the other models still vote: it must not stop the service.
+    return jsonify(parts), 200 if parts["ledger"] and parts["embedder"] else 503
+
+
+def _wants_html() -> bool:
+    """Whether to answer in HTML. Browsers ask for it; programs ask for JSON or accept anything."""
+    media_type = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
+    return media_type in ("html", "text/html")
+
+
+_log = structlog.get_logger(__name__)
+
+
+def register_refusals(app: Flask, environment: Environment) -> None:
+    """Register the error handlers; every answer has the keys ``code``, ``message``, ``where`` and ``fix``."""
+
+    @app.errorhandler(CamvoError)
+    def refuse(error: CamvoError) -> tuple[Response, int]:
+        _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
+        if isinstance(error, RequestError | ConfigError):
+            status = error.status if isinstance(error, RequestError) else 400
+            answer = jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix)
+            if status == UnauthorizedError.status:
+                answer.www_authenticate = WWWAuthenticate("basic", {"realm": "CaMVo"})
+            return answer, status
+        # The details, such as the ledger's address, are not for the caller.
+        message = "CaMVo cannot answer the request"
+        status = 503 if isinstance(error, LedgerError) and error.temporary else 500
+        return jsonify(code=error.code, message=message, where=request.path, fix="see CaMVo's log"), status
+
+    @app.errorhandler(RequestEntityTooLarge)
+    def refuse_large_body(_: RequestEntityTooLarge) -> tuple[Response, int]:
+        limit = environment.max_body_mb
+        return refuse(
+            BodyTooLargeError(
+                f"the body is over {limit} MB",
+                where="body",
+                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
+            )
+        )
+
+    @app.errorhandler(HTTPException)
+    def refuse_http(error: HTTPException) -> tuple[Response, int]:
+        return jsonify(code="http", message=error.name, where=request.path, fix=None), error.code or 500
+
+    @app.errorhandler(Exception)
+    def refuse_any(error: Exception) -> tuple[Response, int]:
+        # The message may quote a task, so only the type is logged and nothing is returned.
+        _log.error("internal", endpoint=request.path, kind=type(error).__name__, where=_source_line(error))
+        return jsonify(
+            code="internal", message="an error in CaMVo", where=request.path, fix="see CaMVo's log"
+        ), 500
+
+
+def _source_line(error: BaseException) -> str:
+    """The file and line that raised an error, for the log."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return (
+        "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
+    )
+
 
 _OPEN = frozenset({"/", "/health", "/ready"})
 """What asks for no credentials: neither Label Studio nor an orchestrator sends any to a probe."""
-
-_log = structlog.get_logger(__name__)
 
 
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
@@ -40,7 +463,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)
     app = Flask("camvo")
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
-    serving.install(app, runtime, environment)
+    install(app, runtime, environment)
     for blueprint in (interface, commands, pages):
         app.register_blueprint(blueprint)
     _register_guards(app, runtime, environment)
@@ -60,21 +483,21 @@ def _warn_if_open(environment: Environment) -> None:
         refused = environment.basic_auth_user is not None
         event = "webhooks_will_be_refused" if refused else "webhooks_unguarded"
         _log.warning(
-            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {webhooks.WEBHOOK_HEADER} in Label Studio"
+            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {payloads.WEBHOOK_HEADER} in Label Studio"
         )
 
 
 def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
     @app.before_request
     def authorise() -> None:
-        if request.path in _OPEN or access.is_authorised(request, environment):
+        if request.path in _OPEN or is_authorised(request, environment):
             return
         if request.path == "/webhook" and request.method == "POST":
             metrics.last_refused_webhook_at.set(runtime.clock())
         raise UnauthorizedError(
             "credentials are missing or wrong",
             where=request.path,
-            fix=f"use basic auth, or for /webhook the header {webhooks.WEBHOOK_HEADER}",
+            fix=f"use basic auth, or for /webhook the header {payloads.WEBHOOK_HEADER}",
         )
 
     @app.after_request

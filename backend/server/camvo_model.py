@@ -28,8 +28,8 @@ from label_studio_ml.model import LabelStudioMLBase
 from label_studio_ml.response import ModelResponse
 
 from backend import settings
-from backend.label_studio import webhooks
-from backend.label_studio.prediction import without_lists
+from backend.label_studio import payloads
+from backend.label_studio.predictions import without_lists
 from backend.ledger import migrate
 from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
@@ -117,7 +117,7 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
 
     def fit(self, event: str, data: dict[str, Any], **kwargs: Any) -> None:
         """Learn from a webhook; ``data`` is its payload without the action."""
-        received = webhooks.parse_webhook({**data, "action": event})
+        received = payloads.parse_webhook({**data, "action": event})
         _runtime().learn(replace(received, project_key=self.project_id))
 
 
@@ -125,7 +125,7 @@ def _hear() -> None:
     """Learn from the webhooks that the server does not pass on; it answers them itself."""
     body = request.get_json(silent=True) if request.path == "/webhook" else None
     if isinstance(body, dict) and body.get("action") in _UNHEARD:
-        event = webhooks.parse_webhook(body)
+        event = payloads.parse_webhook(body)
         _runtime().learn(replace(event, project_key=event.project_key.partition(".")[0]))
 
 

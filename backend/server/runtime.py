@@ -7,54 +7,378 @@ loop nor torch survives one.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, Final, Generic, TypeVar
 
+import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job
-from backend.annotation.queue.answer import Answer
-from backend.annotation.queue.job_queue import JobQueue
-from backend.errors import LedgerError
-from backend.label_studio.payloads import JobTerms, parse_task
-from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
-from backend.learning.actions import parts, prepare_event
-from backend.learning.annotators.reliability_fits import ReliabilityFits
-from backend.learning.annotators.reliability_watch import ReliabilityWatch
-from backend.learning.catch_up import CatchUp
-from backend.learning.reward_corrections import RewardCorrections
-from backend.learning.training import Training
+from backend.annotation.queue import Answer, JobQueue
+from backend.errors import BadBodyError, LedgerError
+from backend.label_studio.payloads import START_TRAINING, JobTerms, WebhookEvent, parse_task
+from backend.learning.actions import CatchUp, Training, forget_next, parts, prepare_event
+from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
+from backend.learning.projects import asked_questions, is_new, project_settings, remember_project
+from backend.learning.teaching import RewardCorrections
+from backend.ledger import Ledger, Writer, money, projects, recounts
 from backend.ledger.database.readiness import try_write
-from backend.ledger.money import accounts
-from backend.ledger.money.accounts import Purse
-from backend.ledger.money.picodollars import from_picodollars
-from backend.ledger.recounts import rows as recounts
-from backend.ledger.recounts.countings import Counting
-from backend.models.embedder.embedder import Embedder
+from backend.ledger.money import Purse, from_picodollars
+from backend.ledger.projects import Project
+from backend.ledger.recounts import Counting
+from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
-from backend.recounting.automatic import AutomaticRecounts
+from backend.quotes.quote import JobTally, Quote
+from backend.quotes.quote_maker import QuoteMaker
+from backend.recounting.automatic import AutomaticRecounts, RecountStep
 from backend.recounting.delivery import Delivery
-from backend.recounting.further.background import Completing
-from backend.recounting.further.doubts import Doubts
-from backend.recounting.further.portion import Portion, ask_portion
-from backend.recounting.recounter import Recounter
-from backend.recounting.training_step import RecountStep
+from backend.recounting.further import Completing, Portion, ask_portion
+from backend.recounting.recounter import Doubts, Recounter
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.runtime.loop_thread import LoopThread
-from backend.server.deletions import Deletions
-from backend.server.lasting_work import LastingWork
-from backend.server.quoting import Quotes
-from backend.server.served_projects import ServedProjects
-from backend.server.status.alarms.watch import AlertWatch
-from backend.server.urgent_requests import UrgentRequests
+from backend.server.status.alarm_watch import AlertWatch
 from backend.settings import Environment, Settings
+from backend.settings.policies import warn_of_implied_policy
 from backend.telemetry import metrics
+from camvo.errors import CamvoError
+
+_PAUSE = 60.0
+"""Seconds after which another process's unfinished deletion is looked for."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Deletions:
+    """Forgets what is left to forget, also after a restart. Used from one event loop only.
+
+    Args:
+        writer: writes to the ledger.
+        settings: the server's settings.
+        clock: returns unix seconds.
+    """
+
+    def __init__(self, writer: Writer, settings: Settings, clock: Callable[[], float]) -> None:
+        self._writer, self._settings, self._clock = writer, settings, clock
+        self._marked = asyncio.Event()
+
+    def wake(self) -> None:
+        """Begin at once, since tasks were marked."""
+        self._marked.set()
+
+    async def run(self) -> None:
+        """Forget marked tasks until cancelled."""
+        while True:
+            self._marked.clear()
+            try:
+                while await self._writer.persist(self._forget):
+                    pass
+            except CamvoError as error:
+                _log.error("deleted_tasks_not_forgotten", code=error.code, reason=str(error))
+            try:
+                async with asyncio.timeout(_PAUSE):
+                    await self._marked.wait()
+            except TimeoutError:
+                continue
+
+    def _forget(self, connection: Connection) -> bool:
+        return forget_next(connection, self._settings, self._clock())
+
+
+KEPT: Final = 60.0
+"""Seconds for which a result waits for the next request, which a client sends at once."""
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class _Entry(Generic[_Result]):
+    """Work, and when somebody last waited for it."""
+
+    future: Future[_Result]
+    asked_at: float
+
+
+class LastingWork(Generic[_Result]):
+    """Work under way, and results that nobody has fetched yet; safe for threads.
+
+    Args:
+        deadline: the seconds that a request may take.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._deadline, self._clock = deadline, clock
+        self._entries: dict[Hashable, _Entry[_Result]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many pieces of work are remembered."""
+        return len(self._entries)
+
+    def result(self, asked: Hashable, start: Callable[[], Future[_Result]]) -> _Result:
+        """The result of some work, which is started unless it is under way.
+
+        Args:
+            asked: what is asked for; equal ones are the same work.
+            start: starts it.
+
+        Raises:
+            TimeoutError: it was not done by the deadline; it goes on, and the same request gets it.
+        """
+        with self._lock:
+            self._drop_abandoned()
+            entry = self._entries.get(asked)
+            if entry is None:
+                entry = self._entries[asked] = _Entry(start(), self._clock())
+        try:
+            return entry.future.result(self._deadline)
+        finally:
+            with self._lock:
+                entry.asked_at = self._clock()
+                if entry.future.done() and self._entries.get(asked) is entry:
+                    del self._entries[asked]
+
+    def _drop_abandoned(self) -> None:
+        """Forget the results whose client went away."""
+        latest = self._clock() - self._deadline - KEPT
+        for asked, entry in list(self._entries.items()):
+            if entry.future.done() and entry.asked_at < latest:
+                del self._entries[asked]
+
+
+class Quotes:
+    """Counts tasks, and makes quotes of what was counted.
+
+    Args:
+        process: has the models and the ledger.
+        settings: returns a project's settings.
+        threads: where policies are replayed.
+        deadline: the seconds that a request may take.
+    """
+
+    def __init__(
+        self,
+        process: AnnotationProcess,
+        settings: Callable[[str], Settings],
+        threads: Executor,
+        deadline: float,
+    ) -> None:
+        self._process, self._settings, self._threads = process, settings, threads
+        self._under_way = LastingWork[Quote](deadline)
+
+    def count(
+        self, project: str, config: LabelConfig, tasks: Sequence[Any]
+    ) -> tuple[dict[str, int], int | None]:
+        """Count some tasks of a project.
+
+        Args:
+            project: the project's key.
+            config: its label config.
+            tasks: the tasks as received; malformed ones are left out.
+
+        Returns:
+            The sums, and the number of the task to send with :meth:`quote`; ``None`` without any.
+
+        Raises:
+            BadLabelConfigError: the config has no control that can be voted on.
+            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+            LedgerError: the ledger cannot be read.
+        """
+        require_questions(config)
+        settings = self._settings(project)
+        maker = QuoteMaker(self._process, settings, project)
+        maker.count(_jobs(project, config, settings, tasks))
+        sums = {field.name: getattr(maker.tally, field.name) for field in fields(maker.tally)}
+        return sums, None if maker.example is None else maker.example.task
+
+    def quote(
+        self, project: str, config: LabelConfig, example: Sequence[Any], counted: Mapping[str, int]
+    ) -> Quote:
+        """The quote of tasks that were counted.
+
+        Args:
+            project: the project's key.
+            config: its label config.
+            example: a task whose questions are those of the job, as received; none if no task is to come.
+            counted: the sums over all tasks.
+
+        Raises:
+            TimeoutError: it was not done by the deadline; it goes on, and the same request gets it.
+            BadBodyError: there are other sums than these.
+        """
+        require_questions(config)
+        tally, settings = _tally(counted), self._settings(project)
+
+        def start() -> Future[Quote]:
+            maker = QuoteMaker(self._process, settings, project, tally=tally)
+            for job in _jobs(project, config, settings, example[:1]):
+                maker.ask_as_of(job)
+            return self._threads.submit(maker.quote)
+
+        return self._under_way.result((project, repr(example), astuple(tally)), start)
+
+
+def _jobs(project: str, config: LabelConfig, settings: Settings, tasks: Sequence[Any]) -> list[Job]:
+    parsed = [task for raw in tasks if (task := parse_task(raw)) is not None]
+    return [Job(project, *task, config, settings) for task in parsed]
+
+
+def _tally(counted: Mapping[str, int]) -> JobTally:
+    if counted.keys() != {field.name for field in fields(JobTally)}:
+        raise BadBodyError(
+            "other sums than those of a count", where="body.counted", fix="send what POST /quote answers"
+        )
+    return JobTally(**counted)
+
+
+class ServedProjects:
+    """Looks projects up in the ledger.
+
+    Args:
+        ledger: where projects are read.
+        settings: the server's settings.
+        write: runs a function in a write transaction.
+        clock: returns unix seconds.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        write: Callable[[Callable[[Connection], object]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger, self._settings, self._write, self._clock = ledger, settings, write, clock
+        self._by_overrides: dict[str, Settings] = {}
+        self._latest: dict[str, Project | None] = {}
+        self._predicted: dict[str, dict[str, str]] = {}
+
+    def settings(self, project: str) -> Settings:
+        """The settings with a project's own overrides; one object for equal overrides.
+
+        While the database is down, they are those of the project's last request.
+
+        Raises:
+            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+            LedgerError: the ledger cannot be read, and the project had no request yet.
+        """
+        try:
+            with self._ledger.read() as connection:
+                stored = projects.get(connection, project)
+        except LedgerError as error:
+            if not error.temporary or project not in self._latest:
+                raise
+            stored = self._latest[project]
+        self._latest[project] = stored
+        if stored is None or stored.extra_params is None:
+            return self._settings
+        overrides = json.dumps(stored.extra_params, sort_keys=True)
+        if overrides not in self._by_overrides:
+            own_settings, problem = project_settings(stored, self._settings)
+            if problem is not None:
+                raise problem
+            warn_of_implied_policy(own_settings.policy, project)
+            self._by_overrides[overrides] = own_settings
+        return self._by_overrides[overrides]
+
+    def remember_tasks(self, project: str, tasks: int) -> None:
+        """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
+        stored = self._latest.get(project)
+        if stored is None or stored.task_number != tasks:
+            columns = {"task_number": tasks}
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+
+    def remember(
+        self,
+        project: str,
+        extra_params: Any,
+        label_config: str | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        """Store what ``/setup`` says: a project's ``extra_params``, its config, and Label Studio's address.
+
+        Raises:
+            ConfigError: the ``extra_params`` do not fit the settings; the stored ones stay.
+        """
+        self._settings.for_project(extra_params)
+        columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        if is_new(stored, columns):
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+
+    def note_predicted(self, project: str, config: LabelConfig, label_config: str) -> None:
+        """Store the config of the project's latest predictions and its questions, if they are new.
+
+        A report only needs it, so predictions do not fail while the database is down.
+        """
+        asked = asked_questions(config)
+        if self._predicted.get(project) == asked:
+            return
+        with suppress(LedgerError):
+            with self._ledger.read() as connection:
+                stored = projects.get(connection, project)
+            columns = {"predicted": asked, "label_config": label_config}
+            if is_new(stored, columns):
+                self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+            self._predicted[project] = asked
+
+
+_LONGEST = 0.05
+"""Seconds after which the loop goes on, even if the request is not answered."""
+
+
+class UrgentRequests:
+    """The urgent requests of one process, and the event loop that pauses for them.
+
+    Args:
+        loop: the event loop. It pauses at most half of the time, however many requests arrive.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._open: set[tuple[threading.Event, float]] = set()  # set once answered; when to stop waiting
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Pause the loop while the block runs in another thread, for 50 ms at most."""
+        request = threading.Event(), time.monotonic() + _LONGEST
+        with self._lock:
+            self._open.add(request)
+        with suppress(RuntimeError):  # the loop is closed and computes nothing
+            self._loop.call_soon_threadsafe(self.give_way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.discard(request)
+            request[0].set()
+
+    def give_way(self) -> None:
+        """Wait until the open requests are answered. Called on the loop, for each request and each write."""
+        start = time.monotonic()
+        with self._lock:
+            requests = [*self._open]
+        if requests and start >= self._not_before:
+            for answered, until in requests:
+                answered.wait(max(until - time.monotonic(), 0.0))
+            end = time.monotonic()
+            self._not_before = end + (end - start)
+
 
 _PATIENCE = 10.0
 """Seconds after which a webhook is refused because its write was not committed."""
@@ -241,7 +565,7 @@ class Runtime:
             LedgerError: the ledger failed.
         """
         with self.ledger.read() as connection:
-            spent = from_picodollars(accounts.balance(connection, project, "further").spent)
+            spent = from_picodollars(money.balance(connection, project, "further").spent)
         asked = project, max(usd - spent, 0.0), most
         return self._doubting.result(asked, lambda: self._thread.submit(self.recounter.doubts(*asked))), spent
 

@@ -7,11 +7,11 @@ runs, and holds the secrets (:class:`Environment`). Both are frozen. Every mista
 
 from __future__ import annotations
 
-from .environment import Environment, child_environment, export
-from .file import load
-from .models import ModelSettings
-from .policies import PolicySettings
-from .settings import BudgetSettings, Settings
+from backend.settings.environment import Environment, child_environment, export
+from backend.settings.file import load
+from backend.settings.models import ModelSettings
+from backend.settings.policies import PolicySettings
+from backend.settings.settings import BudgetSettings, Settings
 
 __all__ = [
     "BudgetSettings",

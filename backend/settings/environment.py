@@ -19,9 +19,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.errors import ConfigError
-
-from .mistakes import config_error
-from .models import ModelSettings
+from backend.settings.mistakes import config_error
+from backend.settings.models import ModelSettings
 
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], BeforeValidator(lambda level: str(level).lower())

@@ -8,10 +8,9 @@ import yaml
 from pydantic import ValidationError
 
 from backend.errors import ConfigError
-
-from .built_in_voters import DEFAULT_MODELS
-from .mistakes import config_error, shown
-from .settings import Settings
+from backend.settings.mistakes import config_error, shown
+from backend.settings.models import DEFAULT_MODELS
+from backend.settings.settings import Settings
 
 
 def load(path: Path | None) -> Settings:

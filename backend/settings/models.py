@@ -7,9 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from camvo.twins.same_model import packed_arm
-
-from .mistakes import Real, Whole, closest, mistake
+from backend.settings.mistakes import Real, Whole, closest, mistake
+from camvo.twins.twins import packed_arm
 
 _ONE_ANSWER = "leave it out: each call returns one complete answer"
 _LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"
@@ -166,3 +165,21 @@ class ModelSettings(BaseModel):
             if key in RESERVED:
                 raise mistake(key, "cannot be set here", RESERVED[key])
         return self
+
+
+_PRICES = {
+    "overlap": (0.05, 0.20),
+    "keywords": (0.10, 0.40),
+    "label-name": (0.20, 0.80),
+    "label-sentence": (0.40, 1.60),
+    "hints": (0.80, 3.20),
+    "sentences": (1.50, 6.00),
+    "everything": (3.00, 12.00),
+}
+"""$ per million input and output tokens."""
+
+DEFAULT_MODELS: tuple[ModelSettings, ...] = tuple(
+    ModelSettings(name=name, model=f"embedded/{name}", input_price=per_input, output_price=per_output)
+    for name, (per_input, per_output) in _PRICES.items()
+)
+"""Every embedded voter, cheapest first."""

@@ -8,13 +8,12 @@ from typing import Annotated, Final, Literal, get_args
 import structlog
 from pydantic import BaseModel, Field, model_validator
 
+from backend.settings.mistakes import FROZEN, AtLeastOne, Real, closest, mistake
 from camvo.policies.named import parameters_of, policy_by_name
 from camvo.policies.policy import Policy
 from camvo.state.beta_mixture import EstimatorName
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
-
-from .mistakes import FROZEN, AtLeastOne, Real, closest, mistake
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]

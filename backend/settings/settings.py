@@ -2,25 +2,100 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
+from backend.settings.mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
+from backend.settings.models import ModelSettings
+from backend.settings.policies import NotNegative, PolicySettings, Share, Worth
+from camvo.policies.named import has_student
 from camvo.policies.policy import Policy
-from camvo.policies.studying import has_student
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
-from camvo.twins.same_model import model_of
+from camvo.twins.twins import model_of
 
-from .alerts import AlertSettings
-from .humans import HumanSettings
-from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
-from .models import ModelSettings
-from .policies import NotNegative, PolicySettings, Share, Worth
-from .redaction import load_redact_function
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIX = "put the address into an environment variable, and write alerts: {url_env: CAMVO_ALERTS_URL}"
+
+
+class AlertSettings(BaseModel):
+    """Where alarms are posted; errors never repeat what was written, since it may be the address itself."""
+
+    model_config = FROZEN
+
+    url_env: str | None = None
+    """The environment variable that holds the address, such as that of a Slack webhook; null: nowhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_mapping(cls, value: object) -> object:
+        if not isinstance(value, dict | AlertSettings):
+            raise mistake("", "is not a mapping", _FIX)
+        return value
+
+    @field_validator("url_env", mode="before")
+    @classmethod
+    def _names_a_variable(cls, name: object) -> object:
+        if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+            raise mistake("", "is not the name of an environment variable", _FIX)
+        return name
+
+
+class HumanSettings(BaseModel):
+    """What a person's label costs, in dollars: per label, or per minute by the time that labels take."""
+
+    model_config = FROZEN
+
+    price: NotNegative | None = None
+    """Dollars per label."""
+    price_per_minute: NotNegative | None = None
+    """Dollars per minute; Label Studio says how long a label takes (``lead_time``)."""
+
+    @model_validator(mode="after")
+    def _one_price(self) -> HumanSettings:
+        if self.price is not None and self.price_per_minute is not None:
+            raise mistake("price_per_minute", "is set beside price", "keep one of both")
+        return self
+
+    @property
+    def priced(self) -> bool:
+        """Whether a price is set."""
+        return self.price is not None or self.price_per_minute is not None
+
+
+Edit: TypeAlias = tuple[int, int, str]
+"""What to replace: where it starts and ends in the text, in characters, and what stands there instead."""
+
+RedactFunction: TypeAlias = Callable[[str], Sequence[Edit]]
+"""Takes a text, returns what to replace in it. The edits must not overlap."""
+
+
+def load_redact_function(name: str) -> RedactFunction:
+    """Import the function ``module:function``.
+
+    Raises:
+        ConfigError: the name has another form, the module cannot be imported, or there is no such function.
+    """
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise ConfigError(f"{name!r} does not name a function", fix="give it as module:function")
+    try:
+        loaded = getattr(importlib.import_module(module), function, None)
+    except Exception as error:  # a module may raise anything when it is imported
+        raise ConfigError(
+            f"{module!r} cannot be imported ({type(error).__name__}: {error})",
+            fix="install the module, or put its folder on PYTHONPATH; the built-in one needs camvo[redact]",
+        ) from None
+    if not callable(loaded):
+        raise ConfigError(f"{module!r} has no function {function!r}", fix="correct the name")
+    return loaded  # type: ignore[no-any-return]  # what a function returns is checked at each call
+
 
 FewShot = Annotated[Whole, Field(ge=0, le=20)]
 

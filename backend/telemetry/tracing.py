@@ -6,19 +6,54 @@ the code is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import structlog
 
-from backend.telemetry import trace_names
 from camvo.errors import CamvoError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Link, Tracer
+
+PREDICT: Final = "camvo.predict"
+"""One task, from its arrival to its prediction: the root of a trace."""
+
+PLAN: Final = "camvo.plan"
+"""A policy's plan for the task, with the state brought up to date."""
+
+STAGE: Final = "camvo.stage"
+"""The models that are asked at the same time."""
+
+CHAT: Final = "chat"
+"""One call; the name of its span goes on with the model."""
+
+PROJECT: Final = "camvo.project"
+TASK: Final = "camvo.task"
+POLICY: Final = "camvo.policy"
+FIRST: Final = "camvo.plan.first"
+STAGE_NUMBER: Final = "camvo.stage.number"
+STAGE_MODELS: Final = "camvo.stage.models"
+MODEL: Final = "camvo.model"
+COST: Final = "camvo.cost.usd"
+
+ERROR_TYPE: Final = "error.type"
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 
 Attribute = str | bool | int | float | Sequence[str]
 
@@ -37,11 +72,11 @@ class TraceSpan:
         self._span = span
 
     def note(self, **attributes: Attribute | None) -> None:
-        """Set attributes by their names in :mod:`trace_names`, such as ``COST=0.1``; ``None`` sets none."""
+        """Set attributes by their names in this module, such as ``COST=0.1``; ``None`` sets none."""
         if self._span is not None:
             for name, value in attributes.items():
                 if value is not None:
-                    self._span.set_attribute(getattr(trace_names, name), value)
+                    self._span.set_attribute(globals()[name], value)
 
     @property
     def with_content(self) -> bool:
@@ -130,8 +165,8 @@ def task(project: str, number: int) -> AbstractContextManager[TraceSpan]:
     """The root span of a task's trace."""
     link = _request.get()
     return _span(
-        trace_names.PREDICT,
-        {trace_names.PROJECT: project, trace_names.TASK: number},
+        PREDICT,
+        {PROJECT: project, TASK: number},
         kind="server",
         links=() if link is None else (link,),
     )
@@ -139,20 +174,18 @@ def task(project: str, number: int) -> AbstractContextManager[TraceSpan]:
 
 def plan() -> AbstractContextManager[TraceSpan]:
     """The span of a plan."""
-    return _span(trace_names.PLAN, {})
+    return _span(PLAN, {})
 
 
 def stage(number: int, models: Sequence[str]) -> AbstractContextManager[TraceSpan]:
     """The span of a stage, counted from 1."""
-    return _span(
-        trace_names.STAGE, {trace_names.STAGE_NUMBER: number, trace_names.STAGE_MODELS: list(models)}
-    )
+    return _span(STAGE, {STAGE_NUMBER: number, STAGE_MODELS: list(models)})
 
 
 def chat(model: str) -> AbstractContextManager[TraceSpan]:
     """The span of one call to a model, by its name at its provider."""
-    named = {trace_names.OPERATION: trace_names.CHAT, trace_names.REQUEST_MODEL: model}
-    return _span(f"{trace_names.CHAT} {model}", named, kind="client")
+    named = {OPERATION: CHAT, REQUEST_MODEL: model}
+    return _span(f"{CHAT} {model}", named, kind="client")
 
 
 def log_ids() -> dict[str, str]:
@@ -197,6 +230,80 @@ def _recorded(
             yield TraceSpan(span)
         except BaseException as error:
             code = error.code if isinstance(error, CamvoError) else type(error).__name__
-            span.set_attribute(trace_names.ERROR_TYPE, code)
+            span.set_attribute(ERROR_TYPE, code)
             span.set_status(Status(StatusCode.ERROR))
             raise
+
+
+class Response(Protocol):
+    """What a span says about a provider's response."""
+
+    @property
+    def content(self) -> str:
+        """The answer's text."""
+
+    @property
+    def input_tokens(self) -> int:
+        """As reported, 0 if nothing was."""
+
+    @property
+    def output_tokens(self) -> int:
+        """As reported, 0 if nothing was."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the model stopped."""
+
+    @property
+    def version(self) -> str | None:
+        """The model's name at its provider first, then what else it says of itself."""
+
+
+async def traced(
+    model: str, request: Mapping[str, Any], call: Awaitable[Any], read: Callable[[Any], Response]
+) -> Any:
+    """Await a call's response in a span that says what was asked for, what came, and what it took.
+
+    Prompt and answer are in the span only if ``CAMVO_TRACE_CONTENT`` is set.
+
+    Args:
+        model: the model's name in the pool.
+        request: litellm's parameters of the call.
+        call: the call.
+        read: reads its response.
+    """
+    if not is_on():
+        return await call
+    name: str = request["model"]
+    with chat(name) as span:
+        span.note(
+            MODEL=model,
+            PROVIDER=name.partition("/")[0] if "/" in name else "openai",
+            REQUEST_MAX_TOKENS=request.get("max_tokens"),
+            REQUEST_TEMPERATURE=request.get("temperature"),
+        )
+        if span.with_content:
+            span.note(INPUT_MESSAGES=json.dumps([_message(**each) for each in request["messages"]]))
+        response = await call
+        received = read(response)
+        span.note(
+            RESPONSE_MODEL=(received.version or "").partition(" ")[0] or None,
+            FINISH_REASONS=[received.finish_reason] if received.finish_reason else None,
+            INPUT_TOKENS=received.input_tokens,
+            OUTPUT_TOKENS=received.output_tokens,
+        )
+        if span.with_content:
+            span.note(OUTPUT_MESSAGES=json.dumps([_message("assistant", received.content)]))
+        return response
+
+
+def _message(role: str, content: Any, **_: object) -> dict[str, Any]:
+    """A message in the conventions' form; images are named, not copied."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {
+        "role": role,
+        "parts": [
+            {"type": "text", "content": part["text"]} if part["type"] == "text" else {"type": part["type"]}
+            for part in parts
+        ],
+    }

@@ -1,1 +1,1 @@
-"""Keeping a ledger small and sound: pruning, verifying, exporting and copying it."""
+"""A ledger kept small and sound: pruned, verified, exported, copied."""

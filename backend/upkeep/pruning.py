@@ -10,11 +10,149 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger
-from backend.ledger.database.clock import now
-from backend.ledger.retention import bases, prunable
-from backend.upkeep.folding import Fold
-from backend.upkeep.sums import Advance
+from backend.errors import LedgerError
+from backend.ledger import Ledger, deletions, events
+from backend.ledger import events as bases
+from backend.ledger import events as snapshots
+from backend.ledger.database.statements import now
+from backend.ledger.events import Base, Snapshot, digest_of
+from backend.upkeep.copying import differences
+from camvo.errors import SnapshotError
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
+
+_PORTION = 256
+
+Advance = Callable[[int], object]
+"""Called with the number of events that were added up since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateName:
+    """One question of one project in one epoch."""
+
+    project: str
+    control: str
+    epoch: str
+
+    def __str__(self) -> str:
+        return f"project {self.project}, control {self.control}, epoch {self.epoch}"
+
+
+def nothing(advanced: int) -> None:
+    """Takes note of no progress."""
+
+
+def lessons(
+    connection: Connection, name: StateName, after: int, through: int, advance: Advance = nothing
+) -> Iterator[list[Contribution]]:
+    """Yield what a state's events after a number teach, up to another number, in order and in portions."""
+    while portion := [
+        event
+        for event in events.after(
+            connection, name.project, after, control=name.control, epoch=name.epoch, limit=_PORTION
+        )
+        if event.sequence <= through
+    ]:
+        yield [Contribution.unpack(event.contribution) for event in portion]
+        after = portion[-1].sequence
+        advance(len(portion))
+
+
+def continued(connection: Connection, name: StateName, base: Base | None, like: State, through: int) -> State:
+    """The sum of a state's base and events up to a number, in the form of another state."""
+    state, after = State(like.dimension, like.lambda_l, linear=like.linear), 0
+    if base is not None:
+        state, after = State.restore(base.state, linear=like.linear), base.sequence
+        if state.lambda_l != like.lambda_l:
+            state = state.with_ridge(like.lambda_l)
+    for portion in lessons(connection, name, after, through):
+        state.add(*portion)
+    return state
+
+
+def readable_snapshots(connection: Connection, name: StateName) -> Iterator[tuple[Snapshot, State]]:
+    """Yield a state's snapshots, the newest first, without those of another format."""
+    for snapshot in snapshots.latest_snapshots(connection, name.project, name.control, name.epoch):
+        try:
+            yield snapshot, State.restore(snapshot.state)
+        except SnapshotError:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A project's events up to a number, to be replaced by their sums.
+
+    Attributes:
+        project: the project's key.
+        through: the number of the last event.
+        lambda_l: the ridge strength of the linear models in the sums.
+        now: unix seconds.
+    """
+
+    project: str
+    through: int
+    lambda_l: float
+    now: float
+
+    def run(self, ledger: Ledger, advance: Advance) -> int:
+        """Store the sums. The events stay until they are deleted with :func:`bases.delete_folded`.
+
+        Args:
+            ledger: the migrated ledger; other processes may write to it meanwhile.
+            advance: called with how many events were added up.
+
+        Returns:
+            How many states have a new base.
+
+        Raises:
+            LedgerError: a sum is not what it must be, so that nothing was stored, or another prune is
+                running.
+        """
+        made: list[tuple[Base, Base | None]] = []
+        with ledger.read() as connection:
+            for control, epoch in deletions.states_through(connection, self.project, self.through):
+                previous = events.base_of(connection, self.project, control, epoch)
+                if previous is None or previous.sequence < self.through:
+                    name = StateName(self.project, control, epoch)
+                    made.append((self._sum(connection, name, previous, advance), previous))
+        with ledger.write() as connection:
+            for base, previous in made:
+                events.replace_base(connection, base, previous)
+        return len(made)
+
+    def _sum(self, connection: Connection, name: StateName, previous: Base | None, advance: Advance) -> Base:
+        state = None if previous is None else State.restore(previous.state)
+        added, after = (0, 0) if previous is None else (previous.events, previous.sequence)
+        for portion in lessons(connection, name, after, self.through, advance):
+            if state is None:
+                state = State(len(portion[0].context), self.lambda_l)
+            state.add(*portion)
+            added += len(portion)
+        if state is None:
+            raise LedgerError("the state has no event", where=str(name), fix="repeat the command")
+        packed = state.snapshot()
+        base = Base(
+            name.project, name.control, name.epoch, self.through, added, packed, digest_of(packed), self.now
+        )
+        _verify(connection, name, base, state)
+        return base
+
+
+def _verify(connection: Connection, name: StateName, base: Base, state: State) -> None:
+    """Check that the packed sum is the sum, and that it continues to each snapshot that a server has made."""
+    wrong = differences(State.restore(base.state), state)
+    for snapshot, saved in readable_snapshots(connection, name):
+        if snapshot.sequence >= base.sequence and saved.dimension == state.dimension:
+            wrong += differences(continued(connection, name, base, saved, snapshot.sequence), saved)
+    if wrong:
+        raise LedgerError(
+            f"the sum of the events differs from what a server has summed: {', '.join(wrong)}",
+            where=str(name),
+            fix="run `camvo ledger verify`; nothing was folded",
+        )
+
 
 _EVENTS, _ROUNDS = 2000, 500
 """How many events and rounds one transaction changes: bounds how long the server's writes wait."""
@@ -53,8 +191,8 @@ def planned(ledger: Ledger, project: str, age: float) -> Pruned:
     """
     with ledger.read() as connection:
         before = now(connection) - age
-        through = prunable.last_older(connection, project, before)
-        events = prunable.count_through(connection, project, through)
+        through = deletions.last_older(connection, project, before)
+        events = deletions.count_through(connection, project, through)
         rounds = _prunable(connection, project, before, through)
         return Pruned(project, through, events, len(rounds))
 
@@ -79,8 +217,8 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
     """
     with ledger.read() as connection:
         before = now(connection) - age
-        through = prunable.last_older(connection, project, before)
-        first = prunable.first_event(connection, project)
+        through = deletions.last_older(connection, project, before)
+        first = deletions.first_event(connection, project)
     Fold(project, through, lambda_l, before + age).run(ledger, advance)
     folded = sum(
         _written(ledger, partial(bases.delete_folded, project=project, first=start, last=end))
@@ -89,34 +227,34 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
     with ledger.read() as connection:
         ids = _prunable(connection, project, before, bases.folded_through(connection, project))
     for portion in _portions(ids):
-        _written(ledger, partial(prunable.prune_rounds, ids=portion))
-    lines = _written(ledger, partial(prunable.forget_batches, project=project, before=before))
+        _written(ledger, partial(deletions.prune_rounds, ids=portion))
+    lines = _written(ledger, partial(deletions.forget_batches, project=project, before=before))
     return Pruned(project, through, folded, len(ids), _forget(ledger, project, before, ids), lines)
 
 
 def forget_orphans(ledger: Ledger) -> int:
     """Delete the contexts of deleted tasks whose events are folded, and return how many those are."""
     with ledger.read() as connection:
-        orphans = prunable.orphaned_contexts(connection)
-        ids = sorted(set(orphans) - prunable.rounds_of_events(connection, orphans))
+        orphans = deletions.orphaned_contexts(connection)
+        ids = sorted(set(orphans) - deletions.rounds_of_events(connection, orphans))
     for portion in _portions(ids):
-        _written(ledger, partial(prunable.forget_contexts, ids=portion))
+        _written(ledger, partial(deletions.forget_contexts, ids=portion))
     return len(ids)
 
 
 def _prunable(connection: Connection, project: str, before: float, folded: int) -> list[int]:
-    needed = prunable.unfolded_rounds(connection, project, folded)
-    return [number for number in prunable.old_rounds(connection, project, before) if number not in needed]
+    needed = deletions.unfolded_rounds(connection, project, folded)
+    return [number for number in deletions.old_rounds(connection, project, before) if number not in needed]
 
 
 def _forget(ledger: Ledger, project: str, before: float, ids: Sequence[int]) -> int:
     """Delete the texts and answers that no round can use any more; return how many answers that were."""
     with ledger.read() as connection:
-        tasks = set(prunable.stale_tasks(connection, project, before))
+        tasks = set(deletions.stale_tasks(connection, project, before))
         for portion in _portions(ids):
-            tasks |= set(prunable.pruned_tasks(connection, portion))
+            tasks |= set(deletions.pruned_tasks(connection, portion))
     return sum(
-        _written(ledger, partial(prunable.forget_texts, project=project, tasks=portion))
+        _written(ledger, partial(deletions.forget_texts, project=project, tasks=portion))
         for portion in _portions(sorted(tasks))
     )
 

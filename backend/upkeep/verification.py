@@ -11,14 +11,11 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from backend.ledger import projects
-from backend.ledger.certificates import issued
-from backend.ledger.money.audit import wrong_accounts
-from backend.ledger.retention import bases, prunable
-from backend.ledger.retention.bases import Base
-from backend.ledger.retention.learnt_rounds import LearntRound, learnt_rounds
-from backend.upkeep.comparison import differences
-from backend.upkeep.sums import Advance, StateName, continued, readable_snapshots
+from backend.ledger import certificates, deletions, events, projects
+from backend.ledger.events import Base, LearntRound, learnt_rounds
+from backend.ledger.spent import wrong_accounts
+from backend.upkeep.copying import differences
+from backend.upkeep.pruning import Advance, StateName, continued, readable_snapshots
 from camvo.errors import SnapshotError
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
@@ -57,7 +54,7 @@ def problems(connection: Connection, advance: Advance) -> Iterator[Problem]:
         )
     for project in projects.list_all(connection):
         yield from _wrong_numbers(connection, project.key, project.sequence)
-        folded = {(base.control, base.epoch): base for base in bases.of_project(connection, project.key)}
+        folded = {(base.control, base.epoch): base for base in events.bases_of(connection, project.key)}
         yield from _wrong_bases(folded)
         yield from _wrong_states(connection, project.key, project.sequence, folded)
         yield from _wrong_rounds(connection, project.key, folded)
@@ -67,13 +64,13 @@ def problems(connection: Connection, advance: Advance) -> Iterator[Problem]:
 
 def _wrong_certificates(connection: Connection, project: str) -> Iterator[Problem]:
     """What nobody can have done to a certificate. That it no longer holds is no problem of the ledger."""
-    for certificate, what in issued.damages(connection, project):
+    for certificate, what in certificates.damages(connection, project):
         yield Problem("certificate", f"project {project}, certificate {certificate}", what)
 
 
 def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterator[Problem]:
-    folded = bases.folded_through(connection, project)
-    later = prunable.count_after(connection, project, folded)
+    folded = events.folded_through(connection, project)
+    later = deletions.count_after(connection, project, folded)
     if later != newest - folded:
         what = f"it has {later} events after number {folded}, and the last has the number {newest}"
         yield Problem("events", f"project {project}", what)
@@ -93,7 +90,7 @@ def _wrong_bases(folded: dict[tuple[str, str], Base]) -> Iterator[Problem]:
 def _wrong_states(
     connection: Connection, project: str, newest: int, folded: dict[tuple[str, str], Base]
 ) -> Iterator[Problem]:
-    for control, epoch in prunable.states_through(connection, project, newest):
+    for control, epoch in deletions.states_through(connection, project, newest):
         name, base = StateName(project, control, epoch), folded.get((control, epoch))
         try:
             for snapshot, saved in readable_snapshots(connection, name):

@@ -17,8 +17,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from camvo.replays.measures import full_vote_weights, weighted_labels
-from camvo.replays.replay import Trace
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import Trace, VotesTable
 from camvo.typing import Array
 
 _STRENGTH = 1.0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
+from camvo.policies.ensemble import Majority, Random, Single
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
-from camvo.policies.rivals.best_single import BestSingle
-from camvo.policies.rivals.cascade import Cascade
-from camvo.policies.rivals.router import Router
+from camvo.policies.rivals import BestSingle, Cascade, Router
 
 AGREEMENTS = (1.0, 0.995, 0.99, 0.98, 0.97, 0.95, 0.93)
 DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}

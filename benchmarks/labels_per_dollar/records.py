@@ -12,14 +12,12 @@ import numpy as np
 import policies
 from numpy.typing import NDArray
 
-from backend.commands.replay.grid import Experiment, replay_all
-from backend.commands.replay.inputs.orders import Shuffle
+from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.results import ReplayRun
+from backend.commands.replay.study import Experiment, ReplayRun, replay_all
 from camvo.policies.policy import Policy
 from camvo.replays import measures
-from camvo.replays.calibrated_scores import calibrated_scores
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable, calibrated_scores
 from camvo.scores import calibration
 
 WINDOW = 64

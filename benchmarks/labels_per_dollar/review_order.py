@@ -22,14 +22,13 @@ import numpy as np
 from joint_fits import fitted, labelled_by
 from numpy.typing import NDArray
 
-from backend.commands.replay.inputs.votes_file import VotesFile, read_votes
+from backend.commands.replay.inputs import VotesFile, read_votes
 from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
-from camvo.scores import calibration, panel_fit
-from camvo.scores.reviews import suggestions
-from camvo.scores.reviews.suggestions import Candidate
+from camvo.replays.replay import VotesTable, replay
+from camvo.scores import calibration, reviews
+from camvo.scores import panel as panel_fit
+from camvo.scores.reviews import Candidate
 from camvo.typing import Array
 
 BATCH = 25
@@ -98,9 +97,9 @@ def suggested(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
         candidates = []
         for item in left.tolist():
             label, score = project.file.labels[project.labels[item]], float(scores[item])
-            doubt = suggestions.dispute(project.cast(item), label, score, everyone)
+            doubt = reviews.dispute(project.cast(item), label, score, everyone)
             candidates.append(Candidate(item, 1.0 - score, doubt))
-        chosen = suggestions.suggest(candidates, project.contexts[left], project.contexts[labelled], BATCH)
+        chosen = reviews.suggest(candidates, project.contexts[left], project.contexts[labelled], BATCH)
         batch = np.array([candidate.task for candidate in chosen])
         labelled = np.append(labelled, batch)
         yield batch

@@ -23,16 +23,15 @@ import numpy as np
 import policies
 from records import CONFIRMED, RecordsFile, record, reordered
 
-from backend.commands.replay.inputs import contexts, prices, votes_file
-from backend.commands.replay.inputs.orders import Shuffle
+from backend.commands.replay import inputs
+from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.results import ReplayRun, row_of
-from backend.models.embedder.embedder import Embedder
-from camvo.policies.baselines import Majority
+from backend.commands.replay.study import ReplayRun, row_of
+from backend.models.embedder import Embedder
+from camvo.policies.ensemble import Majority
 from camvo.replays import measures
-from camvo.replays.clairvoyant_bound import clairvoyant_bound
-from camvo.replays.frontier import fixed_sets, pareto_positions, set_accuracy
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.measures import clairvoyant_bound, fixed_sets, pareto_positions, set_accuracy
+from camvo.replays.replay import VotesTable
 
 SMALL = 300
 DIMENSIONS = (32, 128)
@@ -214,13 +213,11 @@ def correlation(tables: Iterable[VotesTable]) -> float:
 
 def tables(paths: Iterable[Path], embeddings: Path | None) -> Iterator[tuple[str, VotesTable]]:
     for path in paths:
-        votes = votes_file.read_votes(path)
-        costs = prices.read_prices(None, votes.models, path)
+        votes = inputs.read_votes(path)
+        costs = inputs.read_prices(None, votes.models, path)
         stored = embeddings and embeddings / f"{path.stem}.npy"
         embedded = (
-            contexts.read_embeddings(stored, votes)
-            if stored
-            else contexts.embed_texts(votes, Embedder(), int)
+            inputs.read_embeddings(stored, votes) if stored else inputs.embed_texts(votes, Embedder(), int)
         )
         yield (
             path.stem,

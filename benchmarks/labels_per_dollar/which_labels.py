@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from run import tables
 
 from camvo.policies.joint import Joint
-from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import mean_interval
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable, calibrated_scores, replay
 
 FIRST, WINDOW, DIMENSION = 1000, 64, 8
 LABELS = (20, 50, 200)

@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from projects import KINDS, TASKS, drawn
 
-from camvo.joint.plans.agreement import AgreementStops
-from camvo.joint.plans.plan_walk import walk
-from camvo.joint.plans.worth import plan_by_worth
-from camvo.joint.vote_rows import Rows
-from camvo.policies.background_fits import Fit, JointFitData
+from camvo.joint.agreement import AgreementStops
+from camvo.joint.plans import plan_by_worth, walk
+from camvo.joint.votes import Rows
 from camvo.policies.joint import Joint
-from camvo.replays.votes_table import VotesTable
-from camvo.stages.asking_order import cheapest_first
+from camvo.policies.policy import Fit, JointFitData
+from camvo.replays.replay import VotesTable
+from camvo.stages.stages import cheapest_first
+from camvo.state.exploration import ExplorationRound, ExplorationSums, PatternCounts, VotePattern
 from camvo.state.kept_rounds import LatestRounds
-from camvo.state.vote_patterns import ExplorationRound, ExplorationSums, PatternCounts, VotePattern
 
 
 class Project:

@@ -15,8 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from camvo.policies.joint import Joint
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable, replay
 
 LEANING = (0.8, 1.0, 1.5)
 PRICES = {"a": 10.0, "b": 8.0, "c": 3.0, "d": 1.0}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable
 
 TASKS = 6000
 _SHARED = 0.8

@@ -18,12 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.commands.replay.inputs import prices, votes_file
+from backend.commands.replay import inputs
 from camvo.policies.joint import Joint
-from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable, calibrated_scores, replay
 from camvo.scores import calibration
 
 sys.path.append(str(Path(__file__).parent.parent / "labels_per_dollar"))
@@ -42,14 +40,14 @@ MAPS = {
 
 def read(path: Path) -> VotesTable:
     """The table of a votes file, without contexts and without the models' own confidences."""
-    file = votes_file.read_votes(path)
+    file = inputs.read_votes(path)
     models = [model for model in file.models if not model.startswith("conf_")]
     votes = file.votes[:, [list(file.models).index(model) for model in models]]
     used = np.unique(np.concatenate((votes.ravel(), file.truth)))
     used = used[used >= 0]
     position = np.full(len(file.labels) + 1, -1)
     position[used] = np.arange(len(used))
-    costs = prices.read_prices(None, models, path)
+    costs = inputs.read_prices(None, models, path)
     contexts = np.random.default_rng(0).normal(size=(len(file.truth), 2))
     labels = tuple(file.labels[label] for label in used)
     return VotesTable(labels, costs, contexts, position[votes], position[file.truth])

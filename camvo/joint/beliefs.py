@@ -14,13 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from camvo.joint.lattice import Lattice, Step, vote_lattice
-from camvo.joint.models.kinds import Kinds
-from camvo.joint.models.two_coins import TwoCoins
-from camvo.joint.models.vote_model import VoteModel
-from camvo.joint.passages import count_passing
-from camvo.joint.vote_rows import Rows, VoteRows, renumber
-from camvo.numerics.tolerances import EPSILON
+from camvo.joint.lattice import Lattice, Step, count_passing, vote_lattice
+from camvo.joint.models import Kinds, TwoCoins, VoteModel
+from camvo.joint.votes import Rows, VoteRows, renumber
+from camvo.numerics.small import EPSILON
 from camvo.typing import Array
 
 _MODEL_ROUNDS: Final = 30.0

@@ -17,10 +17,9 @@ import numpy as np
 from scipy import sparse
 
 from camvo.joint.grades import NO_GRADES, Grades
-from camvo.joint.vote_rows import Rows, row_of
-from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior
-from camvo.numerics.proven_logit import fit_proven_logit
-from camvo.numerics.tolerances import EPSILON
+from camvo.joint.votes import Rows, row_of
+from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_proven_logit
+from camvo.numerics.small import EPSILON
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
 

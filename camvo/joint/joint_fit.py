@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -12,26 +12,167 @@ import numpy as np
 from scipy.special import logit
 
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
-from camvo.joint.contexts import ContextSkills, fit_context_skills
-from camvo.joint.families import families, tempers
-from camvo.joint.grades import NO_GRADES, Grades
+from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilt_of, tilted
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.lattice import most_arms, vote_lattice
-from camvo.joint.models.kinds import Kinds
-from camvo.joint.models.taught_arm import MOST_OTHERS
-from camvo.joint.models.two_coins import TwoCoins
-from camvo.joint.models.vote_model import VoteModel
-from camvo.joint.student_reply import told_by_student
-from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
-from camvo.joint.vote_rows import Rows, row_of
-from camvo.joint.votes_fit import ModelAmong, VotesFit, fit_votes, fit_votes_and_student, shortlist_of
-from camvo.numerics.tolerances import EPSILON
-from camvo.numerics.unknown_context import is_known
-from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
+from camvo.joint.models import (
+    MOST_OTHERS,
+    Kinds,
+    TwoCoins,
+    VoteModel,
+    fit_vote_model,
+    others_say,
+    with_taught_arm,
+)
+from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
+from camvo.joint.skills import ContextSkills, fit_context_skills
+from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, row_of, tabulate, tempers
+from camvo.numerics.small import EPSILON, is_known
+from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
-from camvo.state.vote_patterns import PatternCounts
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
+
+
+@lru_cache(maxsize=32)
+def told_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
+    """The beliefs once the student has voted, and has said how sure it is.
+
+    Nodes at which it has not voted keep their beliefs about labels. No task comes to them any more.
+
+    Args:
+        beliefs: the beliefs at the N nodes by votes alone.
+        position: the student's position among the K arms.
+        log_ratio: log P(confidence | right) − log P(confidence | wrong), in nats.
+    """
+    number = beliefs.lattice.rows[:, position]
+    (voted,) = np.nonzero(number >= 0)
+    odds = np.ones_like(beliefs.right)
+    odds[voted, number[voted]] = np.exp(log_ratio)
+    # How probable this confidence is at each node, beside one that tells nothing.
+    likely: Array = 1.0 + (beliefs.right * (odds - 1.0)).sum(axis=1)
+    votes = []
+    for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
+        chances = [told * likely[step.following] for step, told in zip(level, level_votes, strict=True)]
+        votes.append(tuple([chance / chance.sum(axis=0) for chance in chances]))
+    return Beliefs(beliefs.lattice, beliefs.right * odds / likely[:, None], tuple(votes))
+
+
+_PARTIAL_ROUNDS: Final = 300.0
+"""Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
+outweigh the others, the model drifts: it then believes what it stopped at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VotesFit:
+    """The part of the fit that human labels do not change.
+
+    With a student, ``witnesses`` is the model of the other arms' votes, and ``taught`` its position.
+    """
+
+    rows: VoteRows
+    model: VoteModel
+    excess: Array
+    witnesses: VoteModel | None = None
+    taught: int | None = None
+
+    @property
+    def arms(self) -> int:
+        """K."""
+        return self.rows.rows.shape[1]
+
+    def reference(self, positions: Sequence[int]) -> Callable[[Rows], Array] | None:
+        """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
+        if self.witnesses is None or self.taught is None:
+            return None
+        model, taught, among = self.witnesses, self.taught, [*positions]
+
+        def reference(rows: Rows) -> Array:
+            whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+            whole[:, among] = rows
+            return others_say(model, whole, taught)[:, : max(len(among), 2)]
+
+        return reference
+
+    def of(self, positions: Sequence[int]) -> VoteRows:
+        """The votes of some arms."""
+        return replace(self.rows, rows=self.rows.rows[:, positions])
+
+
+@lru_cache(maxsize=32)
+def fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+    """Fit the model of votes; cached, because human labels and prices change more often than votes."""
+    return fit_vote_rows(tabulate(evidence.patterns, arms, labels), labels)
+
+
+def fit_vote_rows(rows: VoteRows, labels: int) -> VotesFit:
+    """Fit the model of votes to vote rows.
+
+    Args:
+        rows: the rows.
+        labels: M, the number of labels.
+    """
+    partial = rows.partial.sum()
+    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
+    excess = excess_agreement(rows, labels)
+    return VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
+
+
+@lru_cache(maxsize=32)
+def fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+    """The same model with the student beside it (:mod:`camvo.joint.models`)."""
+    taught = arms.index(STUDENT)
+    others = fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    rows = tabulate(evidence.patterns, arms, labels)
+    temper = float(tempers(excess_agreement(rows, labels))[taught])
+    model = with_taught_arm(others.model, rows, taught, temper)
+    excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
+    return VotesFit(rows, model, excess, others.model, taught)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelAmong:
+    """A model of votes, for rows of some of its arms."""
+
+    model: VoteModel
+    positions: Sequence[int]
+    arms: int
+
+    @property
+    def skill(self) -> Array:
+        """The mean log-odds of each arm's vote."""
+        return np.asarray(self.model.skill[self.positions], dtype=np.float64)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        """See :meth:`VoteModel.beliefs`; the rows hold these arms only."""
+        whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+        whole[:, self.positions] = rows
+        right, evidence = self.model.beliefs(whole)
+        return right[:, : max(rows.shape[1], 2)], evidence
+
+
+def shortlist_of(
+    votes: VotesFit, prices: Mapping[str, float], arms: tuple[str, ...], most: int
+) -> tuple[str, ...]:
+    """The arms that plans ask: greedily those whose votes add the most right labels for their price."""
+    if len(arms) <= most:
+        return arms
+    counted = votes.rows.counts > 0.0
+    rows, counts = votes.rows.rows[counted], votes.rows.counts[counted]
+    total = max(float(counts.sum()), 1.0)
+    chosen: list[int] = []
+    while len(chosen) < most:
+        gains = {}
+        for position, arm in enumerate(arms):
+            if position in chosen:
+                continue
+            among = np.full_like(rows, UNASKED)
+            among[:, [*chosen, position]] = rows[:, [*chosen, position]]
+            right, _ = votes.model.beliefs(among)
+            gains[position] = float(counts @ right.max(axis=1)) / total - prices[arm]
+        chosen.append(max(gains, key=lambda position: gains[position]))
+    return tuple(arms[position] for position in sorted(chosen))
+
 
 _SHOWN: Final = 4
 """Decimals of what a stored fit only shows."""
@@ -357,3 +498,21 @@ def _shown(values: Array) -> list[Any]:
     """Probabilities as nested lists, with the decimals that are shown."""
     shown: list[Any] = values.round(_SHOWN).tolist()
     return shown
+
+
+_QUICK_NODES: Final = 5000
+"""With more nodes, as with seven models and a student, a plan takes some 5 ms, and prices are rounded."""
+
+
+def best_plan(fit: JointFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
+    """The best plan of whom to ask next, and when to stop.
+
+    Args:
+        fit: what votes say.
+        prices: the price of each arm of the shortlist, in right labels.
+    """
+    if not fit.sure.grades.arms:
+        quick = len(fit.beliefs.right) <= _QUICK_NODES
+        return plan_by_worth(fit.beliefs, prices if quick else rounded(prices))
+    named = sorted(fit.labels) if len(fit.labels) == 2 else []
+    return plan_by_graded_worth(fit.beliefs, prices, fit.sure.by_arm(fit.shortlist, named))

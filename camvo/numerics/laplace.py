@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import brentq
 
-from camvo.numerics.tolerances import EPSILON
+from camvo.numerics.small import EPSILON
 from camvo.typing import Array
 
 _LARGEST = 1e150

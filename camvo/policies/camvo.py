@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.tolerances import TIE
+from camvo.numerics.small import TIE
 from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
-from camvo.policies.estimates import Estimates
-from camvo.policies.plan import Plan
-from camvo.subsets.copula import Copula
+from camvo.policies.policy import Estimates, Plan
+from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
 from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final
 
-from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.ensemble import Ensemble
-from camvo.policies.joint import Joint
+from camvo.policies.ensemble import Baseline, Ensemble, Fixed, Majority, Random, Single
+from camvo.policies.joint import Joint, Staged
 from camvo.policies.policy import Policy
-from camvo.policies.rivals.best_single import BestSingle
-from camvo.policies.rivals.cascade import Cascade
-from camvo.policies.rivals.router import Router
+from camvo.policies.rivals import BestSingle, Cascade, Router
+
+
+def asking_everyone(policy: Policy, arms: int) -> Policy:
+    """The same policy, which asks all arms about a task and learns from it as from its own everyone-rounds.
+
+    Baselines, which learn nothing, are returned as they are.
+
+    Args:
+        policy: any policy.
+        arms: how many arms there are.
+
+    >>> from camvo.policies.joint import Joint
+    >>> asking_everyone(Joint(), 3).everyone
+    True
+    """
+    if isinstance(policy, Staged):
+        return policy.asking_everyone()
+    return replace(policy, k_min=arms) if isinstance(policy, CaMVo) else policy
+
 
 POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "camvo": CaMVo,
@@ -54,3 +70,8 @@ def policy_by_name(name: str, parameters: Mapping[str, object]) -> Policy:
     policy_class: type[Policy] = POLICIES[name]
     names = parameters_of(name)
     return policy_class(**{parameter: value for parameter, value in parameters.items() if parameter in names})
+
+
+def has_student(policy: Policy) -> bool:
+    """Whether a student votes beside the policy, unless settings turn it off."""
+    return isinstance(policy, Ensemble) and policy.studies

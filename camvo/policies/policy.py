@@ -13,16 +13,369 @@ The last three also take how sure the models say they are of these votes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, Protocol
 
-from camvo.policies.background_fits import FitData
-from camvo.policies.estimates import Observation
-from camvo.policies.plan import Plan
+import numpy as np
+
+from camvo.joint.agreement import AgreementStops, fit_agreement
+from camvo.joint.grades import learn_grades
+from camvo.joint.joint_fit import JointFit, fit_joint, fit_votes
+from camvo.numerics.small import significant
+from camvo.stages.stages import Stages
+from camvo.state.beta_mixture import EstimatorName, posterior
+from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.contribution import Contribution
-from camvo.typing import NO_CONFIDENCES, Confidences, Votes
-from camvo.votes.aggregation import Aggregation
-from camvo.votes.decision import Decision
+from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts
+from camvo.state.kept_rounds import LatestRounds
+from camvo.state.state import State, check_contexts
+from camvo.subsets.confidence import Copula, copula_seed
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
+from camvo.votes.aggregation import Aggregation, Decision
+from camvo.votes.labels import LABEL_VOTE
+
+MOST_ROUNDS: Final = 5000
+"""The largest number of kept rounds that a fit reads: the latest ones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """The result of a fit. Hashed by identity.
+
+    Attributes:
+        joint: the model of votes and what follows from it.
+        stops: when to stop for the label of all votes; ``None`` if no agreement is required.
+    """
+
+    joint: JointFit
+    stops: AgreementStops | None = None
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether a plan with this fit reads the task's context."""
+        return self.joint.reads_context
+
+
+class FitData(Hashable, Protocol):
+    """The input of a fit: the rounds, and everything else that its result depends on."""
+
+    @property
+    def basis(self) -> Hashable:
+        """What the result depends on: while it is equal, a new fit would give nearly the same result."""
+        ...
+
+    @property
+    def kind(self) -> Hashable:
+        """What the fit is for: a fit of another kind cannot take its place."""
+        ...
+
+    def compute(self) -> Fit:
+        """Compute the fit. :func:`fitted` caches the result."""
+        ...
+
+
+@lru_cache(maxsize=32)
+def fitted(data: FitData) -> Fit:
+    """The fit of the data, computed once; the latest 32 are cached."""
+    return data.compute()
+
+
+@dataclass(frozen=True, slots=True)
+class JointFitData:
+    """The data for a fit of the model of votes and its human terms.
+
+    Attributes:
+        evidence: the vote patterns of past rounds.
+        latest: the latest rounds that are kept whole, those with a human label.
+        labels: the label set.
+        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+        confidences: how sure the arms said they were.
+        contexts: the contexts of rounds that asked all arms.
+        agreement: the required share of labels that equal those of all votes; ``None`` if none is required.
+        shares: (arm, its share of the price of all), by name; only with an agreement.
+    """
+
+    evidence: PatternCounts
+    latest: LatestRounds
+    labels: tuple[str, ...]
+    prices: tuple[tuple[str, float], ...]
+    confidences: ConfidenceCounts = NO_COUNTS
+    contexts: LatestContexts = NO_CONTEXTS
+    agreement: float | None = None
+    shares: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds, the confidences, and the contexts."""
+        return self.evidence, self.latest, self.confidences, self.contexts
+
+    @property
+    def kind(self) -> Hashable:
+        """The agreement, the label set, the arms, and whether there are human labels.
+
+        A fit without human labels does not take the place of the first one with them, so these count at once.
+        """
+        return self.agreement, self.labels, frozenset(arm for arm, _ in self.prices), self.latest.labelled
+
+    def compute(self) -> Fit:
+        """Fit the model of votes, and find the stops if an agreement is required."""
+        grades = learn_grades(self.confidences)
+        joint = fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
+        if self.agreement is None:
+            return Fit(joint)
+        votes = fit_votes(self.evidence, joint.arms, len(self.labels))
+        return Fit(joint, fit_agreement(joint, votes, dict(self.shares), self.agreement))
+
+
+UNREAD = 0.5
+"""q of every arm where a policy does not read the linear models. Without spread, Est is μ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The input of a policy for one question of one task.
+
+    Attributes:
+        state: what was learnt about the question.
+        context: the embedding e_t, shape (d,), finite; zeros if it is unknown, for policies that do not read
+            it (:meth:`camvo.policies.ensemble.Ensemble.reads_context`).
+        labels: the label set in the order of the label config, or the items to rank; empty for a number.
+        aggregation: how votes on the question become one answer.
+        fit: the latest background fit of the policy's :meth:`~camvo.Policy.fit_data`. Without one, the policy
+            computes the fit when it plans.
+        task: a name of the task, from which exploration is drawn; empty to draw from the context.
+
+    >>> import camvo
+    >>> import numpy as np
+    >>> observation = camvo.Observation(camvo.State(dimension=2), np.array([1.0, 0.0]), ("neg", "pos"))
+    >>> camvo.Baseline().plan({"mood": observation}, {"small": 0.1, "large": 5.0}).subset
+    ('large', 'small')
+    """
+
+    state: State
+    context: Array
+    labels: tuple[str, ...]
+    aggregation: Aggregation = LABEL_VOTE
+    fit: Fit | None = None
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """The arms' estimates on one question. Every array has shape (K,), in the order of the plan's arms.
+
+    Attributes:
+        labels: the label set.
+        context: the embedding e_t, shape (d,).
+        rewards: N, the number of rewards of each arm.
+        agreement: μ = Σr / N, and 1 before the first reward (line 20).
+        q: the linear estimate, unclipped (line 6).
+        lower: L, the regularised lower bound on the probability of being right (line 9).
+        weights: ω = μ·q, q clipped to [0, 1] (line 10).
+        correctness: the probability of being right from which the posterior of a vote is computed.
+        aggregation: how votes on the question become one answer.
+        copula: the dependence of the arms' correctness; ``None`` if the policy does not need it.
+        histories: arm → the number of the history behind its columns; 0 for arms that are absent.
+        restarts: how many restarts the state had.
+    """
+
+    labels: tuple[str, ...]
+    context: Array
+    rewards: Array
+    agreement: Array
+    q: Array
+    lower: Array
+    weights: Array
+    correctness: Array
+    aggregation: Aggregation = LABEL_VOTE
+    copula: Copula | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scoring:
+    """Algorithm 1, lines 8–10, for one state and several arms: turn scores into estimates.
+
+    Attributes:
+        state: the question's state.
+        arms: the names of the K models.
+        alpha: α, the width of the confidence bound in standard deviations of the linear model.
+        lambda_r: λ_R, the strength of the log-Laplace regularisation.
+        estimator: how the parameters of the Beta distributions are estimated.
+    """
+
+    state: State
+    arms: Sequence[str]
+    alpha: float
+    lambda_r: float
+    estimator: EstimatorName
+
+    def columns(self, q: Array, width: Array, guess: Array | float) -> tuple[Array, ...]:
+        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``.
+
+        Args:
+            q: the linear estimates, shape (…, K).
+            width: their widths before α, shape (…, K).
+            guess: the expected reward of a random vote, a number or of shape (…, 1).
+        """
+        standings = self.state.standings(self.arms, self.estimator)
+        n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
+        likely, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
+        smoothing = self.lambda_r * math.log(self.state.rounds + 2)
+        lower = likely
+        if smoothing > 0.0:
+            lower = (likely * n + smoothing / 2.0) / (n + smoothing)
+        correctness = (believed * n + 2.0 * (0.5 + 0.5 * guess)) / (n + 2.0)
+        return n, mu, lower, mu * np.minimum(np.maximum(q, 0.0), 1.0), correctness
+
+
+def estimate(
+    observation: Observation,
+    arms: Sequence[str],
+    *,
+    alpha: float,
+    lambda_r: float,
+    estimator: EstimatorName = "moments",
+    correlated: bool = False,
+    linear: bool = True,
+) -> Estimates:
+    """Score every arm on one question of one task.
+
+    Args:
+        observation: the question's observation.
+        arms: the names of the K models.
+        alpha: α, as in :class:`Scoring`.
+        lambda_r: λ_R, as in :class:`Scoring`.
+        estimator: as in :class:`Scoring`.
+        correlated: whether to compute the arms' copula (Appendix G) from their present correlation.
+        linear: whether to read the state's linear models. Otherwise every q is ½ with width 0, and what is
+            believed of an arm is its μ.
+
+    Raises:
+        InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
+            decide (no label, fewer than two items to rank).
+    """
+    state = observation.state
+    if linear:
+        q, width = state.score(arms, observation.context)
+    else:
+        check_contexts([observation.context], state.dimension)
+        q, width = np.full(len(arms), UNREAD), np.zeros(len(arms))
+    guess = observation.aggregation.guess(observation.labels)
+    n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
+        q, width, guess
+    )
+    copula = copula_of(state, arms, observation.context) if correlated else None
+    return Estimates(
+        labels=observation.labels,
+        context=observation.context,
+        rewards=n,
+        agreement=mu,
+        q=q,
+        lower=lower,
+        weights=weights,
+        correctness=correctness,
+        aggregation=observation.aggregation,
+        copula=copula,
+        histories=state.histories.current_of(arms),
+        restarts=state.drift.restarts,
+    )
+
+
+def copula_of(state: State, arms: Sequence[str], context: Array) -> Copula:
+    """The Gaussian copula of the arms' correctness, from their present correlation (Appendix G)."""
+    return Copula(state.pairs.correlation(arms), copula_seed(state.rounds, context))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a policy knew and decided before the first model was asked. Frozen.
+
+    Attributes:
+        arms: the K models that could be asked, in alphabetical order, so that their order in a
+            configuration changes nothing.
+        costs: the expected price of asking each of them, $, shape (K,).
+        estimates: question → the arms' estimates.
+        weights: question → the weights that the arms' votes will have, each of shape (K,).
+        subset: the models to ask first, in the order of ``arms``.
+        confidence: δ_A of the subset on its weakest question. ``None`` if no set reached δ, so that all arms
+            are asked, or if the policy does not compute δ_A.
+        complete: whether the search for the subset examined every set that it had to. If not, a cheaper
+            subset may exist.
+        propensity: the probability that each arm is asked independently of the votes, shape (K,).
+        stages: the order in which arms are asked and when to stop; ``None`` if the policy does not ask in
+            stages.
+
+    >>> import camvo
+    >>> question = camvo.Question(("neg", "pos"), prices={"small": 0.1, "large": 5.0}, dimension=2)
+    >>> plan = question.task([1.0, 0.0]).plan
+    >>> plan.arms, plan.costs.tolist(), plan.subset
+    (('large', 'small'), [5.0, 0.1], ('large', 'small'))
+    """
+
+    arms: tuple[str, ...]
+    costs: Array
+    estimates: Mapping[str, Estimates]
+    weights: Mapping[str, Array]
+    subset: tuple[str, ...]
+    confidence: float | None
+    propensity: Array
+    complete: bool = True
+    stages: Stages | None = None
+
+    def staged(self, stages: Stages) -> Plan:
+        """The same plan with its arms asked in stages."""
+        first = frozenset(stages.first)
+        return replace(
+            self,
+            subset=tuple([arm for arm in self.arms if arm in first]),
+            propensity=np.array([1.0 if arm in first else stages.propensity for arm in self.arms]),
+            stages=stages,
+        )
+
+    def with_contexts(self, contexts: Mapping[str, Array]) -> Plan:
+        """The same plan with contexts that are known only now: question → its context, shape (d,)."""
+        estimates = {
+            question: replace(columns, context=contexts[question])
+            for question, columns in self.estimates.items()
+        }
+        return replace(self, estimates=estimates)
+
+    def describe(self, question: str) -> dict[str, Any]:
+        """The plan for one question as plain JSON, stored with the round. The context is stored apart.
+
+        What a human label may teach later is exact. What is only shown has six significant digits: the rest
+        would take most of the round's bytes.
+        """
+        estimates = self.estimates[question]
+        columns = {
+            "cost": significant(self.costs),
+            "propensity": self.propensity,
+            "rewards": estimates.rewards,
+            "agreement": estimates.agreement,
+            "q": estimates.q,
+            "lower": significant(estimates.lower),
+            "weight": self.weights[question],
+            "correctness": significant(estimates.correctness),
+        }
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
+        described: dict[str, Any] = {
+            "labels": list(estimates.labels),
+            "subset": list(self.subset),
+            "confidence": self.confidence,
+            "complete": self.complete,
+            "arms": arms,
+        }
+        if estimates.histories:
+            described["histories"] = dict(estimates.histories)
+        if self.stages is not None:
+            described |= self.stages.describe(question)
+        return described
 
 
 class Policy(Protocol):

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from camvo.policies.plan import Plan
-from camvo.stages.cast import UNKNOWN, Cast, KeptKind, Sure, on_question
+from camvo.policies.policy import Plan
+from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure, on_question
 from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
+from camvo.state.exploration import ExplorationRound
 from camvo.state.kept_rounds import KeptRound
-from camvo.state.vote_patterns import ExplorationRound
-from camvo.student.ngrams import Ngrams
-from camvo.student.taught_texts import StudiedText
+from camvo.student.taught_texts import Ngrams, StudiedText
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -159,7 +158,7 @@ class TaughtRound:
         """A round of the ledger, from its plan's description.
 
         Args:
-            plan: the description (:meth:`camvo.policies.plan.Plan.describe`), with ``aggregation``.
+            plan: the description (:meth:`camvo.policies.policy.Plan.describe`), with ``aggregation``.
             context: e_t, shape (d,).
             votes: the votes of the arms that were asked.
             text: the n-grams of the text that teaches the student, if any.

@@ -8,18 +8,225 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Policy
-from camvo.questions.task import KEY, Task
+from camvo.policies.policy import Observation, Plan, Policy
+from camvo.state.contribution import Contribution, revision, withdrawal
 from camvo.state.state import State
-from camvo.votes.aggregation import Aggregation
+from camvo.votes.aggregation import Aggregation, Ballot, Decision
 from camvo.votes.labels import LABEL_VOTE
+
+KEY: Final = "question"
+"""The key of the one question in the mappings that policies take and return."""
+
+_NO_VOTE: Final = "pass None for a model that gave no usable answer"
+
+_UNKNOWN: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+class ScoredLabel(NamedTuple):
+    """A label and its score, the probability in [0, 1] that the label is right.
+
+    For a number, a ranking, a subset or spans, ``label`` is the answer as text and ``score`` is its expected
+    reward.
+
+    >>> label, score = ScoredLabel("pos", 0.9)
+    >>> label
+    'pos'
+    """
+
+    label: str
+    score: float
+
+
+class Task:
+    """One task of a :class:`camvo.Question`: ask models, add their votes, decide, learn.
+
+    :meth:`camvo.Question.task` makes it. Pickle it together with its question, whose state it teaches.
+
+    Attributes:
+        plan: what the policy knew and decided before the first model was asked.
+
+    >>> import camvo
+    >>> question = camvo.Question(("neg", "pos"), prices={"small": 0.1, "large": 5.0}, dimension=2)
+    >>> task = question.task([1.0, 0.0])
+    >>> task.ask()
+    ('small', 'large')
+    >>> task.add({"small": "pos", "large": None})  # the large model failed
+    >>> task.ask()
+    ()
+    >>> task.decide().label
+    'pos'
+    >>> task.learn()
+    >>> question.state.rounds
+    1
+    >>> task.withdraw()
+    >>> question.state.rounds
+    0
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        plan: Plan,
+        state: State,
+        labels: Sequence[str],
+        aggregation: Aggregation,
+    ) -> None:
+        self.plan = plan
+        self._policy = policy
+        self._state = state
+        self._labels = labels
+        self._aggregation = aggregation
+        self._votes: dict[str, dict[str, str]] = {}
+        self._confidences: dict[str, dict[str, float]] = {}
+        self._taught: Contribution | None = None
+        self._wanted = policy.ask(plan, self._votes)
+
+    @property
+    def votes(self) -> dict[str, str | None]:
+        """The votes so far: model → vote, ``None`` for a model that failed."""
+        return {model: answers.get(KEY) for model, answers in self._votes.items()}
+
+    def ask(self) -> tuple[str, ...]:
+        """Return the models to ask now; an empty tuple if the task can be decided.
+
+        The result stays the same until :meth:`add` has received the votes of these models.
+        """
+        return self._wanted
+
+    def add(self, votes: Mapping[str, str | None], *, confidences: Mapping[str, float] = _UNKNOWN) -> None:
+        """Add the votes of models that :meth:`ask` returned, all at once or one after another.
+
+        Args:
+            votes: model → vote; ``None`` if the model failed or gave no usable answer.
+            confidences: model → how sure it says it is of its vote, in [0, 1], for the models that say so.
+                They need not be calibrated. Only votes for labels use them.
+
+        Raises:
+            InvalidParameterError: a model is unknown, was not asked or has voted already, the question does
+                not allow a vote, or a confidence is outside [0, 1] or without a vote. Nothing is added then.
+        """
+        for model, vote in votes.items():
+            self._check_voter(model)
+            if vote is not None:
+                self._check_answer(model, vote, fix=_NO_VOTE)
+        for model, confidence in confidences.items():
+            _check_confidence(model, confidence, votes.get(model))
+        for model, vote in votes.items():
+            self._votes[model] = {} if vote is None else {KEY: vote}
+        for model, confidence in confidences.items():
+            self._confidences[model] = {KEY: float(confidence)}
+        self._wanted = tuple(model for model in self._wanted if model not in self._votes)
+        if not self._wanted:
+            self._wanted = self._policy.ask(self.plan, self._votes, confidences=self._confidences)
+
+    def decide(self) -> ScoredLabel:
+        """Return the label and its score.
+
+        Raises:
+            InvalidParameterError: votes are missing, or every model failed.
+        """
+        decision = self.decision
+        return ScoredLabel(decision.label, decision.score)
+
+    @property
+    def decision(self) -> Decision:
+        """The policy's whole decision, with the probability of every label.
+
+        Raises:
+            InvalidParameterError: as for :meth:`decide`.
+        """
+        if self._wanted:
+            raise InvalidParameterError(
+                f"votes of {', '.join(self._wanted)} are missing",
+                fix="pass them to add(), with None for a model that failed, until ask() returns ()",
+            )
+        decision = self._policy.decide(self.plan, self._votes, confidences=self._confidences).get(KEY)
+        if decision is None:
+            raise InvalidParameterError(
+                "every model failed, so there is no vote to decide by",
+                fix="make a new task with question.task(embedding) and ask again, or skip this one",
+            )
+        return decision
+
+    def learn(self, *, human: str | None = None) -> None:
+        """Learn from the task: from the label decided, or from a person's label if one is given.
+
+        A person's label replaces what the task taught before, however often the label changes. Calling
+        ``learn()`` again, or after ``learn(human=...)``, changes nothing.
+
+        Args:
+            human: the label that a person gave, in the form of a vote.
+
+        Raises:
+            InvalidParameterError: as for :meth:`decide`, or the question does not allow ``human``.
+        """
+        decision = self.decision
+        if human is None and self._taught is not None:
+            return
+        if human is not None:
+            self._check_answer("human", human)
+        lesson = self._policy.contribution(
+            self.plan,
+            KEY,
+            self._votes,
+            decision.label if human is None else human,
+            human=human is not None,
+            confidences=self._confidences,
+        )
+        change = lesson if self._taught is None else revision(self._taught, lesson)
+        self._state.add(change)
+        self._state.restart_if_due()
+        self._taught = lesson
+
+    def withdraw(self) -> None:
+        """Take back everything that the task taught.
+
+        To take back a person's label alone, call ``learn()`` afterwards: it learns from the votes again.
+        """
+        if self._taught is None:
+            return
+        self._state.add(withdrawal(self._taught))
+        self._taught = None
+
+    def _check_voter(self, model: str) -> None:
+        if model in self._wanted:
+            return
+        if model not in self.plan.arms:
+            known = ", ".join(self.plan.arms)
+            raise InvalidParameterError(f"unknown model {model!r}", fix=f"the question's models are {known}")
+        if model in self._votes:
+            raise InvalidParameterError(f"{model!r} has voted already", fix="add each model's vote once")
+        raise InvalidParameterError(
+            f"{model!r} was not asked", fix="add the votes of the models that ask() returned, and no others"
+        )
+
+    def _check_answer(self, voter: str, answer: str, fix: str | None = None) -> None:
+        """Refuse an answer that the question does not allow; ``voter`` is a model's name or "human"."""
+        if not isinstance(answer, str):
+            kind = type(answer).__name__
+            raise InvalidParameterError(f"the vote of {voter!r} must be a string, got {kind}", fix=fix)
+        ballot = Ballot({voter: answer}, {voter: 1.0}, {voter: 1.0}, {voter: 0.5})
+        try:
+            self._aggregation.aggregate(ballot, self._labels)
+        except InvalidParameterError as error:
+            raise InvalidParameterError(error.message, where=error.where, fix=fix) from error
+
+
+def _check_confidence(model: str, confidence: float, vote: str | None) -> None:
+    if vote is None:
+        raise InvalidParameterError(
+            f"a confidence of {model!r} without a vote", fix="pass it with the model's vote"
+        )
+    if not isinstance(confidence, int | float | np.number) or not 0.0 <= confidence <= 1.0:
+        raise InvalidParameterError(f"the confidence of {model!r} must be in [0, 1], got {confidence!r}")
 
 
 class Question:

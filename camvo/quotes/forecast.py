@@ -3,21 +3,283 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.joint_fit import JointFit
-from camvo.joint.vote_rows import Rows, renumber
-from camvo.policies.joint import FIRST
-from camvo.quotes.joint_project import JointProject
-from camvo.quotes.known_votes import KnownVotes
-from camvo.state.vote_patterns import UNASKED
+from camvo.joint.joint_fit import JointFit, fit_label_free, fit_vote_rows
+from camvo.joint.lattice import most_arms
+from camvo.joint.plans import plan_by_worth, shadow_price, walk
+from camvo.joint.votes import Rows, VoteRows, renumber
+from camvo.policies.joint import CAUTION_ROUNDS, FIRST, MOST_FIRST, exploration_within
+from camvo.stages.stages import cheapest_first
+from camvo.state.exploration import SILENT, UNASKED
 from camvo.typing import Array
+
+_SHARES: Final[Mapping[str, tuple[float, float]]] = {
+    "joint": (0.1, 0.6),
+    "baseline": (1.0, 1.0),
+    "majority": (1.0, 1.0),
+}
+"""Policy → the lowest and the highest share of the price of asking everyone that its rounds cost.
+
+For ``joint`` they hold every table of docs/results.md, rounds that ask everyone left out. Policies that are
+not here may cost anything.
+"""
+
+_WITH_AGREEMENT: Final = (0.15, 0.9)
+"""The same for ``joint`` where an agreement is required."""
+
+
+_WITH_STUDENT: Final = 0.12
+"""The same, all rounds counted, where a student votes: it may spare every model."""
+
+
+def documented_share(
+    policy: str,
+    tasks: int,
+    prices: Sequence[float],
+    asked: int = 1,
+    *,
+    student: bool = False,
+    agreement: bool = False,
+) -> tuple[float, float]:
+    """The range of a policy's cost, in prices of asking everyone.
+
+    Args:
+        policy: its name.
+        tasks: how many tasks the project has.
+        prices: the price of asking each arm.
+        asked: the fewest arms that it asks (``k_min``).
+        student: whether a student votes too.
+        agreement: whether an agreement is required.
+    """
+    total = sum(prices)
+    least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
+    low, high = _WITH_AGREEMENT if agreement else _SHARES.get(policy, (least, 1.0))
+    if policy != "joint":
+        return low, high
+    everyone, low = _everyone(tasks, MOST_FIRST if agreement else FIRST) / max(tasks, 1), max(low, least)
+    lowest, highest = (everyone + (1.0 - everyone) * share for share in (low, max(low, high)))
+    return (max(everyone, min(lowest, _WITH_STUDENT)) if student else lowest), highest
+
+
+def _everyone(tasks: int, first: int) -> float:
+    """How many rounds of a project ask everyone: so many at first, and later ones by a draw."""
+    return float(tasks) if tasks <= first else math.sqrt(first**2 + FIRST * (tasks - first))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownVotes:
+    """The votes of n tasks about which everyone was asked, on one question.
+
+    Attributes:
+        labels: the label set, sorted by name, M labels.
+        arms: the arms, sorted by name, K arms.
+        prices: the mean price of asking each arm, in any one unit, shape (K,).
+        rows: the position of each vote among ``labels``, shape (n, K); −1 for an arm that gave none.
+
+    Raises:
+        InvalidParameterError: the shapes do not agree, or the names are not sorted.
+    """
+
+    labels: tuple[str, ...]
+    arms: tuple[str, ...]
+    prices: Array
+    rows: Rows
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or self.rows.shape[1] != len(self.arms) or len(self.prices) != len(self.arms):
+            raise InvalidParameterError(f"{len(self.arms)} arms do not fit votes of {self.rows.shape}")
+        if sorted(self.arms) != list(self.arms) or sorted(self.labels) != list(self.labels):
+            raise InvalidParameterError("labels and arms must be sorted by name")
+
+    @cached_property
+    def canonical(self) -> Rows:
+        """The votes as vote rows: with more than two labels, numbered by first appearance."""
+        return self.rows if len(self.labels) == 2 else renumber(self.rows)
+
+    @cached_property
+    def shares(self) -> Array:
+        """Each arm's share of the price of all, as the policy rounds it, shape (K,)."""
+        order, shares = cheapest_first(dict(zip(self.arms, self.prices.tolist(), strict=True)))
+        by_arm = dict(zip(order, shares, strict=True))
+        return np.array([by_arm[arm] for arm in self.arms])
+
+    @cached_property
+    def relative_prices(self) -> Array:
+        """Each arm's share of the price of all, shape (K,)."""
+        total = float(self.prices.sum())
+        return self.prices / total if total > 0.0 else np.full(len(self.prices), 1.0 / len(self.prices))
+
+    def fit(self, rows: VoteRows, worth: float) -> JointFit:
+        """The joint policy's fit to some votes of these arms."""
+        few = len(self.arms) <= most_arms(len(self.labels))
+        prices = np.zeros(len(self.arms)) if few else self.shares / worth
+        votes = fit_vote_rows(rows, len(self.labels))
+        return fit_label_free(
+            votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
+        )
+
+    def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
+        """Whom the plan of a fit asks about each task, shape (n, K), if no draw lets it ask everyone.
+
+        Args:
+            fit: the fit.
+            rows: the votes, as vote rows, shape (n, K).
+            worth: the worth of one more right label, in prices of asking everyone.
+        """
+        prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
+        plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
+        unique, place = np.unique(rows, axis=0, return_inverse=True)
+        positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        asked = np.zeros(unique.shape, dtype=np.bool_)
+        asked[:, positions], _ = walk(plan, unique[:, positions], 1.0 / len(self.labels))
+        # A task without any vote goes on to the cheapest arm; whoever is silent there is a rare case.
+        asked[~(asked & (unique >= 0)).any(axis=1), int(self.shares.argmin())] = True
+        return asked[place.reshape(-1)]
+
+    def draw(self, count: int, worth: float, rng: np.random.Generator) -> Rows:
+        """Draw the votes of further tasks, as vote rows, shape (count, K).
+
+        The distribution is uncertain itself, so each call first draws one: these rounds with random weights
+        (the Bayesian bootstrap, Rubin 1981). Rounds alone would repeat themselves, and a plan that was fitted
+        to them would seem to know every task. So votes are drawn one after another from the beliefs that a
+        fit forms of the weighted rounds, which blend the model of votes with the rounds that passed there.
+        """
+        weights = rng.dirichlet(np.ones(len(self.rows))) * len(self.rows)
+        if len(self.arms) > most_arms(len(self.labels)):
+            return self.canonical[rng.choice(len(self.rows), count, p=weights / weights.sum())]
+        unique, place = np.unique(self.canonical, axis=0, return_inverse=True)
+        counts = np.bincount(place.reshape(-1), weights, len(unique)).astype(np.float64)
+        beliefs = self.fit(VoteRows(unique, counts, np.zeros(len(unique))), worth).beliefs
+        lattice, nodes = beliefs.lattice, np.zeros(count, dtype=np.int64)
+        for arm, (level, votes) in enumerate(
+            zip(reversed(lattice.steps), reversed(beliefs.votes), strict=True)
+        ):
+            step, probabilities = level[arm], votes[arm]
+            at = np.searchsorted(step.nodes, nodes)
+            chances = probabilities[:, at].cumsum(axis=0)
+            number = (rng.random(count) * chances[-1] >= chances).sum(axis=0)
+            nodes = step.following[np.minimum(number, len(chances) - 1), at]
+        drawn = lattice.rows[nodes].copy()
+        silent = rng.random(drawn.shape) < (self.rows < 0).mean(axis=0)
+        drawn[silent] = SILENT
+        return drawn if lattice.named else renumber(drawn)
+
+
+_GROWTH: Final = 1.4
+"""The growth of the number of rounds after which the fit is renewed. The policy renews it at 1.2. Plans
+change little from fit to fit, and this takes half the time."""
+
+_LEAST: Final = 64
+"""The fewest tasks between two fits: a busy server plans about as many at once."""
+
+_LOOKS: Final = 40
+"""How often a project looks at what is left of its money."""
+
+
+@dataclass(slots=True)
+class JointProject:
+    """One replay of a project.
+
+    Attributes:
+        known: the rounds so far, all of which asked everyone.
+        further: the votes of the tasks to come, as vote rows of the same arms, in their order, shape (n, K).
+        worth: the policy's worth.
+        rng: draws the rounds that ask everyone.
+        aim: what the tasks to come may cost in all, in prices of asking everyone about one task.
+        growth: of the number of rounds, after which the fit is renewed.
+        asked: which arms each task asked, shape (n, K).
+        explored: which tasks asked everyone by a draw, shape (n,).
+        fit: the latest fit; ``None`` before the first.
+    """
+
+    known: KnownVotes
+    further: Rows
+    worth: float
+    rng: np.random.Generator
+    aim: float = math.inf
+    growth: float = _GROWTH
+    asked: NDArray[np.bool_] = field(init=False)
+    explored: NDArray[np.bool_] = field(init=False)
+    fit: JointFit | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.asked = np.zeros(self.further.shape, dtype=np.bool_)
+        self.explored = np.zeros(len(self.further), dtype=np.bool_)
+
+    def run(self) -> JointProject:
+        """Go through all tasks."""
+        tasks, fitted_at = 0, 0
+        while tasks < len(self.further):
+            rounds = len(self.known.rows) + tasks
+            if self.fit is None or rounds >= max(fitted_at + _LEAST, int(fitted_at * self.growth)):
+                self.fit, fitted_at = self.known.fit(self._seen(tasks), self.worth), rounds
+            until = max(fitted_at + _LEAST, int(fitted_at * self.growth)) - len(self.known.rows)
+            if math.isfinite(self.aim):
+                until = min(until, tasks + max(_LEAST, len(self.further) // _LOOKS))
+            self._block(slice(tasks, min(until, len(self.further))), self.fit)
+            tasks = min(until, len(self.further))
+        return self
+
+    @property
+    def share(self) -> float:
+        """What a task costs on average, in prices of asking everyone."""
+        return float((self.asked @ self.known.relative_prices).mean())
+
+    def _block(self, block: slice, fit: JointFit) -> None:
+        """Decide about tasks that share a fit."""
+        everyone = len(self.known.rows) + int(self.explored[: block.start].sum())
+        left = self.aim - float((self.asked[: block.start] @ self.known.relative_prices).sum())
+        allowance = max(left, 0.0) / (len(self.further) - block.start)
+        rate, allowance = exploration_within(_rate(everyone, block.stop - block.start), allowance)
+        self.explored[block] = self.rng.random(block.stop - block.start) < rate
+        self.asked[block] = self._planned(fit, self.further[block], everyone, allowance)
+        self.asked[block][self.explored[block]] = True
+
+    def _seen(self, tasks: int) -> VoteRows:
+        """All votes so far, as the policy's fit reads them."""
+        explored, further = self.explored[:tasks], self.further[:tasks]
+        partial = np.where(self.asked[:tasks], further, UNASKED)[~explored]
+        stopped = partial if len(self.known.labels) == 2 else renumber(partial)
+        rows = np.concatenate([self.known.canonical, further[explored], stopped])
+        everyone = np.arange(len(rows)) < len(rows) - len(stopped)
+        unique, place = np.unique(rows, axis=0, return_inverse=True)
+        counts = [
+            np.bincount(place.reshape(-1), kind, len(unique)).astype(np.float64)
+            for kind in (everyone, ~everyone)
+        ]
+        return VoteRows(unique, *counts)
+
+    def _planned(self, fit: JointFit, rows: Rows, everyone: int, allowance: float) -> NDArray[np.bool_]:
+        """Whom the plan asks about each row; under an allowance, two plans share the rows by a draw."""
+        positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        caution = 1.0 + CAUTION_ROUNDS / max(everyone, 1)
+        prices = self.known.shares[positions] / (self.worth * caution)
+        asked = np.zeros(rows.shape, dtype=np.bool_)
+        dearer: Array = np.ones(len(rows))
+        if allowance < 1.0:
+            draws = self.rng.random(len(rows))
+            paid, asking = tuple(self.known.shares[positions].tolist()), tuple(prices.tolist())
+            dearer = np.array(
+                [shadow_price(fit.beliefs, asking, paid, allowance, draw) for draw in draws.tolist()]
+            )
+        for times in np.unique(dearer).tolist():
+            some = dearer == times
+            asked[some] = self.known.planned(fit, rows[some], self.worth * caution / times)
+        return asked
+
+
+def _rate(everyone: int, tasks: int) -> float:
+    """The expected share of the next tasks that ask everyone by a draw, after so many rounds that did."""
+    return min((math.sqrt(everyone**2 + FIRST * tasks) - everyone) / tasks, 1.0)
+
 
 REPLAYS: Final = 12
 

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.vote_rows import Rows, renumber
-from camvo.numerics.proportion import upper_bound
+from camvo.joint.votes import Rows, renumber
+from camvo.numerics.small import upper_bound
 from camvo.policies.joint import FIRST
-from camvo.quotes.forecast import DRIFT
-from camvo.quotes.joint_project import JointProject
-from camvo.quotes.known_votes import KnownVotes
-from camvo.state.vote_patterns import UNASKED
+from camvo.quotes.forecast import DRIFT, JointProject, KnownVotes
+from camvo.state.exploration import UNASKED
 from camvo.typing import Array
 
 TIMES: Final = (0.1, 0.3, 1.0, 3.0)

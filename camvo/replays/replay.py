@@ -2,27 +2,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.estimates import Observation
-from camvo.policies.plan import Plan
-from camvo.policies.policy import Policy
-from camvo.replays.item_answers import Answers, all_answers, asked_for
-from camvo.replays.lookahead import LookaheadState
-from camvo.replays.review_queue import ReviewQueue
-from camvo.replays.texts.student_arm import QUESTION, StudentArm, has_student
-from camvo.replays.votes_table import VotesTable
-from camvo.replays.windows import plan_window
+from camvo.policies import named
+from camvo.policies.policy import Observation, Plan, Policy
+from camvo.replays.lookahead import LookaheadState, plan_window
+from camvo.scores import calibration
+from camvo.scores.calibration import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.state.contribution import Contribution, revision
-from camvo.student.taught_texts import STUDENT
-from camvo.typing import Array
+from camvo.state.state import State
+from camvo.student.student import StudentVote, teach
+from camvo.student.taught_texts import STUDENT, TaughtText, hashed_ngrams
+from camvo.twins.twins import once_each
+from camvo.typing import Array, Confidences, Votes
 from camvo.votes.labels import LABEL_VOTE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VotesTable:
+    """The votes of K models on n items.
+
+    Attributes:
+        labels: the label set, M labels.
+        prices: model → the cost of asking it about one item. All prices have the same unit.
+        contexts: the embeddings of the items, shape (n, d).
+        votes: the position of each vote in ``labels``, shape (n, K) in the order of ``prices``; −1 where a
+            model gave no vote.
+        truth: the position of the right label in ``labels``, shape (n,); −1 if it is unknown.
+        confidences: how sure each model says it is of its vote, in [0, 1], shape (n, K); NaN where it says
+            nothing. ``None`` if no model does.
+        texts: the text of each item, n of them, for the student; ``None`` if there are none.
+
+    Raises:
+        InvalidParameterError: the shapes do not agree in n or K, or a confidence is outside [0, 1].
+
+    >>> table = VotesTable(
+    ...     labels=("neg", "pos"),
+    ...     prices={"small": 1.0, "large": 9.0},
+    ...     contexts=np.ones((2, 3)),
+    ...     votes=np.array([[1, 1], [1, 0]]),
+    ...     truth=np.array([1, 0]),
+    ... )
+    >>> table.full_cost
+    10.0
+    """
+
+    labels: tuple[str, ...]
+    prices: Mapping[str, float]
+    contexts: Array
+    votes: NDArray[np.int64]
+    truth: NDArray[np.int64]
+    confidences: Array | None = None
+    texts: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.truth)
+        if self.votes.shape != (n, len(self.prices)) or self.contexts.ndim != 2 or len(self.contexts) != n:
+            raise InvalidParameterError(
+                f"{n} items and {len(self.prices)} models need votes of shape ({n}, {len(self.prices)}) and"
+                f" contexts of shape ({n}, d), got {self.votes.shape} and {self.contexts.shape}"
+            )
+        if self.texts is not None and len(self.texts) != n:
+            raise InvalidParameterError(f"{n} items need {n} texts, got {len(self.texts)}")
+        if self.confidences is not None:
+            if self.confidences.shape != self.votes.shape:
+                raise InvalidParameterError(
+                    f"confidences must have the shape of the votes, {self.votes.shape};"
+                    f" got {self.confidences.shape}"
+                )
+            given = self.confidences[~np.isnan(self.confidences)]
+            if not ((given >= 0.0) & (given <= 1.0)).all():
+                raise InvalidParameterError("a confidence must be in [0, 1], or NaN where there is none")
+
+    def take(self, items: NDArray[np.int64]) -> VotesTable:
+        """The table of these items, given as positions, in their order."""
+        return replace(
+            self,
+            contexts=self.contexts[items],
+            votes=self.votes[items],
+            truth=self.truth[items],
+            confidences=None if self.confidences is None else self.confidences[items],
+            texts=None if self.texts is None else [self.texts[item] for item in items.tolist()],
+        )
+
+    @property
+    def full_cost(self) -> float:
+        """The cost of asking every model about one item, by its cheaper arm, in the unit of the prices."""
+        return float(sum(once_each(self.prices).values()))
+
+
+QUESTION: Final = "label"
+"""The name under which the policy sees the table's one question."""
+
+
+def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
+    """Whether the student votes in a replay.
+
+    Args:
+        policy: the policy to replay.
+        table: the items.
+        wanted: ``None`` for what the policy has by default, where the table has texts.
+    """
+    able = named.has_student(policy)
+    return able and (table.texts is not None if wanted is None else wanted)
+
+
+class StudentArm:
+    """The student of one replay.
+
+    Args:
+        state: the state that holds the texts that teach it.
+        table: the items, with texts.
+
+    Raises:
+        InvalidParameterError: the table has no texts.
+    """
+
+    def __init__(self, state: State, table: VotesTable) -> None:
+        if table.texts is None:
+            raise InvalidParameterError("the student needs the texts of the items")
+        self._state = state
+        self._ngrams = [hashed_ngrams(text) for text in table.texts]
+
+    def vote(self, item: int) -> StudentVote | None:
+        """What the student says of an item, by what the state knows now; ``None`` if it says nothing."""
+        student = teach(self._state.texts.lessons)
+        return None if student is None else student.vote(self._ngrams[item])
+
+    def taught_too(  # noqa: PLR0917 - a round, as policies take it
+        self,
+        lesson: Contribution,
+        item: int,
+        policy: Policy,
+        plan: Plan,
+        votes: Votes,
+        confidences: Confidences,
+    ) -> Contribution:
+        """The contribution, which also teaches the student the label that the other arms voted for.
+
+        If none of them voted, or the student has enough texts, it teaches the student nothing.
+        """
+        others = {arm: answers for arm, answers in votes.items() if arm != STUDENT}
+        sure = {arm: answers for arm, answers in confidences.items() if arm != STUDENT}
+        decision = policy.decide(plan, others, confidences=sure).get(QUESTION)
+        if decision is None or self._state.texts.full:
+            return lesson
+        return self._taught(lesson, item, decision.label)
+
+    def taught_by_human(self, lesson: Contribution, item: int, label: str) -> Contribution:
+        """The contribution, which also teaches the student a human's label."""
+        return self._taught(lesson, item, label)
+
+    def _taught(self, lesson: Contribution, item: int, label: str) -> Contribution:
+        return replace(lesson, taught=TaughtText(self._ngrams[item], label))
+
+
+Answers: TypeAlias = tuple[Votes, Confidences]
+"""Votes on one item, and the confidences of those arms that gave one."""
+
+
+def all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> Answers:
+    """The votes of all models and of the student on one item, and the confidences of those that gave one."""
+    row = zip(table.prices, table.votes[item].tolist(), strict=True)
+    votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
+    sure = _confidences(table, item)
+    if pupil is not None:
+        vote = pupil.vote(item)
+        votes[STUDENT] = {} if vote is None else {QUESTION: vote.label}
+        if vote is not None:
+            sure[STUDENT] = vote.confidence
+    return votes, {arm: {QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
+
+
+def asked_for(policy: Policy, plan: Plan, said: Answers) -> Answers:
+    """Collect the votes that the policy asks for on one item, and their confidences."""
+    known, sure = said
+    votes: dict[str, Mapping[str, str]] = {}
+    confidences: dict[str, Mapping[str, float]] = {}
+    while wanted := policy.ask(plan, votes, confidences=confidences):
+        votes |= {arm: known[arm] for arm in wanted}
+        confidences |= {arm: sure[arm] for arm in wanted if arm in sure}
+    return votes, confidences
+
+
+def _confidences(table: VotesTable, item: int) -> dict[str, float]:
+    """Model → its confidence in its vote on one item, for the models that gave one."""
+    if table.confidences is None:
+        return {}
+    row = zip(table.prices, table.confidences[item].tolist(), strict=True)
+    return {arm: confidence for arm, confidence in row if not math.isnan(confidence)}
+
+
+Correction: TypeAlias = Callable[[], Contribution]
+
+
+class ReviewQueue:
+    """Items by their score. Humans label the lowest until they have labelled a given share of all items.
+
+    Args:
+        share: of the items added, in [0, 1]. With a share of 0 the queue keeps nothing.
+
+    Raises:
+        InvalidParameterError: the share is not in [0, 1].
+
+    >>> queue = ReviewQueue(0.5)
+    >>> for item, score in enumerate((0.9, 0.2, 0.7, 0.4)):
+    ...     queue.add(item, score, lambda: None)
+    >>> [item for item, _ in queue.due()]
+    [1, 3]
+    """
+
+    def __init__(self, share: float) -> None:
+        if not 0.0 <= share <= 1.0:
+            raise InvalidParameterError(f"reviewed must be in [0, 1], got {share}")
+        self._share = share
+        self._waiting: list[tuple[float, int, Correction]] = []
+        self._added = self._labelled = 0
+
+    def add(self, item: int, score: float, correct: Correction) -> None:
+        """Queue an item.
+
+        Args:
+            item: its position; of equal scores, the lower position comes first. Each may be added once.
+            score: the score that the queue is sorted by.
+            correct: makes the contribution of its human label.
+        """
+        if self._share:
+            self._added += 1
+            heapq.heappush(self._waiting, (score, item, correct))
+
+    def due(self) -> Iterator[tuple[int, Correction]]:
+        """Take out the items that humans label now, the lowest score first."""
+        while self._waiting and self._labelled + 1 <= self._share * self._added:
+            self._labelled += 1
+            _, item, correct = heapq.heappop(self._waiting)
+            yield item, correct
+
 
 _AHEAD = 64
 """The number of contexts that are announced together. More would hardly be faster."""
@@ -37,7 +262,7 @@ class Trace:
         scores: the policy's own scores in [0, 1], shape (n,); NaN where no model answered.
         costs: the cost of each item, in the unit of the table's prices, shape (n,).
         asked: whether each model was asked, shape (n, K), in the order of the table's prices.
-        trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.votes.decision.Decision`).
+        trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.votes.aggregation.Decision`).
         labelled_at: the number of items that had been decided when a human labelled each item, shape (n,); 0
             for items that no human labels.
         student: positions in the table's label set of what the student said, shape (n,); −1 where it was
@@ -240,3 +465,80 @@ def _windows(
             chunk = contexts[first : first + window]
             items = range(start + first, start + first + len(chunk))
             yield items, [{QUESTION: Observation(state, context, table.labels)} for context in chunk]
+
+
+def calibrated_scores(
+    trace: Trace, table: VotesTable, human: NDArray[np.bool_] | None = None, *, growth: float = GROWTH
+) -> Array:
+    """Score every decision with a scorer fitted to earlier rounds (:mod:`camvo.scores.calibration`).
+
+    These scores influence no decision, so they can be computed after the replay.
+
+    Args:
+        trace: the decisions of the replay, and when humans labelled them.
+        table: the items, in the order of the trace.
+        human: whether a human labels each item right after its decision, shape (n,), in the place of
+            ``trace.labelled_at``.
+        growth: the relative growth of the number of rounds, or of human labels, after which the scorer is
+            fitted again.
+
+    Returns:
+        The scores in [0, 1], shape (n,); NaN where the trace has no label.
+    """
+    scores = np.full(len(trace.labels), np.nan)
+    arms, count = tuple(table.prices), len(table.labels)
+    (items,) = np.nonzero(trace.labels >= 0)
+    votes, decided = np.where(trace.asked, table.votes, -1)[items], trace.labels[items]
+    if (trace.student >= 0).any():
+        arms, votes = (*arms, STUDENT), np.column_stack((votes, trace.student[items]))
+    at = trace.labelled_at if human is None else np.where(human, np.arange(len(human)) + 1, 0)
+    known_from = _known_from(at[items], items)
+    unlabelled = _finished_rounds(votes, decided, np.full(len(items), -1), arms, table.labels)
+    labelled = _finished_rounds(votes, decided, table.truth[items], arms, table.labels)
+    ends = [*_fit_points(known_from, growth), len(items)]
+    for start, end in pairwise([0, *ends]):
+        (confirmed,) = np.nonzero(known_from <= start)
+        latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
+        known = set(confirmed.tolist())
+        rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
+        fitted = calibration.fit_scorer(rounds, arms, table.labels)
+        chances = fitted.panel.chances(votes[start:end], count)
+        calibrated = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
+        scored = items[start:end]
+        scores[scored] = calibration.blend_scores(calibrated, trace.scores[scored], trace.trust[scored])
+    return scores
+
+
+def _known_from(labelled_at: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each of n decided items, after how many of them its human label is known; n + 1 for never."""
+    known = np.searchsorted(items, labelled_at, side="left")
+    return np.where(labelled_at > 0, np.maximum(known, np.arange(len(items)) + 1), len(items) + 1)
+
+
+def _finished_rounds(
+    votes: NDArray[np.int64],
+    decided: NDArray[np.int64],
+    truth: NDArray[np.int64],
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+) -> list[FinishedRound]:
+    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1 without a human label."""
+    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), strict=True)
+    return [
+        FinishedRound(
+            {arm: labels[vote] for arm, vote in zip(arms, row, strict=True) if vote >= 0},
+            labels[label],
+            float(label == right) if right >= 0 else None,
+        )
+        for row, label, right in rows
+    ]
+
+
+def _fit_points(known_from: NDArray[np.int64], growth: float) -> Iterator[int]:
+    """Yield the numbers of rounds after which the scorer is fitted again."""
+    fitted_rounds = fitted_labels = 0
+    counts = np.searchsorted(np.sort(known_from), np.arange(1, len(known_from)), side="right")
+    for rounds, labels in enumerate(counts.tolist(), start=1):
+        if rounds - fitted_rounds > growth * fitted_rounds or labels - fitted_labels > growth * fitted_labels:
+            fitted_rounds, fitted_labels = rounds, labels
+            yield rounds

@@ -18,16 +18,22 @@ standard error of the difference.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression, minimize
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.tolerances import EPSILON
+from camvo.numerics.small import EPSILON, clopper_pearson
+from camvo.scores import panel as panel_fit
+from camvo.scores.panel import Panel
 from camvo.typing import Array
+from camvo.votes.aggregation import Decision
 
 _PRIOR_MEAN = np.array((1.0, 1.0, 0.0))
 _PRIOR_COVARIANCE = np.array(((1.2, -0.64, 1.1), (-0.64, 0.64, -0.9), (1.1, -0.9, 1.44)))
@@ -158,3 +164,234 @@ def _log_loss(chances: Array, right: Array) -> Array:
 def _inside(values: Array) -> bool:
     """Whether all values are in [0, 1]."""
     return bool(np.all((values >= 0.0) & (values <= 1.0)))
+
+
+BINS = 15
+"""The number of bins of a reliability diagram and of the ECE."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reliability:
+    """The data of a reliability diagram: B bins of equal width over the scores in [0, 1].
+
+    Attributes:
+        counts: the number of items in each bin, shape (B,).
+        score: their mean score, shape (B,); NaN in an empty bin.
+        accuracy: the share of right items, shape (B,); NaN in an empty bin.
+    """
+
+    counts: NDArray[np.int64]
+    score: Array
+    accuracy: Array
+
+
+def reliability(
+    labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64], bins: int = BINS
+) -> Reliability:
+    """Sort items into the bins of a reliability diagram.
+
+    The ECE is the mean of |accuracy − score| weighted by the counts. A score on the edge of two bins belongs
+    to the lower one. Items without an answer (label −1) are ignored.
+
+    Args:
+        labels: label positions, shape (n,); −1 for no answer.
+        scores: in [0, 1], shape (n,).
+        truth: label positions, shape (n,); −1 if unknown.
+        bins: B, the number of bins.
+    """
+    counted = (truth >= 0) & (labels >= 0)
+    score, right = scores[counted], labels[counted] == truth[counted]
+    bin_of = np.clip(np.ceil(score * bins).astype(np.int64) - 1, 0, bins - 1)
+    counts = np.bincount(bin_of, minlength=bins)
+    divisor = np.where(counts > 0, counts, np.nan)
+    return Reliability(
+        counts,
+        np.bincount(bin_of, score, minlength=bins) / divisor,
+        np.bincount(bin_of, right, minlength=bins) / divisor,
+    )
+
+
+def risk_curve(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> Array:
+    """Compute the error rate among the m items with the highest scores, for m = 1 … n.
+
+    Its mean is the AURC. Items with equal scores are averaged over all their orders. Items without an answer
+    are wrong, and come last.
+
+    Args:
+        labels: label positions, shape (N,); −1 for no answer.
+        scores: in [0, 1], shape (N,).
+        truth: label positions, shape (N,); −1 if unknown.
+
+    Returns:
+        The error rates, shape (n,) for n items with known truth.
+    """
+    known = truth >= 0
+    doubt = np.where(labels[known] >= 0, -scores[known], np.inf)
+    wrong = (labels[known] != truth[known]).astype(np.float64)
+    _, group, sizes = np.unique(doubt, return_inverse=True, return_counts=True)
+    rates = np.bincount(group, wrong) / sizes
+    errors: Array = np.cumsum(np.repeat(rates, sizes)) / np.arange(1, len(wrong) + 1)
+    return errors
+
+
+LEVEL = 0.02
+"""α, the probability of ever raising a false alarm about a question, over both directions."""
+
+TOLERANCE = 0.05
+"""By how much a score may differ from the share right without an alarm."""
+
+LEAST = 10
+"""Labels that an alarm needs."""
+
+LATEST = 100
+"""Labels that decide whether an alarm is over."""
+
+_BETS = np.array([0.4, 0.8, 1.6, 3.2])
+"""|λ|: the odds are e^0.4 to e^3.2 times as high, or as low, as promised."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCheck:
+    """The scores of the latest labels beside what people said of them.
+
+    Attributes:
+        count: the number of these labels.
+        score: their mean score.
+        share: how many of them were right.
+        low: the lower bound of the 95% interval of that (Clopper and Pearson).
+        high: the upper bound.
+        off: whether scores are too ``high`` or too ``low``; ``None`` if nothing says so.
+    """
+
+    count: int
+    score: float
+    share: float
+    low: float
+    high: float
+    off: Literal["high", "low"] | None
+
+
+def check_scores(labels: Sequence[tuple[float, float]]) -> ScoreCheck | None:
+    """Check scores against people's answers; ``None`` without a label.
+
+    Args:
+        labels: the score that was fixed before the answer, and the reward, each in [0, 1], in the order in
+            which labels were predicted.
+    """
+    if not labels:
+        return None
+    scores, rewards = np.asarray(labels, dtype=np.float64).T
+    latest_scores, latest_rewards = scores[-LATEST:], rewards[-LATEST:]
+    low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
+    mean = float(latest_scores.mean())
+    needed = math.log(2.0 / LEVEL)
+    off: Literal["high", "low"] | None = None
+    if len(labels) >= LEAST:
+        if mean - TOLERANCE > high and _evidence(scores - TOLERANCE, rewards, -_BETS) >= needed:
+            off = "high"
+        elif mean + TOLERANCE < low and _evidence(scores + TOLERANCE, rewards, _BETS) >= needed:
+            off = "low"
+    return ScoreCheck(len(latest_rewards), mean, float(latest_rewards.mean()), low, high, off)
+
+
+def _evidence(promised: Array, rewards: Array, bets: Array) -> float:
+    """The logarithm of the wealth, spread evenly over the bets."""
+    share = np.clip(promised, 0.0, 1.0)[:, None]
+    factors = rewards[:, None] * bets - np.log(1.0 - share + share * np.exp(bets))
+    return float(logsumexp(factors.sum(axis=0)) - math.log(len(bets)))
+
+
+GROWTH: Final = 0.1
+"""A scorer is refitted when the number of rounds or of human labels has changed by this share."""
+
+MOST_ROUNDS: Final = 2000
+"""A scorer is fitted to this many of the latest rounds; more would hardly change a score."""
+
+MOST_CONFIRMED: Final = 5000
+"""A scorer is also fitted to this many of the latest rounds with a human label."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRound:
+    """A finished round on one question.
+
+    Attributes:
+        votes: arm → vote, or ``None`` if the arm gave no vote.
+        label: the label that was decided.
+        confirmed: the reward of the label by a human's answer, in [0, 1]; ``None`` without one.
+    """
+
+    votes: Mapping[str, str | None]
+    label: str
+    confirmed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """Scores the decisions on one question.
+
+    Attributes:
+        labels: the label set.
+        panel: the model of correlated errors.
+        calibration: the map from the panel's probability to the score; the identity without human labels.
+
+    >>> from camvo.scores.panel import Panel
+    >>> scorer = Scorer(("neg", "pos"), Panel.prior(("a", "b", "c")))
+    >>> round(scorer.score({"a": "pos", "b": "pos", "c": "neg"}, "pos"), 2)
+    0.71
+    """
+
+    labels: tuple[str, ...]
+    panel: Panel
+    calibration: Calibration = IDENTITY
+
+    def score(self, votes: Mapping[str, str], label: str) -> float:
+        """Compute the calibrated probability that ``label`` is right, given arm → vote.
+
+        Raises:
+            InvalidParameterError: a vote is outside the label set.
+        """
+        return float(self.calibration(self.panel.posterior(votes, self.labels)[label]))
+
+    def score_decision(self, votes: Mapping[str, str], decision: Decision) -> float:
+        """Compute the score of a decision: :func:`blend_scores` of :meth:`score` and the decision's own."""
+        return float(blend_scores(self.score(votes, decision.label), decision.score, decision.trust))
+
+
+def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
+    """Blend the scorer's score with the decision's own score, which human labels or contexts taught.
+
+    The two complement each other: the panel knows how errors are correlated, the fitted vote knows which
+    models are right, and what the task's context says.
+
+    Args:
+        scores: the scorer's scores, in [0, 1], any shape.
+        own: the decisions' own scores, in [0, 1], of the same shape.
+        trust: the share of the own scores, in [0, 1], of the same shape.
+
+    Returns:
+        The blended scores, of the same shape.
+    """
+    share = np.asarray(trust, dtype=np.float64)
+    return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
+
+
+def fit_scorer(rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
+    """Fit a scorer: the panel to all votes, the calibration to human labels.
+
+    Args:
+        rounds: finished rounds, including those in which only some models were asked. Rounds whose label is
+            not in the label set are ignored.
+        arms: the names of the K models. Votes of other models, and votes outside the label set, are ignored.
+        labels: the label set.
+    """
+    position = {label: at for at, label in enumerate(labels)}
+    known = [finished for finished in rounds if finished.label in position]
+    rows = [[position.get(finished.votes.get(arm) or "", -1) for arm in arms] for finished in known]
+    votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
+    panel = panel_fit.fit_panel(votes, arms, len(labels))
+    checked = [at for at, finished in enumerate(known) if finished.confirmed is not None]
+    decided = [position[known[at].label] for at in checked]
+    chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
+    right = [known[at].confirmed for at in checked]
+    return Scorer(tuple(labels), panel, fit_calibration(chances, np.array(right, dtype=np.float64)))

@@ -34,7 +34,7 @@ that
 
 - audits were chosen at random before any vote,
 - they come in an order that was fixed before any answer, and none is left out
-  (:mod:`camvo.scores.blind_queue`),
+  (:mod:`camvo.scores.guarantee`),
 - the human saw no prediction,
 - the score was fixed before the human answered, and
 - the human's answer taught neither the label nor the score.
@@ -42,15 +42,97 @@ that
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from statistics import median_low
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtr
+from scipy.stats import lognorm, t
 
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
+
+
+def queue_place(project: str, task: int) -> int:
+    """A task's place within its cohort: a hash in [0, 2⁶³), independent of the one that makes it blind.
+
+    Args:
+        project: the project's key.
+        task: the task's number.
+    """
+    digest = hashlib.sha256(f"queue:{project}:{task}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlindTask:
+    """One task of the queue, for one question.
+
+    Attributes:
+        cohort: the number of its cohort; lower ones come first.
+        place: its place in the cohort (:func:`queue_place`).
+        task: its number, which decides between equal places.
+        score: the score that was fixed before anybody answered, in [0, 1].
+        reward: how right its label counts, in [0, 1]; ``None`` while nobody has answered.
+    """
+
+    cohort: int
+    place: int
+    task: int
+    score: float
+    reward: float | None
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """What the queue is ordered by."""
+        return self.cohort, self.place, self.task
+
+
+def unbroken_run(queue: Iterable[BlindTask]) -> list[BlindTask]:
+    """The answered tasks from the front of the queue, up to the first that nobody has answered."""
+    in_order = sorted(queue, key=lambda blind: blind.position)
+    return list(takewhile(lambda blind: blind.reward is not None, in_order))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What the answers on one blind task have said about its label. Nothing said is ever taken back.
+
+    A second look is usually given to labels that disagreed with the vote. If it could turn a wrong label
+    into a right one, the errors in the vote's favour would stay and the others would go. So the first answer
+    bounds what later ones can say, and an answer that is changed counts with the least that it ever said.
+
+    Attributes:
+        first: how right the label was by the first answer, in [0, 1]; ``None`` before it.
+        lowest: the number of an answer → how right the label was by it, the least of its versions.
+    """
+
+    first: float | None = None
+    lowest: Mapping[int, float] = field(default_factory=dict)
+
+    def heard(self, standing: Mapping[int, float]) -> Verdicts:
+        """The verdicts after these answers, by number in the order of their arrival."""
+        first = self.first if self.first is not None else next(iter(standing.values()), None)
+        changed = {number: min(reward, self.lowest.get(number, 1.0)) for number, reward in standing.items()}
+        return Verdicts(first, {**self.lowest, **changed})
+
+    def reward(self, standing: Iterable[int]) -> float:
+        """How right the label counts while these answers stand, in [0, 1].
+
+        It is the first verdict or the lower median of the standing ones, whichever is less. Two people who
+        disagree are tied, which the lower median counts as wrong. If no answer stands, because the task was
+        skipped or its answers were deleted or withdrawn, the label counts as wrong.
+        """
+        rewards = [self.lowest[number] for number in standing]
+        if self.first is None or not rewards:
+            return 0.0
+        return min(self.first, median_low(rewards))
+
 
 GRID = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
 """The default thresholds, fixed before any audit."""
@@ -201,3 +283,195 @@ def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
     most = log_wealth.max(axis=1)
     mean = np.exp(log_wealth - most[:, None]).mean(axis=1)
     return np.asarray(most + np.log(mean), dtype=np.float64)
+
+
+_PRIOR = 4.0
+"""For how many labels the score itself counts in what is expected of each cell of the grid."""
+
+
+def labels_to_certify(
+    audits: Sequence[tuple[float, float]],
+    scores: Sequence[tuple[float, float]],
+    target: float,
+    *,
+    most: int,
+    right_at: float = 0.0,
+) -> int | None:
+    """Return the fewest further blind labels that are expected to certify some score.
+
+    Further labels are expected to have scores like all labels, and to be right as often as the blind labels
+    so far with such a score, with the score itself counting for four labels.
+
+    Args:
+        audits: score and reward of the blind labels that count, each in [0, 1].
+        scores: (score, number of labels) over all labels.
+        target: the share that must be right, in (0, 1).
+        most: how many labels to consider at most.
+        right_at: only certify scores from this one on.
+
+    Returns:
+        The number, 0 if the labels certify already; ``None`` if ``most`` labels are not expected to suffice.
+
+    Raises:
+        InvalidParameterError: there is no label at all.
+
+    >>> labels_to_certify([(0.99, 1.0)] * 20, [(0.99, 500)], 0.9, most=500)
+    24
+    """
+    guarantee = Guarantee(target=target)
+    guarantee.update(audits)
+    so_far = guarantee.counts.copy()
+    expected = _expected(guarantee, scores)
+
+    def suffice(more: int) -> bool:
+        guarantee.counts = so_far + more * expected
+        threshold = guarantee.threshold()
+        return threshold is not None and threshold >= right_at
+
+    if suffice(0):
+        return 0
+    enough = next((more for more in _growing(most) if suffice(more)), None)
+    if enough is None:
+        return None
+    too_few = max((more for more in _growing(most) if more < enough), default=0)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if suffice(middle) else (middle, enough)
+    return enough
+
+
+def _expected(guarantee: Guarantee, scores: Sequence[tuple[float, float]]) -> Array:
+    """The (wrong, right) of one further label by cell of the grid, shape (G + 1, 2)."""
+    mass, score_mass = np.zeros(len(guarantee.grid) + 1), np.zeros(len(guarantee.grid) + 1)
+    for score, number in scores:
+        cell = int(np.searchsorted(guarantee.grid, score, side="right"))
+        mass[cell] += number
+        score_mass[cell] += number * score
+    if mass.sum() <= 0.0:
+        raise InvalidParameterError("there is no label to certify")
+    prior = np.divide(score_mass, mass, out=np.zeros_like(mass), where=mass > 0.0)
+    right = (guarantee.counts[:, 1] + _PRIOR * prior) / (guarantee.counts.sum(axis=1) + _PRIOR)
+    share = mass / mass.sum()
+    return np.column_stack([share * (1.0 - right), share * right])
+
+
+def _growing(most: int) -> list[int]:
+    """1, 2, 3, 5, 7, 11, …: about a tenth more each time beyond ten, up to ``most``."""
+    numbers, number = [], 1
+    while number < most:
+        numbers.append(number)
+        number += 1 + number // 4
+    return [*numbers, most] if most > 0 else []
+
+
+_BINS = 100
+"""The bins of the score into which labels are sorted, which keeps the work independent of their number."""
+
+_SHIFTS = np.linspace(-8.0, 8.0, 81)
+_SLOPES = np.exp(np.linspace(-2.5, 1.5, 25))
+
+_LOG_PRIOR = (
+    t.logpdf(_SHIFTS / 3.0, df=3)[:, None]
+    + lognorm.logpdf(_SLOPES, s=1.0)[None, :]
+    + np.log(_SLOPES)[None, :]  # the grid is even in the logarithm
+)
+"""Heavy tails for the shift, since scores can be far off; slopes mostly between 1/5 and 5. Shape (A, B)."""
+
+_SHARE_RIGHT_BISECTIONS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedShare:
+    """An estimated share with the bounds of its 95% interval, each in [0, 1]."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCounts:
+    """Labels sorted by their scores into 100 bins of equal width.
+
+    Attributes:
+        labels: how many labels each bin has, shape (100,).
+        checked: how many of them people reviewed, shape (100,).
+        right: the sum of these labels' rewards, shape (100,).
+    """
+
+    labels: Array
+    checked: Array
+    right: Array
+
+    @classmethod
+    def of(cls, scores: Sequence[float], checked: Sequence[tuple[float, float]]) -> ScoreCounts:
+        """Sort the scores of all labels, and (score, reward) of the reviewed ones, which are among them."""
+        labels: Array = np.zeros(_BINS)
+        reviewed, right = np.zeros(_BINS), np.zeros(_BINS)
+        np.add.at(labels, score_bin(np.asarray(scores, dtype=np.float64)), 1.0)
+        for score, reward in checked:
+            place = int(score_bin(np.asarray(score)))
+            reviewed[place] += 1.0
+            right[place] += reward
+        return cls(labels, reviewed, right)
+
+
+def score_bin(scores: Array) -> NDArray[np.int64]:
+    """The bin of each score in [0, 1]; the result has the shape of the argument."""
+    return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
+
+
+def corrected_share(counts: ScoreCounts, level: float = 0.95) -> EstimatedShare:
+    """Estimate the share of all labels that are right.
+
+    Args:
+        counts: all labels and the reviewed ones, by score.
+        level: the probability of the interval, in (0, 1).
+
+    Raises:
+        InvalidParameterError: there is no label, more are reviewed than there are, or the level is off.
+
+    >>> counts = ScoreCounts.of([0.9] * 100, [(0.9, 1.0)] * 15 + [(0.9, 0.0)] * 15)
+    >>> round(corrected_share(counts).share, 1)
+    0.5
+    """
+    total, open_ = float(counts.labels.sum()), counts.labels - counts.checked
+    if total <= 0.0 or np.any(open_ < 0.0) or not 0.0 < level < 1.0:
+        raise InvalidParameterError("need labels, reviewed ones among them, and a level in (0, 1)")
+    chance, filled = _chances(counts.labels)
+    right, open_ = counts.right[filled], open_[filled]
+    wrong = counts.checked[filled] - right
+    log_weight = _LOG_PRIOR + np.log(chance) @ right + np.log1p(-chance) @ wrong
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    mean = (right.sum() + chance @ open_) / total
+    deviation = np.sqrt((chance * (1.0 - chance)) @ open_) / total
+    tail = (1.0 - level) / 2.0
+    return EstimatedShare(
+        share=float((weight * mean).sum()),
+        low=_quantile(weight, mean, deviation, tail),
+        high=_quantile(weight, mean, deviation, 1.0 - tail),
+    )
+
+
+def _chances(labels: Array) -> tuple[Array, NDArray[np.intp]]:
+    """The probability of being right for each shift, slope and bin with labels, and which bins these are.
+
+    Returns:
+        Shapes (A, B, bins with labels) and (bins with labels,).
+    """
+    filled = np.flatnonzero(labels)
+    odds = logit((filled + 0.5) / _BINS)
+    middle = float(odds @ labels[filled] / labels.sum())
+    shifted = odds + _SHIFTS[:, None, None] + (_SLOPES[:, None] - 1.0) * (odds - middle)
+    return np.clip(expit(shifted), 1e-9, 1.0 - 1e-9), filled
+
+
+def _quantile(weight: Array, mean: Array, deviation: Array, tail: float) -> float:
+    """A quantile of the mixture of normal distributions, by bisection."""
+    low, high, spread = 0.0, 1.0, np.maximum(deviation, 1e-9)
+    for _ in range(_SHARE_RIGHT_BISECTIONS):
+        middle = (low + high) / 2.0
+        below = float((weight * ndtr((middle - mean) / spread)).sum()) < tail
+        low, high = (middle, high) if below else (low, middle)
+    return (low + high) / 2.0

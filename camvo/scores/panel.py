@@ -14,7 +14,7 @@ and the truth is one more answer:
 
 If models err independently, ν is estimated near 0, and the panel is the one-coin posterior with estimated
 accuracies. The more errors are correlated, the less agreement counts. The likelihood of a vote pattern is
-exact (:mod:`camvo.scores.panel_likelihood`). A vote depends on p and the model's slip alone, and integrating
+exact (:mod:`camvo.scores.panel`). A vote depends on p and the model's slip alone, and integrating
 p out leaves sums over how many of a label's votes were not slips. Which models are asked may depend on
 earlier votes, as where a plan asks one after another; the likelihood stays correct.
 
@@ -31,12 +31,263 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, gammaln, logit, psi
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.near_copies import merge_copies
-from camvo.scores.panel_likelihood import NODES, WEIGHTS, PatternLikelihood
-from camvo.scores.panel_patterns import tabulate_patterns
+from camvo.numerics.small import upper_bound
 from camvo.typing import Array
+
+APART = 0.01
+"""Near-copies disagree on at most this share of the items, with confidence :data:`LEVEL`."""
+
+RATIO = 0.1
+"""Near-copies disagree at most this many times as often as either disagrees with any third model."""
+
+LEVEL = 0.95
+"""The confidence that a pair disagrees rarely: some 300 common rounds without a difference (70 at ½)."""
+
+
+def near_copies(shared: Array, apart: Array, level: float = LEVEL) -> tuple[int, ...]:
+    """Assign a seat to each model; near-copies share one.
+
+    Args:
+        shared: in how many rounds both models of each pair voted, shape (K, K).
+        apart: in how many of these their votes differed, shape (K, K).
+        level: the confidence that a pair disagrees rarely, in (0, 1).
+
+    Returns:
+        The seat of each model, shape (K,): the position of the first of its copies, or its own position if
+        it has none. Copies of copies are copies.
+    """
+    arms = len(shared)
+    rate = np.where(shared > 0.0, apart / np.maximum(shared, 1.0), 1.0)
+    most = upper_bound(apart, shared, level)
+    close = (shared > 0.0) & (most <= APART)
+    seats = list(range(arms))
+    for left in range(arms):
+        for right in range(left + 1, arms):
+            third = ~(close[left] | close[right])
+            third[[left, right]] = False
+            if not (close[left, right] and third.any()):
+                continue
+            if rate[left, right] <= RATIO * rate[[left, right]][:, third].min():
+                first, second = sorted((seats[left], seats[right]))
+                seats = [first if seat == second else seat for seat in seats]
+    return tuple(seats)
+
+
+def near_copies_in(votes: NDArray[np.int64], level: float = LEVEL) -> tuple[int, ...]:
+    """Assign seats by :func:`near_copies` from votes, shape (n, K), −1 for no vote."""
+    voted = votes >= 0
+    shared = voted.astype(np.float64).T @ voted
+    apart = np.zeros_like(shared)
+    for arm in range(votes.shape[1]):
+        apart[arm] = (voted & voted[:, [arm]] & (votes != votes[:, [arm]])).sum(axis=0)
+    return near_copies(shared, apart, level)
+
+
+def merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
+    """Merge the votes of near-copies into one vote per seat.
+
+    If copies disagree, the label with most votes among them counts; ties go to the first copy's label.
+
+    Args:
+        votes: label positions, shape (n, K), −1 for no vote.
+        seats: the seat of each model, shape (K,).
+
+    Returns:
+        The votes of the S seats, shape (n, S), seats ascending; −1 for no vote.
+    """
+    columns = []
+    for seat in sorted(set(seats)):
+        members = votes[:, [position for position, taken in enumerate(seats) if taken == seat]]
+        backing = (members[:, :, None] == members[:, None, :]).sum(axis=2)
+        best = np.where(members >= 0, backing, -1).argmax(axis=1)
+        columns.append(np.take_along_axis(members, best[:, None], axis=1))
+    return np.concatenate(columns, axis=1)
+
+
+_POINTS = 7
+NODES, _AREAS = np.polynomial.hermite_e.hermegauss(_POINTS)
+WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
+"""Gauss–Hermite quadrature over the standard normal distribution of (ln ν − median)/σ; shapes (7,)."""
+
+
+class PatternLikelihood:
+    """The likelihood of the P patterns of a :class:`camvo.scores.panel.PatternTable`.
+
+    In the shapes below, N = K + 1 and Z is the number of values of ν. A *rank* is the rank of a label in its
+    pattern, and D is the largest number of votes that any pattern has at a rank.
+
+    Args:
+        rows: the rank of the label that each voter named, shape (P, K); −1 for no vote.
+        labels: M, the number of labels.
+    """
+
+    def __init__(self, rows: NDArray[np.int64], labels: int) -> None:
+        self._rows, self._labels = rows, labels
+        self._ranks = range(int(rows.max(initial=-1)) + 1)
+        self._degrees = [int((rows == rank).sum(axis=1).max(initial=0)) for rank in self._ranks]
+        self._n = np.arange(rows.shape[1] + 1, dtype=np.float64)
+
+    def next_answer(self, slips: Array, doubts: Array, weights: Array) -> Array:
+        """Compute the probability that one more answer without a slip is the label at each rank.
+
+        Args:
+            slips: ε of each voter, shape (K,).
+            doubts: the values of ν that are mixed, shape (Z,).
+            weights: the mixture weights, shape (Z,).
+
+        Returns:
+            The probabilities, shape (P, K); 0 at ranks that a pattern does not have.
+        """
+        alphas = doubts / self._labels
+        scaled = self._scaled([self._polynomials(slips, rank)[-1] for rank in self._ranks], alphas)
+        ahead, falling = self._products(scaled), self._falling(doubts)
+        total = np.einsum("zpn,zn,z->p", ahead[-1], falling, weights)
+        adjoints = self._adjoints(scaled, ahead, falling / (doubts[:, None] + self._n))
+        named = np.zeros(self._rows.shape)
+        for rank in self._ranks:
+            more = alphas[:, None] + self._n[: self._degrees[rank] + 1]
+            named[:, rank] = np.einsum("zpn,zpn,zn,z->p", adjoints[rank], scaled[rank], more, weights)
+        has_rank = np.arange(self._rows.shape[1]) <= self._rows.max(axis=1, initial=-1)[:, None]
+        return np.where(has_rank, named / total[:, None], 0.0)
+
+    def gradient(self, slips: Array, doubts: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """Compute the likelihood, shape (P,), and its derivatives by ε, shape (P, K), and by ν, shape (P, Z).
+
+        The arguments are those of :meth:`next_answer`.
+        """
+        alphas = doubts / self._labels
+        stages = [self._polynomials(slips, rank) for rank in self._ranks]
+        scaled = self._scaled([stage[-1] for stage in stages], alphas)
+        ahead, falling = self._products(scaled), self._falling(doubts)
+        value = np.einsum("zpn,zn,z->p", ahead[-1], falling, weights)
+        slower = falling * (psi(doubts)[:, None] - psi(doubts[:, None] + self._n))
+        by_doubt = np.einsum("zpn,zn,z->pz", ahead[-1], slower, weights)
+        by_slip = np.zeros(self._rows.shape)
+        adjoints = self._adjoints(scaled, ahead, falling)
+        for rank in self._ranks:
+            n = self._n[: self._degrees[rank] + 1]
+            by_form = np.einsum("zpn,zn,z->pn", adjoints[rank], _rising(alphas, n), weights)
+            self._backpropagate(slips, rank, stages[rank], by_form, by_slip)
+            faster = psi(alphas[:, None] + n) - psi(alphas)[:, None]
+            changed = np.einsum("zpn,zpn,zn,z->pz", adjoints[rank], scaled[rank], faster, weights)
+            by_doubt += changed / self._labels
+        return value, by_slip, by_doubt
+
+    def _falling(self, doubts: Array) -> Array:
+        """1 / ν(ν+1)…(ν+n−1), shape (Z, N)."""
+        ratio = gammaln(doubts)[:, None] - gammaln(doubts[:, None] + self._n)
+        return np.asarray(np.exp(ratio), dtype=np.float64)
+
+    def _polynomials(self, slips: Array, rank: int) -> list[Array]:
+        """The polynomial Π(ε/M + (1−ε)x) of a rank before each voter and after all, each (P, D + 1)."""
+        current: Array = np.zeros((len(self._rows), self._degrees[rank] + 1))
+        current[:, 0] = 1.0
+        stages = [current]
+        for voter, slip in enumerate(slips):
+            longer = slip / self._labels * current
+            longer[:, 1:] += (1.0 - slip) * current[:, :-1]
+            current = np.where(self._rows[:, voter, None] == rank, longer, current)
+            stages.append(current)
+        return stages
+
+    def _backpropagate(
+        self, slips: Array, rank: int, stages: list[Array], adjoint: Array, by_slip: Array
+    ) -> None:
+        """Backpropagate the adjoint of a rank's polynomial to the slips; adds to ``by_slip``, (P, K)."""
+        for voter in reversed(range(len(slips))):
+            voted = self._rows[:, voter] == rank
+            before = stages[voter]
+            level = (before * adjoint).sum(axis=1)
+            shift = (before[:, :-1] * adjoint[:, 1:]).sum(axis=1)
+            by_slip[:, voter] += np.where(voted, level / self._labels - shift, 0.0)
+            earlier = slips[voter] / self._labels * adjoint
+            earlier[:, :-1] += (1.0 - slips[voter]) * adjoint[:, 1:]
+            adjoint = np.where(voted[:, None], earlier, adjoint)
+
+    def _scaled(self, forms: list[Array], alphas: Array) -> list[Array]:
+        """The polynomial of each rank, coefficients times rising factorials, each (Z, P, D + 1)."""
+        return [form * _rising(alphas, self._n[: form.shape[1]])[:, None, :] for form in forms]
+
+    def _products(self, scaled: list[Array]) -> list[Array]:
+        """The products of the first 0, 1, … polynomials, each of shape (Z, P, N)."""
+        shape = scaled[0].shape[:2] if scaled else (1, len(self._rows))
+        current: Array = np.zeros((*shape, len(self._n)))
+        current[..., 0] = 1.0
+        products = [current]
+        for form in scaled:
+            following = current * form[..., :1]
+            for k in range(1, form.shape[2]):
+                following[..., k:] += current[..., :-k] * form[..., k, None]
+            current = following
+            products.append(current)
+        return products
+
+    def _adjoints(self, scaled: list[Array], ahead: list[Array], falling: Array) -> list[Array]:
+        """The derivative of the product's linear form ``falling`` by each polynomial, each (Z, P, D + 1)."""
+        behind = np.repeat(falling[:, None, :], len(self._rows), axis=1)
+        adjoints = []
+        for form, product in zip(reversed(scaled), ahead[-2::-1], strict=True):
+            adjoint = np.zeros_like(form)
+            adjoint[..., 0] = np.einsum("zpn,zpn->zp", product, behind)
+            earlier = behind * form[..., :1]
+            for k in range(1, form.shape[2]):
+                adjoint[..., k] = np.einsum("zpn,zpn->zp", product[..., :-k], behind[..., k:])
+                earlier[..., :-k] += behind[..., k:] * form[..., k, None]
+            adjoints.append(adjoint)
+            behind = earlier
+        return adjoints[::-1]
+
+
+def _rising(alphas: Array, n: Array) -> Array:
+    """α(α+1)…(α+n−1), shape (Z, len(n))."""
+    return np.asarray(np.exp(gammaln(alphas[:, None] + n) - gammaln(alphas)[:, None]), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatternTable:
+    """The P distinct patterns among n rounds with K voters.
+
+    The labels of a round are ranked by their number of votes; ties go to the label with the earlier first
+    voter.
+
+    Attributes:
+        rows: the rank of the label that each voter of a pattern named, from 0, shape (P, K); −1 for no vote.
+        counts: how many rounds have each pattern, shape (P,).
+        index: the pattern of each round, shape (n,).
+        ranked: the label at each rank in each round, shape (n, K); −1 if the round has fewer labels.
+    """
+
+    rows: NDArray[np.int64]
+    counts: Array
+    index: NDArray[np.int64]
+    ranked: NDArray[np.int64]
+
+
+def tabulate_patterns(votes: NDArray[np.int64]) -> PatternTable:
+    """Find the distinct patterns of n rounds.
+
+    Args:
+        votes: label positions, shape (n, K); −1 for no vote.
+    """
+    n, arms = votes.shape
+    voted = votes >= 0
+    same = (votes[:, :, None] == votes[:, None, :]) & voted[:, :, None]
+    size, first = same.sum(axis=2), same.argmax(axis=2)
+    leads = voted & (first == np.arange(arms))
+    larger = size[:, None, :] > size[:, :, None]
+    earlier = (size[:, None, :] == size[:, :, None]) & (first[:, None, :] < first[:, :, None])
+    rank = (leads[:, None, :] & (larger | earlier)).sum(axis=2)
+    named = np.where(voted, rank, -1)
+    rows, index, counts = np.unique(named, axis=0, return_inverse=True, return_counts=True)
+    ranked = np.full((n, arms), -1)
+    item, voter = np.nonzero(leads)
+    ranked[item, named[item, voter]] = votes[item, voter]
+    return PatternTable(rows, counts.astype(np.float64), index.reshape(-1), ranked)
+
 
 SLIP = 0.06
 """The probability that the truth is a random label instead of a draw from the task's answers."""
@@ -51,7 +302,7 @@ class Panel:
 
     Attributes:
         arms: the names of the K models.
-        seats: the seat of each model; near-copies share one (:mod:`camvo.scores.near_copies`). Shape (K,).
+        seats: the seat of each model; near-copies share one (:mod:`camvo.scores.panel`). Shape (K,).
         slips: ε of each seat, seats ascending.
         doubt: the median of ν over tasks.
         spread: σ, the standard deviation of ln ν over tasks.
@@ -138,3 +389,56 @@ def check_panel_votes(votes: NDArray[np.int64], arms: Sequence[str], labels: int
             f"votes of shape {votes.shape} with a maximum of {votes.max(initial=-1)} do not fit"
             f" {len(arms)} models and {labels} labels"
         )
+
+
+_SLIP_SCALE, _DOUBT_SCALE, _SPREAD_SCALE = 1.5, 0.7, 0.5
+"""The standard deviations of the normal priors of logit ε, ln ν and ln σ."""
+
+_SEARCH_RADIUS = 3.0
+"""The search is limited to this many prior standard deviations: a very large σ would explain any votes."""
+
+
+def fit_panel(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
+    """Fit the panel with the highest posterior density; near-copies share a seat.
+
+    Without votes, or with a single label, the result is :meth:`camvo.scores.panel.Panel.prior`. The order of
+    the rounds does not matter, up to rounding.
+
+    Args:
+        votes: label positions, shape (n, K); −1 for no vote. Rounds in which only some models were asked may
+            be included, if the choice of models depended on votes alone.
+        arms: the names of the K models.
+        labels: M, the number of labels.
+
+    Raises:
+        InvalidParameterError: the votes have another shape, or a vote is outside the label set.
+    """
+    check_panel_votes(votes, arms, labels)
+    votes = votes[(votes >= 0).sum(axis=1) > 1]
+    if not len(votes) or labels < 2:
+        return Panel.prior(arms)
+    seats = near_copies_in(votes)
+    table = tabulate_patterns(merge_copies(votes, seats))
+    likelihood, voters = PatternLikelihood(table.rows, labels), table.rows.shape[1]
+    centre = np.append(np.full(voters, logit(PRIOR_SLIP)), (np.log(PRIOR_DOUBT), np.log(PRIOR_SPREAD)))
+    scale = np.append(np.full(voters, _SLIP_SCALE), (_DOUBT_SCALE, _SPREAD_SCALE))
+
+    def loss(x: Array) -> tuple[float, Array]:
+        slips, doubts = expit(x[:voters]), np.exp(x[voters] + np.exp(x[-1]) * NODES)
+        value, by_slip, by_doubt = likelihood.gradient(slips, doubts, WEIGHTS)
+        share = table.counts / value
+        by_log_doubt = (share @ by_doubt) * doubts
+        slope = np.concatenate(
+            (
+                (share @ by_slip) * slips * (1.0 - slips),
+                (by_log_doubt.sum(), by_log_doubt @ NODES * np.exp(x[-1])),
+            )
+        )
+        deviation = (x - centre) / scale
+        return float(0.5 * deviation @ deviation - table.counts @ np.log(value)), deviation / scale - slope
+
+    radius = _SEARCH_RADIUS * scale
+    bounds = list(zip(centre - radius, centre + radius, strict=True))
+    x = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x
+    slips = expit(x[:voters]).tolist()
+    return Panel(tuple(arms), seats, tuple(slips), float(np.exp(x[voters])), float(np.exp(x[-1])))

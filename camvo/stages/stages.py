@@ -2,19 +2,405 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from camvo.numerics.tolerances import TIE
-from camvo.stages.cast import UNKNOWN, Cast, Sure, on_question
-from camvo.stages.exploration import Exploration
-from camvo.stages.question_stages import QuestionStages
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
+from camvo.joint.agreement import AgreementStops, kept_labels
+from camvo.joint.beliefs import Beliefs
+from camvo.joint.joint_fit import JointFit, best_plan
+from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
+from camvo.numerics.small import TIE
+from camvo.state.confidences import SureVote, level_of
+from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.student.taught_texts import STUDENT
-from camvo.typing import NO_CONFIDENCES, Confidences, Votes
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
+from camvo.votes.aggregation import Decision
+
+
+def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Sort the arms by price.
+
+    Args:
+        costs: arm → its price, in any one unit, at least one arm.
+
+    Returns:
+        The arms, the cheapest first, and each arm's share of the price of all, in the same order. Shares are
+        rounded to two digits, so that a task of a few more words is planned in the same way.
+    """
+    order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
+    total = sum(costs[arm] for arm in order)
+    shares = (float(f"{costs[arm] / total:.2g}") if total > 0.0 else 1.0 / len(order) for arm in order)
+    return order, tuple(shares)
+
+
+Cast: TypeAlias = Mapping[str, str | None]
+"""Votes on one question: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent."""
+
+Sure: TypeAlias = Mapping[str, float]
+"""Confidences on one question: arm → confidence in [0, 1]. Arms that gave none are absent."""
+
+UNKNOWN: Final[Sure] = MappingProxyType({})
+"""The confidences on one question if no arm gave one."""
+
+KeptKind: TypeAlias = Literal["labelled", "everyone"]
+"""Which rounds a policy keeps whole.
+
+``"labelled"`` keeps rounds with a human label. ``"everyone"``, which only rounds of older versions have, also
+keeps rounds that asked all arms.
+"""
+
+
+def on_question(confidences: Confidences, question: str) -> Sure:
+    """The confidences of the arms' votes on one question."""
+    return {arm: answers[question] for arm, answers in confidences.items() if question in answers}
+
+
+Exploration: TypeAlias = Literal["everyone", "nobody"]
+"""The outcome of the exploration draw: ``"everyone"`` asks all arms, and ``"nobody"`` follows the plan.
+
+Rounds of older versions may have a third one, ``"certificate"``: they were asked until the label was certain.
+"""
+
+
+def uniform_draw(tasks: Iterable[Array | str], rounds: int) -> float:
+    """A number in [0, 1) derived from the task and the number of earlier rounds, never from votes.
+
+    The same ledger gives the same draw in every process.
+
+    Args:
+        tasks: what tells the task from others, for each question: a name, or its embedding, shape (d,).
+        rounds: the number of earlier rounds.
+    """
+    digest = hashlib.blake2b(rounds.to_bytes(8, "little"), digest_size=8)
+    for task in tasks:
+        if isinstance(task, str):
+            digest.update(task.encode())
+        else:
+            digest.update(np.ascontiguousarray(task, dtype="<f8").tobytes())
+    return int.from_bytes(digest.digest(), "little") / 2.0**64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ArmStep:
+    """Asking one arm at all nodes at which it has not voted.
+
+    Attributes:
+        nodes: the nodes, shape (n,).
+        following: the node after each vote, shape (G, n).
+        votes: the probability of each vote, shape (G, n), 0 if impossible.
+    """
+
+    nodes: NDArray[np.int64]
+    following: NDArray[np.int64]
+    votes: Array
+
+    def expected(self, value: Array) -> Array:
+        """The expected value after the vote, shape (N,); :data:`NEVER` where the arm has voted."""
+        expected = np.full(len(value), NEVER)
+        expected[self.nodes] = (self.votes * value[self.following]).sum(axis=0)
+        return expected
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageWorth:
+    """The best plan in stages for one list of prices.
+
+    Attributes:
+        steps: for each of the K arms, what asking it leads to.
+        prices: the price of each arm in the unit of value, length K.
+        stopping: the value of stopping at each node, shape (N,).
+        later: the value of each node after the next stage, shape (N,).
+        value: the value of each node before it, shape (N,).
+        sets: the sets of arms.
+        choice: the set to ask at each node, −1 to stop, shape (N,).
+    """
+
+    steps: tuple[_ArmStep, ...]
+    prices: tuple[float, ...]
+    stopping: Array
+    later: Array
+    value: Array
+    sets: tuple[tuple[int, ...], ...]
+    choice: NDArray[np.int64]
+
+    def together(self, node: int, allowed: Sequence[int]) -> tuple[int, ...]:
+        """The arms to ask now at a node; empty to stop.
+
+        Args:
+            node: the votes so far.
+            allowed: the arms that may be asked; one that gave no vote is not asked again.
+        """
+        choice = int(self.choice[node])
+        if choice < 0 or set(self.sets[choice]) <= set(allowed):
+            return () if choice < 0 else self.sets[choice]
+        best: tuple[int, ...] = ()
+        stopping = float(self.stopping[node])
+        for arms, values in _values_by_set(self.steps, self.prices, self.later, allowed):
+            if values[node] > stopping + TIE:
+                stopping, best = float(values[node]), arms
+        return best
+
+
+def plan_by_stages(
+    beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
+) -> StageWorth:
+    """Compute the best plan for so many stages, the next one included.
+
+    Args:
+        beliefs: the beliefs at the nodes of K arms.
+        prices: the price of each arm in the unit of ``stops``, length K; rounded to steps of 5%, so that
+            tasks of different lengths share a plan.
+        stages: at least 1.
+        stops: what stopping is worth.
+    """
+    return _plan(beliefs, rounded(tuple(prices)), stages, stops)
+
+
+@lru_cache(maxsize=64)
+def _plan(beliefs: Beliefs, prices: tuple[float, ...], stages: int, stops: Stops) -> StageWorth:
+    voted = (beliefs.lattice.rows >= 0).any(axis=1)
+    stopping = np.where(voted, stops.stopping(beliefs), NEVER)
+    later = stopping if stages == 1 else _plan(beliefs, prices, stages - 1, stops).value
+    steps, value = _arm_steps(beliefs), stopping.copy()
+    choice = np.full(len(value), -1, dtype=np.int64)
+    by_set = _values_by_set(steps, prices, later, range(len(prices)))
+    for place, (_, asked) in enumerate(by_set):
+        better = asked > value + TIE
+        value[better], choice[better] = asked[better], place
+    return StageWorth(steps, prices, stopping, later, value, tuple([arms for arms, _ in by_set]), choice)
+
+
+def _values_by_set(
+    steps: Sequence[_ArmStep], prices: Sequence[float], value: Array, arms: Sequence[int]
+) -> list[tuple[tuple[int, ...], Array]]:
+    """The value of asking each set of arms together at every node, less its price."""
+    after: list[tuple[tuple[int, ...], Array, float]] = [((), value, 0.0)]
+    for arm in arms:
+        after += [
+            ((*others, arm), steps[arm].expected(expected), paid + prices[arm])
+            for others, expected, paid in after
+        ]
+    return [(others, expected - paid) for others, expected, paid in after[1:]]
+
+
+@lru_cache(maxsize=16)
+def _arm_steps(beliefs: Beliefs) -> tuple[_ArmStep, ...]:
+    by_arm: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]] = {}
+    for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
+        for step, votes in zip(level, level_votes, strict=True):
+            by_arm.setdefault(step.arm, []).append((step.nodes, step.following, votes))
+    return tuple(
+        _ArmStep(
+            np.concatenate([nodes for nodes, _, _ in by_arm[arm]]),
+            np.concatenate([following for _, following, _ in by_arm[arm]], axis=1),
+            np.concatenate([votes for _, _, votes in by_arm[arm]], axis=1),
+        )
+        for arm in sorted(by_arm)
+    )
+
+
+_TRUSTED_LABELS = 50.0
+"""The number of human labels at which a decision's own score counts for a quarter; it never counts for more
+than half by labels."""
+
+_SLACK, _SLACK_AT_LEAST = 1.5, 0.01
+"""A promise is the plan's own estimate, half as much again, and one in a hundred more.
+
+The estimate is about right on average. It is of a plan that was chosen by the same estimates, and a model
+that was fitted to few rounds misses rare patterns.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionStages:
+    """The stages of one question.
+
+    Attributes:
+        labels: the label set.
+        fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
+        prices: the price of each arm of the fit's shortlist, in right labels; with ``stops``, as a share of
+            the price of all arms.
+        silent: the stages for a round in which the student says nothing; ``None`` without a student, or if
+            its reply is known.
+        stops: when to stop for the label of all votes; ``None`` to stop for right labels at their price.
+    """
+
+    labels: tuple[str, ...]
+    fit: JointFit | None = None
+    prices: tuple[float, ...] = ()
+    silent: QuestionStages | None = None
+    stops: AgreementStops | None = None
+
+    @property
+    def plan(self) -> Worth | GradedWorth | None:
+        """The plan of whom to ask; ``None`` if all arms are asked."""
+        if self.fit is None:
+            return None
+        if self.stops is not None:
+            return plan_by_worth(self.fit.beliefs, self.prices, self.stops)
+        return best_plan(self.fit, self.prices)
+
+    @property
+    def kept(self) -> KeptKind | None:
+        """Rounds with a human label; ``None`` for a question whose votes are not labels."""
+        return None if self.fit is None else "labelled"
+
+    def decision(
+        self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
+    ) -> Decision:
+        """The most probable label, or the weighted vote's label if it is as probable."""
+        if self.fit is None:
+            return decision
+        if self.silent is not None:
+            return self._after_reply(votes, sure).decision(decision, votes, labels, sure)
+        posterior = self.fit.probabilities(votes, sure)
+        leader = max(posterior, key=lambda label: posterior[label])
+        label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
+        count = 0 if self.fit.human is None else self.fit.human.count
+        by_labels = count / (count + _TRUSTED_LABELS) / 2.0
+        by_context = self.fit.told_by_context(votes, sure, label, posterior[label])
+        return Decision(label, posterior[label], posterior, max(by_labels, by_context))
+
+    def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
+        """Compare each vote that has a confidence with the label that the other arms' votes make probable.
+
+        A vote is left out if none of the others voted, or if two labels are equally probable by them.
+        """
+        if self.fit is None:
+            return ()
+        if self.silent is not None and self.silent.fit is not None:
+            # The student was taught by the others, so it is no witness for them.
+            without = {arm: label for arm, label in votes.items() if arm != STUDENT}
+            return (
+                *self.silent.compared(without, {arm: sure[arm] for arm in sure if arm != STUDENT}),
+                *self._compared([STUDENT] if STUDENT in sure else [], votes, sure, self.silent.fit),
+            )
+        return self._compared(sorted(sure), votes, sure, self.fit)
+
+    @staticmethod
+    def _compared(arms: Sequence[str], votes: Cast, sure: Sure, fit: JointFit) -> tuple[SureVote, ...]:
+        compared = []
+        for arm in arms:
+            others = {other: label for other, label in votes.items() if other != arm and label is not None}
+            if (vote := votes.get(arm)) is None or not others:
+                continue
+            first, second = sorted(fit.probabilities(others).items(), key=lambda item: -item[1])[:2]
+            if first[1] > second[1] + TIE:
+                compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == first[0]))
+        return tuple(compared)
+
+    def gains(self, votes: Cast, prices: Mapping[str, float], sure: Sure = UNKNOWN) -> dict[str, float]:
+        """What asking each arm adds, before its price, in the unit of prices, for arms that were not asked.
+
+        Args:
+            votes: the votes so far.
+            prices: arm → its price in right labels, or with ``stops`` as a share of the price of all.
+            sure: the confidences of these votes.
+        """
+        if self.silent is not None:
+            return self._after_reply(votes, sure).gains(votes, prices, sure)
+        if self.fit is None or (plan := self.plan) is None:
+            return {arm: np.inf for arm in prices if arm not in votes}
+        node = self.fit.node(votes)
+        if self._finishes(node, votes):
+            return {arm: np.inf for arm in prices if arm not in votes}
+        stopping, asking = plan.at(node, self.fit.tilt(votes, sure))
+        stopping = max(stopping, 1.0 / len(self.labels) if self.stops is None else self.stops.nothing)
+        return {
+            arm: value - stopping + prices[arm]
+            for arm, value in zip(self.fit.shortlist, asking, strict=True)
+            if arm not in votes
+        }
+
+    def together(self, votes: Cast, sure: Sure = UNKNOWN) -> list[str]:
+        """The arms to ask now by the question's own plan, the best one first; empty to stop."""
+        if self.silent is not None:
+            return self._after_reply(votes, sure).together(votes, sure)
+        if self.fit is None or (plan := self.plan) is None:
+            return []
+        node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
+        if self._finishes(node, votes):
+            return [arm for arm in self.fit.arms if arm not in votes]
+        return [self.fit.shortlist[arm] for arm in plan.together(node, tilt)]
+
+    def within(self, votes: Cast, prices: Mapping[str, float], left: int, sure: Sure = UNKNOWN) -> list[str]:
+        """The arms to ask now if so many stages are left; empty to stop.
+
+        Args:
+            votes: the votes so far.
+            prices: arm → its price in right labels.
+            left: the stages left, the next one included; at least 1.
+            sure: the confidences of the votes.
+        """
+        if self.silent is not None:
+            return self._after_reply(votes, sure).within(votes, prices, left, sure)
+        if self.fit is None:
+            return [arm for arm in prices if arm not in votes]
+        node, arms = self.fit.node(votes), self.fit.shortlist
+        if self._finishes(node, votes):
+            return [arm for arm in prices if arm not in votes]
+        if isinstance(graded := self.plan, GradedWorth):
+            stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
+            if max(asking, default=-np.inf) <= stopping + TIE:
+                return []
+        paid = [prices.get(arm, 0.0) for arm in arms]
+        allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
+        plan = plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
+        return [arms[place] for place in plan.together(node, allowed)]
+
+    def leader(self, votes: Cast, sure: Sure) -> str | None:
+        """The most probable label; ``None`` for a question whose votes are not labels."""
+        if self.silent is not None:
+            return self._after_reply(votes, sure).leader(votes, sure)
+        if self.fit is None:
+            return None
+        posterior = self.fit.probabilities(votes, sure)
+        return max(posterior, key=lambda label: posterior[label])
+
+    def promised(self, votes: Cast, sure: Sure = UNKNOWN) -> float | None:
+        """The largest probability, by the plan, that the votes of all arms give another label than these.
+
+        ``None`` if the plan promises nothing: it does not know all arms, or the models' confidences move its
+        beliefs. The student's does not count among these: it is known before any model is asked.
+        """
+        if self.silent is not None:
+            return self._after_reply(votes, sure).promised(votes)
+        fit = self.fit
+        if self.stops is not None:
+            return self.stops.promised
+        if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
+            return None
+        lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
+        return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
+
+    def _finishes(self, node: int, votes: Cast) -> bool:
+        """Whether all arms that are left are asked now, also those outside the shortlist."""
+        plan = self.plan
+        if self.fit is None or self.stops is None or not isinstance(plan, Worth):
+            return False
+        return plan.finishes(node, [at for at, arm in enumerate(self.fit.shortlist) if arm not in votes])
+
+    def _after_reply(self, votes: Cast, sure: Sure) -> QuestionStages:
+        """The stages that count once the student has replied."""
+        if self.fit is None or self.silent is None:
+            return self
+        if votes.get(STUDENT) is None:
+            return self.silent
+        return QuestionStages(self.labels, self.fit.after_reply(votes, sure), self.prices)
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
+        if self.fit is None:
+            return {}, {}
+        stops = {} if self.stops is None else {"agreement": self.stops.describe()}
+        return stops, {"joint": self.fit.describe()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

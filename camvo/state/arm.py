@@ -2,17 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.linalg.blas import dgemm, dsymm, dsymv, dsyr, dsyrk, dtrsm
+from scipy.linalg.lapack import dpotrf
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.tolerances import clip
+from camvo.numerics.small import clip
 from camvo.state.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName
 from camvo.state.contribution import Change
-from camvo.state.linucb import Inverse
 from camvo.typing import Array
+
+_VECTORS_DIVISOR = 4
+"""Up to d/4 vectors are stored. Solving with them takes at most half the operations of a matrix."""
+
+
+class Inverse:
+    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹ over the contexts e of an arm's rewards.
+
+    Args:
+        dimension: d.
+        lambda_l: λ_L > 0.
+    """
+
+    __slots__ = ("_count", "_matrix", "_scale", "_signs", "_vectors")
+
+    def __init__(self, dimension: int, lambda_l: float) -> None:
+        self._scale = 1.0 / lambda_l
+        self._vectors: Array = np.empty((dimension // _VECTORS_DIVISOR, dimension))
+        self._signs: Array = np.empty(dimension // _VECTORS_DIVISOR)
+        self._count = 0
+        self._matrix: Array | None = None  # in Fortran order; BLAS would silently work on a copy otherwise
+
+    def solve(self, contexts: Array, out: Array) -> None:
+        """Compute A⁻¹e for every context.
+
+        Args:
+            contexts: the embeddings e, shape (m, d).
+            out: the results are written here, shape (m, d), C order.
+        """
+        if self._matrix is None:
+            vectors, signs = self._vectors[: self._count], self._signs[: self._count]
+            np.multiply(contexts, self._scale, out=out)
+            if self._count:
+                shares = contexts @ vectors.T * signs
+                dgemm(1.0, vectors.T, shares.T, beta=1.0, c=out.T, overwrite_c=1)
+        elif len(contexts) == 1:
+            out[0] = dsymv(1.0, self._matrix, contexts[0], lower=1)
+        else:
+            dsymm(1.0, self._matrix, contexts.T, c=out.T, overwrite_c=1, lower=1)
+
+    def update(self, contexts: Array, solved: Array, sign: int) -> None:
+        """Turn A⁻¹ into (A ± Σ eeᵀ)⁻¹: ``sign`` +1 adds the contexts, −1 withdraws them.
+
+        Args:
+            contexts: shape (m, d).
+            solved: the result of :meth:`solve` for the contexts, shape (m, d). It may be overwritten.
+            sign: +1 or −1.
+
+        Raises:
+            InvalidParameterError: a withdrawn context was never added, so that A would not stay positive
+                definite. A⁻¹ is unchanged.
+        """
+        if len(contexts) == 1:
+            pivot = 1.0 + sign * float(solved[0].dot(contexts[0]))
+            if pivot <= 0.0:
+                raise InvalidParameterError(_NEVER_ADDED)
+            self._add(solved / math.sqrt(pivot), -sign)
+            return
+        capacitance = sign * (contexts @ solved.T)
+        capacitance.flat[:: len(capacitance) + 1] += 1.0
+        root, failed = dpotrf(capacitance, lower=0)
+        if failed:
+            raise InvalidParameterError(_NEVER_ADDED)
+        self._add(dtrsm(1.0, root, solved.T, side=1, lower=0, overwrite_b=1).T, -sign)
+
+    def full(self) -> Array:
+        """A copy of A⁻¹ as a full matrix, shape (d, d)."""
+        lower = self._dense() if self._matrix is None else self._matrix
+        return np.tril(lower) + np.tril(lower, -1).T
+
+    def to_arrays(self) -> tuple[Array, Array]:
+        """A⁻¹ as two arrays, for a snapshot.
+
+        Returns:
+            The vectors u, shape (n, d), and their signs, shape (n,), with n < d. In matrix form, the lower
+            triangle, shape (d, d), and an empty array.
+        """
+        if self._matrix is not None:
+            return self._matrix, self._signs
+        return self._vectors[: self._count], self._signs[: self._count]
+
+    @classmethod
+    def from_arrays(cls, stored: Array, signs: Array, lambda_l: float) -> Inverse:
+        """Inverse of :meth:`to_arrays`."""
+        inverse = cls(stored.shape[1], lambda_l)
+        if len(stored) == stored.shape[1]:
+            inverse._use_matrix(np.array(stored, dtype=np.float64, order="F"))
+        else:
+            inverse._append(stored, signs)
+        return inverse
+
+    def with_ridge(self, before: float, after: float) -> Inverse:
+        """The same contexts with another ridge strength: A⁻¹ of λ ``before`` becomes that of λ ``after``."""
+        full = np.linalg.inv(self.full())
+        full.flat[:: len(full) + 1] += after - before
+        return Inverse.from_arrays(np.linalg.inv(full), self._signs[:0], after)
+
+    def _add(self, vectors: Array, sign: int) -> None:
+        """Add ± Σ uuᵀ to A⁻¹, over the rows u of ``vectors``."""
+        if self._matrix is None and self._count + len(vectors) <= len(self._vectors):
+            self._append(vectors, np.array(sign))
+            return
+        if self._matrix is None:
+            self._use_matrix(self._dense())
+        if len(vectors) == 1:
+            dsyr(sign, vectors[0], a=self._matrix, overwrite_a=1, lower=1)
+        else:
+            dsyrk(sign, vectors.T, beta=1.0, c=self._matrix, overwrite_c=1, lower=1)
+
+    def _append(self, vectors: Array, signs: Array) -> None:
+        end = self._count + len(vectors)
+        self._vectors[self._count : end] = vectors
+        self._signs[self._count : end] = signs
+        self._count = end
+
+    def _use_matrix(self, matrix: Array) -> None:
+        self._matrix, self._count = matrix, 0
+        # Copies, since a view would keep the whole array in memory.
+        self._vectors, self._signs = self._vectors[:0].copy(), self._signs[:0].copy()
+
+    def _dense(self) -> Array:
+        vectors, signs = self._vectors[: self._count], self._signs[: self._count]
+        matrix = np.asfortranarray((vectors.T * signs) @ vectors)
+        matrix.flat[:: len(matrix) + 1] += self._scale
+        return matrix
+
+
+_NEVER_ADDED = "cannot withdraw a context that was never added: A would become indefinite"
+
+
+def score(solved: Array, b: Array, contexts: Array) -> Array:
+    """Compute the estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α).
+
+    Args:
+        solved: A⁻¹e of every arm and context, shape (K, m, d).
+        b: LinUCB's b of every arm, shape (K, d).
+        contexts: the embeddings e, shape (m, d).
+
+    Returns:
+        For each arm, the estimates and the squared widths, shape (K, 2, m).
+    """
+    estimates = np.empty((len(solved), 2, len(contexts)))
+    np.vecdot(solved, b[:, None], out=estimates[:, 0])
+    np.vecdot(solved, contexts, out=estimates[:, 1])
+    return estimates
+
 
 Standing: TypeAlias = tuple[float, float, float, float, float, float]
 """What is known of an arm whatever the context.
@@ -132,3 +282,230 @@ def _add_contexts(inverse: Inverse, contexts: Sequence[Array], sign: int) -> Non
         solved = np.empty_like(rows)
         inverse.solve(rows, solved)
         inverse.update(rows, solved, sign)
+
+
+RUN = 20
+"""How many answers in a row must report another version before the arm continues with another history.
+
+While a provider rolls a version out, two versions alternate. Neither then starts a history, until one of them
+has given this many answers in a row.
+"""
+
+MOST_VERSIONS = 8
+"""How many versions of an arm may start a history. Where a provider reports ever new ones, only a test of the
+arm's votes starts another."""
+
+_SEPARATOR = "\x1f"
+
+
+@dataclass(slots=True)
+class _Versions:
+    """The versions of one arm: the current one, a run of answers by another, and version → its history."""
+
+    current: str
+    known: dict[str, int] = field(default_factory=dict)
+    other: str | None = None
+    run: int = 0
+
+
+@dataclass(slots=True)
+class Histories:
+    """Which history of each arm is current.
+
+    Attributes:
+        current: arm → the number of its current history; arms that never changed, with number 0, are absent.
+        begun: arm → the number of the history that was begun last; absent like those in ``current``.
+    """
+
+    current: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
+    _versions: dict[str, _Versions] = field(default_factory=dict)
+
+    def name(self, arm: str, number: int) -> str:
+        """The name under which the sums of an arm's history are kept."""
+        return arm if number == self.current.get(arm, 0) else f"{arm}{_SEPARATOR}{number}"
+
+    def names(self, arms: Mapping[str, int], among: set[str]) -> dict[str, str]:
+        """Arm → the name of its history, for those in ``among`` whose history in ``arms`` is not current.
+
+        Args:
+            arms: arm → the number of the history that a round belongs to; 0 for those that are absent.
+            among: the arms of the round.
+        """
+        return {
+            arm: self.name(arm, arms.get(arm, 0))
+            for arm in among & (self.current.keys() | arms.keys())
+            if arms.get(arm, 0) != self.current.get(arm, 0)
+        }
+
+    def current_of(self, arms: Iterable[str]) -> dict[str, int]:
+        """Arm → the number of its current history, for those of ``arms`` where it is not 0."""
+        return {arm: number for arm in arms if (number := self.current.get(arm, 0))}
+
+    def next(self, arm: str) -> int:
+        """The number of the next new history of an arm."""
+        return self.begun.get(arm, 0) + 1
+
+    def switch(self, arm: str, number: int, version: str | None) -> dict[str, str]:
+        """Make a history current.
+
+        Args:
+            arm: the arm.
+            number: the history's number.
+            version: the arm's version in it; ``None`` if its version stays as it is.
+
+        Returns:
+            Old → new name of the two histories that change places.
+        """
+        before = self.current.get(arm, 0)
+        self.current[arm] = number
+        self.begun[arm] = max(self.begun.get(arm, 0), number)
+        if (versions := self._versions.get(arm)) is not None:
+            versions.current = version or versions.current
+            versions.known[versions.current] = number
+            versions.other, versions.run = None, 0
+        return {arm: self.name(arm, before), f"{arm}{_SEPARATOR}{number}": arm}
+
+    def note_version(self, arm: str, version: str) -> None:
+        """Note the version that an answer of the arm reports. Its first version starts no new history."""
+        versions = self._versions.get(arm)
+        if versions is None:
+            self._versions[arm] = _Versions(version, {version: self.current.get(arm, 0)})
+        elif version == versions.current:
+            versions.other, versions.run = None, 0
+        else:
+            versions.run = versions.run + 1 if version == versions.other else 1
+            versions.other = version
+
+    @property
+    def known_arms(self) -> tuple[str, ...]:
+        """The arms whose provider reports a version."""
+        return tuple(self._versions)
+
+    def version(self, arm: str) -> str | None:
+        """The version of the arm's current history; ``None`` if its provider reports none."""
+        return versions.current if (versions := self._versions.get(arm)) is not None else None
+
+    def changed_version(self) -> tuple[str, str, int] | None:
+        """An arm whose version has changed, its new version, and the number of the history for it."""
+        for arm, versions in self._versions.items():
+            other, known = versions.other, versions.known
+            if other is not None and versions.run >= RUN and (other in known or len(known) < MOST_VERSIONS):
+                return arm, other, known.get(other, self.next(arm))
+        return None
+
+    def to_list(self) -> list[Any]:
+        """The histories as plain JSON, for a snapshot."""
+        versions = {arm: asdict(each) for arm, each in self._versions.items()}
+        return [self.current, self.begun, versions]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> Histories:
+        """Inverse of :meth:`to_list`."""
+        current, begun, versions = data
+        return cls(current, begun, {arm: _Versions(**each) for arm, each in versions.items()})
+
+
+_COUNT, _REWARD, _SQUARE, _PRODUCT = range(4)
+_WAITING = 64
+"""How many rounds are added up together. Adding them one by one would cost more than the rest of learning."""
+_NO_SPREAD = 1e-9
+"""The largest n²·variance that counts as 0: rounding leaves as much of equal rewards."""
+
+
+class PairSums:
+    """Signed sums over the rounds that rewarded both arms of a pair: n, Σr_i, Σr_i², Σr_i·r_j.
+
+    With rewards of 0 and 1 all sums are counts, so that taking a round back is exact. Only fractional rewards
+    need the squares.
+
+    Args:
+        names: the K arms in the order of ``sums``.
+        sums: shape (4, K, K); zeros by default. Entry [:, i, j] is over the common rounds of i and j. Row i
+            holds r_i and r_i², so Σr_j is at [1, j, i].
+    """
+
+    def __init__(self, names: Iterable[str] = (), sums: Array | None = None) -> None:
+        self._index = {name: position for position, name in enumerate(names)}
+        self._sums: Array = np.zeros((4, len(self._index), len(self._index))) if sums is None else sums
+        self._waiting: list[tuple[int, Mapping[str, float]]] = []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arms in the order of the sums."""
+        self._settle()
+        return tuple(self._index)
+
+    @property
+    def sums(self) -> Array:
+        """The sums of all rounds, shape (4, K, K)."""
+        self._settle()
+        return self._sums
+
+    def add(self, rounds: Iterable[Mapping[str, float]], sign: int) -> None:
+        """Add (+1) or take back (−1) rounds. Each counts for every pair of the arms that it rewards.
+
+        Rounds are collected and added up together, at the latest when the sums are read.
+
+        Args:
+            rounds: for each round, arm → reward.
+            sign: +1 or −1.
+        """
+        self._waiting.extend([(sign, rewards) for rewards in rounds if len(rewards) > 1])
+        if len(self._waiting) >= _WAITING:
+            self._settle()
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give some arms other names (old → new)."""
+        self._settle()
+        self._index = {names.get(name, name): position for name, position in self._index.items()}
+
+    def _settle(self) -> None:
+        """Add up the rounds that were collected."""
+        if not self._waiting:
+            return
+        named = dict.fromkeys(chain(*(rewards for _, rewards in self._waiting)))
+        missing = [arm for arm in named if arm not in self._index]
+        if missing:
+            self._index |= {arm: len(self._index) + position for position, arm in enumerate(missing)}
+            self._sums = np.pad(self._sums, ((0, 0), (0, len(missing)), (0, len(missing))))
+        rewarded, r = np.zeros((2, len(self._index), len(self._waiting)))
+        entries = [
+            (self._index[arm], column, reward)
+            for column, (_, rewards) in enumerate(self._waiting)
+            for arm, reward in rewards.items()
+        ]
+        row, column, rewards = zip(*entries, strict=True)
+        rewarded[row, column], r[row, column] = 1.0, rewards
+        signs = np.array([sign for sign, _ in self._waiting])
+        self._sums[:_PRODUCT] += np.array((rewarded, r, r * r)) * signs @ rewarded.T
+        self._sums[_PRODUCT] += r * signs @ r.T
+        self._waiting.clear()
+
+    def correlation(self, arms: Sequence[str]) -> Array:
+        """ρ_ij = cov_ij / (σ_i·σ_j) over the common rounds of each pair, in [−1, 1].
+
+        ρ_ij is 0 in three cases: an arm has no history, there are fewer than two common rounds, or one of the
+        two arms always got the same reward. Pairs are estimated on different rounds, so the matrix need not
+        be positive semi-definite (:func:`camvo.numerics.small.nearest_psd`).
+
+        Args:
+            arms: the names of K arms.
+
+        Returns:
+            ρ, shape (K, K), with 1 on the diagonal.
+        """
+        self._settle()
+        rho = np.eye(len(arms))
+        known = [position for position, arm in enumerate(arms) if arm in self._index]
+        if not known:
+            return rho
+        at = np.array([self._index[arms[position]] for position in known])
+        n, total, square, product = self._sums[:, at[:, None], at]
+        spread = n * square - total * total
+        varies = (spread > _NO_SPREAD) & (spread.T > _NO_SPREAD) & (n > 1.0)
+        scale = np.sqrt(np.where(varies, spread * spread.T, 1.0))
+        correlation = np.where(varies, (n * product - total * total.T) / scale, 0.0)
+        np.fill_diagonal(correlation, 1.0)
+        rho[np.ix_(known, known)] = np.clip(correlation, -1.0, 1.0)
+        return rho

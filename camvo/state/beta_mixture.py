@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.beta_likelihood import fit_beta
-from camvo.numerics.tolerances import EPSILON, clip
+from camvo.numerics.small import EPSILON, clip
 from camvo.typing import Array
 
 EstimatorName: TypeAlias = Literal["moments", "mle"]

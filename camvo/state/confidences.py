@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from camvo.numerics.tolerances import TIE
+from camvo.numerics.small import TIE
 from camvo.state.kept_rounds import KeptRound
 
 TOP_LEVEL: Final = 80

@@ -7,7 +7,7 @@ with a probability of at most 5%, over all tests together.
 Three kinds of tests:
 
 - *Stops*: is the label of the learned rule wrong no more often than promised
-  (:class:`camvo.numerics.promises.PromiseTest`)?
+  (:class:`camvo.numerics.sequential_tests.PromiseTest`)?
 - *Tasks*: do the arms disagree with each other as often as before? The score of a round is the share of the
   pairs of arms that voted for different labels.
 - *Arms*: does each arm disagree with the others as often as before? The score of a round is the share of the
@@ -26,11 +26,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from camvo.numerics.exchangeability import STEPS, ExchangeabilityTest
-from camvo.numerics.promises import PromiseTest
-from camvo.numerics.wagers import needed_evidence
-from camvo.state.restart import Restart
-from camvo.state.vote_patterns import SILENT, ExplorationRound
+from camvo.numerics.sequential_tests import STEPS, ExchangeabilityTest, PromiseTest, needed_evidence
+from camvo.state.contribution import Restart
+from camvo.state.exploration import SILENT, ExplorationRound
 
 LEVEL: Final = 0.05
 """The probability of ever raising a false alarm. Each kind of tests gets a third, and each arm its share."""

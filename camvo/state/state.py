@@ -24,19 +24,14 @@ from zipfile import BadZipFile
 import numpy as np
 
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.numerics.unknown_context import is_known
-from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
+from camvo.numerics.small import is_known
+from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Histories, Inverse, PairSums, Standing, score
 from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.confidences import ConfidenceSums
-from camvo.state.context_rounds import ContextRounds
-from camvo.state.contribution import Change, Contribution
+from camvo.state.contribution import Change, Contribution, Restart
 from camvo.state.drift_tests import DriftTests
-from camvo.state.histories import Histories
+from camvo.state.exploration import ContextRounds, ExplorationSums
 from camvo.state.kept_rounds import KeptRounds
-from camvo.state.linucb import Inverse, score
-from camvo.state.pairs import PairSums
-from camvo.state.restart import Restart
-from camvo.state.vote_patterns import ExplorationSums
 from camvo.student.taught_texts import TaughtTexts
 from camvo.typing import Array
 
@@ -398,3 +393,21 @@ def check_contexts(contexts: Sequence[Array], dimension: int) -> Array:
     if not np.isfinite(rows).all():
         raise InvalidParameterError("the context contains NaN or infinity")
     return rows
+
+
+def findings(state: State) -> dict[str, Any]:
+    """What the tests of a state have found, as plain JSON.
+
+    ``tried`` and ``right`` count the rounds that tested a stop: ``all`` of them, and those ``since`` the last
+    restart with the number of errors that the stops ``promised`` there. ``rounds`` are those since the last
+    restart. ``versions`` are those of the models' current histories.
+    """
+    stops, tested = state.drift.stops, state.exploration
+    versions = {arm: state.histories.version(arm) for arm in state.histories.known_arms}
+    return {
+        "all": {"tried": tested.tried, "right": tested.right},
+        "since": {"tried": stops.tried, "right": stops.right, "promised": stops.promised},
+        "rounds": state.rounds - state.restarted_at,
+        "restarts": [restart.to_dict() for restart in state.restarts],
+        "versions": versions,
+    }

@@ -1,6 +1,6 @@
 """The Oracle: the cheapest set of arms whose vote is confident enough (Algorithm 1, line 11).
 
-Sets are visited in the order of their cost (:mod:`camvo.subsets.candidates`), so the first set that satisfies
+Sets are visited in the order of their cost (:mod:`camvo.subsets.oracle`), so the first set that satisfies
 every question is the cheapest. More arms can mean less confidence, so a set says nothing about its supersets.
 A set is skipped only if a valid bound shows that it cannot reach δ.
 """
@@ -8,17 +8,336 @@ A set is skipped only if a valid bound shows that it cannot reach δ.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from camvo.errors import InvalidParameterError
-from camvo.subsets.beta_confidence import BetaConfidence
-from camvo.subsets.confidence import Confidence
-from camvo.subsets.copula import Copula, CopulaConfidence
-from camvo.subsets.exact_confidence import ExactConfidence
-from camvo.subsets.search import search_cheapest
+from camvo.numerics.small import TIE
+from camvo.subsets.confidence import (
+    TABLE_ARMS,
+    BetaConfidence,
+    Confidence,
+    Copula,
+    CopulaConfidence,
+    ExactConfidence,
+)
 from camvo.typing import Array
+
+Screen: TypeAlias = tuple[Array, Array]
+"""Values (J, n) and thresholds (J,): on at least one line a set's values must add up to the threshold."""
+
+_WINDOW, _SHARE_GROWTH = 16, 4
+"""The rows in the first window, and the factor from one window to the next."""
+_PORTION = 2**14
+"""The most pairs whose sums are in memory at once."""
+_SLACK = 1e-9
+_COST, _SIZE, _VALUES = 0, 1, 2
+"""The rows of a table of sums: cost, size, then the values of every line."""
+
+
+def pairs_by_cost(
+    costs: Array, fewest: int, screens: Sequence[Screen]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Array]]:
+    """Yield all pairs of at least ``fewest`` arms that pass every screen, in windows of ascending cost.
+
+    Pairs within a window are not sorted.
+
+    Args:
+        costs: what each arm costs, shape (n,), ascending.
+        fewest: the fewest arms in a set.
+        screens: the linear bounds of each question that has any.
+
+    Yields:
+        The row, the column and the cost of m pairs, each of shape (m,). Rows and columns are positions in
+        :func:`all_sets`.
+    """
+    cheap, dear = split_arms(len(costs))
+    if not (screens or dear):
+        column = _of_size(len(costs), fewest)
+        yield np.zeros_like(column), column, (costs @ all_sets(len(costs)))[column]
+        return
+    table = np.concatenate([costs[None], np.ones((1, len(costs))), *(values for values, _ in screens)])
+    columns = table[:, :cheap] @ all_sets(cheap)
+    columns[_SIZE] -= fewest
+    if screens:
+        columns[_VALUES:] -= np.concatenate([thresholds for _, thresholds in screens])[:, None]
+    lines = _slices(screens)
+    if not dear:
+        (column,) = _passing(columns, lines).nonzero()
+        yield np.zeros_like(column), column, columns[_COST, column]
+        return
+    rows = table[:, cheap:] @ all_sets(dear)
+    order = columns[_COST].argsort(kind="stable")
+    columns = columns[:, order]
+    bound = rows[_COST] + _cheapest_column(rows, columns, lines)
+    ranked = bound.argsort(kind="stable")[: np.isfinite(bound).sum()]
+    bounds = bound[ranked]
+    for floor, ceiling in _cost_windows(bounds):
+        window = ranked[: bounds.searchsorted(ceiling, side="right")]
+        row, column = _pairs(rows[_COST, window], columns[_COST], floor, ceiling)
+        row = window[row]
+        for part in _portions(rows[_COST, row] + columns[_COST, column]):
+            sums = rows[:, row[part]] + columns[:, column[part]]
+            passing = _passing(sums, lines)
+            yield row[part][passing], order[column[part][passing]], sums[_COST, passing]
+
+
+def _cost_windows(bounds: Array) -> Iterator[tuple[float, float]]:
+    """The cost intervals (floor, ceiling] of the windows, from the ascending bounds of the rows."""
+    if not len(bounds):
+        return
+    count, floor = _WINDOW, float(np.nextafter(bounds[0], -np.inf))
+    while count < len(bounds):
+        ceiling = float(bounds[count - 1])
+        if ceiling > floor:
+            yield floor, ceiling
+        count, floor = count * _SHARE_GROWTH, ceiling
+    yield floor, np.inf
+
+
+def _portions(costs: Array) -> Iterator[slice | NDArray[np.intp]]:
+    """Split pairs into portions that fit in memory, the cheapest first."""
+    if len(costs) <= _PORTION:
+        yield slice(None)
+        return
+    order = costs.argsort(kind="stable")
+    for start in range(0, len(order), _PORTION):
+        yield order[start : start + _PORTION]
+
+
+def _cheapest_column(rows: Array, columns: Array, lines: Sequence[slice]) -> Array:
+    """A lower bound of the cost of the column with which each row passes; ∞ if there is no such column.
+
+    Each screen is considered separately. Columns are sorted by cost, so the first column that passes is where
+    the running maximum of the values reaches what the row lacks.
+    """
+    least = np.zeros(rows.shape[1])
+    costs = np.append(columns[_COST], np.inf)
+    for question in lines:
+        cheapest = np.full(rows.shape[1], np.inf)
+        for row_values, column_values in zip(rows[question], columns[question], strict=True):
+            first = np.maximum.accumulate(column_values).searchsorted(-_SLACK - row_values)
+            np.minimum(cheapest, costs[first], out=cheapest)
+        np.maximum(least, cheapest, out=least)
+    return least
+
+
+def _pairs(
+    row_costs: Array, column_costs: Array, floor: float, ceiling: float
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The pairs whose cost is above ``floor`` and at most ``ceiling``."""
+    affordable = column_costs.searchsorted((ceiling - row_costs.min()) * (1.0 + _SLACK), side="right")
+    cost = row_costs[:, None] + column_costs[None, :affordable]
+    row, column = np.nonzero((cost > floor) & (cost <= ceiling))
+    return row, column
+
+
+def _passing(sums: Array, lines: Sequence[slice]) -> NDArray[np.bool_]:
+    """Whether each set is large enough and passes every screen."""
+    passing: NDArray[np.bool_] = sums[_SIZE] >= 0.0
+    for question in lines:
+        values = sums[question]
+        passing &= (values[0] if len(values) == 1 else values.max(axis=0)) >= -_SLACK
+    return passing
+
+
+def _slices(screens: Sequence[Screen]) -> list[slice]:
+    """The rows of the table of sums that belong to each screen."""
+    slices, end = [], _VALUES
+    for _, thresholds in screens:
+        slices.append(slice(end, end + len(thresholds)))
+        end += len(thresholds)
+    return slices
+
+
+@lru_cache(maxsize=256)
+def _of_size(n: int, fewest: int) -> NDArray[np.intp]:
+    """The positions in :func:`all_sets` of the sets of at least ``fewest`` of n arms."""
+    return np.flatnonzero(all_sets(n).sum(axis=0) >= fewest)
+
+
+def split_arms(n: int) -> tuple[int, int]:
+    """Split n arms, cheapest first: how many make up the columns and how many the rows."""
+    columns = n if n <= TABLE_ARMS else (n + 1) // 2
+    return columns, n - columns
+
+
+@lru_cache(maxsize=32)
+def all_sets(n: int) -> Array:
+    """Every set of n arms as an indicator column, shape (n, 2ⁿ). Bit i of its position stands for arm i."""
+    return np.where(np.arange(2**n) >> np.arange(n)[:, None] & 1, 1.0, 0.0)
+
+
+_BLOCK, _LARGEST_BLOCK, _GROWTH = 32, 1024, 4
+"""The size of the first block, the largest size, and the factor from one block to the next."""
+
+
+def sets_by_cost(
+    costs: Array, fewest: int, screens: Sequence[Screen], most: int
+) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of sets in the order of their cost.
+
+    Every set of at least ``fewest`` arms that passes all screens is yielded exactly once, at least for the
+    ``most`` cheapest sets. Sets beyond these may be missing.
+
+    Args:
+        costs: what each arm costs, shape (n,), ascending.
+        fewest: the fewest arms in a set.
+        screens: the linear bounds of each question that has any.
+        most: how many sets the caller will look at.
+
+    Yields:
+        Indicator rows, shape (m, n), and costs, shape (m,), which ascend within and across blocks.
+    """
+    cheap, dear = (all_sets(n) for n in split_arms(len(costs)))
+    for row, column, cost in pairs_by_cost(costs, fewest, screens):
+        if len(cost) <= most:
+            order = cost.argsort(kind="stable")
+        else:
+            order = np.argpartition(cost, most - 1)[:most]
+            order = order[cost[order].argsort(kind="stable")]
+        start, size = 0, _BLOCK
+        while start < len(order):
+            block = order[start : start + size]
+            sets = cheap.take(column[block], axis=1)
+            if len(dear):
+                sets = np.concatenate((sets, dear[:, row[block]]))
+            yield sets.T, cost[block]
+            start, size = start + size, min(size * _GROWTH, _LARGEST_BLOCK)
+
+
+COST_TIE = 1e-12
+"""Relative tolerance of costs: sums of the same prices in another order differ by rounding."""
+
+
+@dataclass(slots=True)
+class _ConfidentSets:
+    """The sets found so far that reach δ at a cost tied with the cheapest.
+
+    Attributes:
+        sets: blocks of indicator rows, each of shape (m, n).
+        costs: the costs of each block, shape (m,).
+        reached: δ_A of each block, shape (m,).
+        limit: the highest cost that is tied with the cheapest.
+    """
+
+    sets: list[Array] = field(default_factory=list)
+    costs: list[Array] = field(default_factory=list)
+    reached: list[Array] = field(default_factory=list)
+    limit: float = np.inf
+
+    def add(self, sets: Array, costs: Array, reached: Array, enough: float) -> None:
+        """Add those of m sets that reach ``enough`` and are not dearer than the limit."""
+        (hits,) = (reached >= enough).nonzero()
+        if len(hits):
+            self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + COST_TIE))
+            hits = hits[costs[hits] <= self.limit]
+            self.sets.append(sets[hits])
+            self.costs.append(costs[hits])
+            self.reached.append(reached[hits])
+
+    def best(self, arms: Sequence[int]) -> list[int] | None:
+        """The winner by the tie-breaks of :func:`.cheapest_subset`, as columns, or ``None`` without sets."""
+        if not self.sets:
+            return None
+        if len(self.sets) == 1 and len(self.sets[0]) == 1:
+            only: list[int] = self.sets[0][0].nonzero()[0].tolist()
+            return only
+        sets, costs, reached = (np.concatenate(parts) for parts in (self.sets, self.costs, self.reached))
+        tied = costs <= self.limit
+        tied &= reached >= reached[tied].max() - TIE
+        rivals = sets[tied]
+        if len(rivals) > 1:
+            sizes = rivals.sum(axis=1)
+            rivals = rivals[sizes == sizes.min()]
+        members = [row.nonzero()[0].tolist() for row in rivals]
+        winner: list[int] = min(members, key=lambda columns: sorted(arms[column] for column in columns))
+        return winner
+
+
+def search_cheapest(
+    questions: Sequence[Confidence],
+    costs: Array,
+    arms: Sequence[int],
+    *,
+    k_min: int,
+    delta: float,
+    budget: int,
+) -> tuple[list[int] | None, bool]:
+    """Search for the cheapest set that is confident enough on every question.
+
+    If the budget runs out, up to 2K guesses are tried in addition.
+
+    Args:
+        questions: δ_A of each question. The columns are the free arms, ascending by cost, then the held arms.
+        costs: the costs of the n free arms, shape (n,), ascending. Held arms cost nothing.
+        arms: the position of the arm in each column; the last tie-break compares positions.
+        k_min: the fewest arms in a set, held arms included.
+        delta: δ.
+        budget: the most sets to compute δ_A of.
+
+    Returns:
+        The columns of the winner, or ``None`` if no set reaches δ; and whether the search was complete.
+    """
+    held = np.ones((1, len(arms) - len(costs)))
+    finds, remaining = _ConfidentSets(), budget
+    for free, prices in sets_by_cost(
+        costs, k_min - held.shape[1], _screens(questions, len(costs), delta), budget + 1
+    ):
+        if prices[0] > finds.limit or (not finds.sets and remaining < budget and _hopeless(questions, delta)):
+            break
+        sets = np.concatenate((free, held.repeat(len(free), axis=0)), axis=1) if held.size else free
+        evaluated = sets[:remaining]
+        finds.add(evaluated, prices[:remaining], _weakest(questions, evaluated), delta - TIE)
+        if len(sets) > remaining and prices[remaining] <= finds.limit:
+            guesses = _guesses(questions, len(costs), len(arms), k_min)
+            reached = _weakest(questions, guesses)
+            finds.add(guesses, guesses[:, : len(costs)] @ costs, reached, delta - TIE)
+            return finds.best(arms) or list(range(len(arms))), False
+        remaining -= len(evaluated)
+    return finds.best(arms), True
+
+
+def _weakest(questions: Sequence[Confidence], sets: Array) -> Array:
+    """δ_A of each set on the question where it is lowest, shape (m,)."""
+    weakest = questions[0].confidences(sets)
+    for question in questions[1:]:
+        weakest = np.minimum(weakest, question.confidences(sets))
+    return weakest
+
+
+def _hopeless(questions: Sequence[Confidence], delta: float) -> bool:
+    """Whether a bound shows that no set reaches δ."""
+    return any(question.upper_bound() < delta - _SLACK for question in questions)
+
+
+def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[Screen]:
+    """The linear bounds of each question over the free arms, minus the values of the held arms."""
+    screens = []
+    for question in questions:
+        lines = question.linear_bounds(delta)
+        if lines is not None:
+            values, thresholds = lines
+            screens.append((values[:, :free], thresholds - values[:, free:].sum(axis=1)))
+    return screens
+
+
+def _guesses(questions: Sequence[Confidence], free: int, arms: int, k_min: int) -> Array:
+    """Sets to try when the budget is spent: for each size, the cheapest arms and the most confident arms."""
+    alone = np.array([min(question.confidence_of([arm]) for question in questions) for arm in range(free)])
+    sets = np.zeros((2 * free, arms))
+    sets[:, free:] = 1.0
+    for number in range(free):
+        sets[number, : number + 1] = 1.0
+        sets[free + number, alone.argsort(kind="stable")[free - 1 - number :]] = 1.0
+    large_enough: Array = sets[sets.sum(axis=1) >= k_min]
+    return large_enough
+
 
 ConfidenceName: TypeAlias = Literal["beta", "exact", "copula"]
 Demand: TypeAlias = tuple[Array, Array]

@@ -15,11 +15,9 @@ from itertools import combinations
 
 import numpy as np
 
-from camvo.numerics.tolerances import TIE
-from camvo.subsets.beta_confidence import may_reach
-from camvo.subsets.confidence import confidence_by_beta_sums, confidences_by_beta_sums
-from camvo.subsets.oracle import Demand, Subset, check_costs
-from camvo.subsets.search import COST_TIE
+from camvo.numerics.small import TIE
+from camvo.subsets.confidence import confidence_by_beta_sums, confidences_by_beta_sums, may_reach
+from camvo.subsets.oracle import COST_TIE, Demand, Subset, check_costs
 from camvo.typing import Array
 
 MOST_SETS = 2**12

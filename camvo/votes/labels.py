@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.tolerances import EPSILON, TIE
+from camvo.numerics.small import EPSILON, TIE
 from camvo.votes.aggregation import Ballot
 
 

@@ -20,9 +20,8 @@ from server_process import child
 from sqlalchemy import func, select, update
 from warm_start import WarmProcess
 
-from backend.ledger import Ledger
+from backend.ledger import Ledger, money
 from backend.ledger.database import tables
-from backend.ledger.money import accounts
 from backend.testing import Reply, packed_texts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
@@ -101,7 +100,7 @@ def test_nothing_is_bought_twice_and_nothing_is_lost(tmp_path: Path) -> None:
         (tmp_path / "summary").write_text(summary)
     ledger = Ledger(url)
     with ledger.read() as connection:
-        account = accounts.balance(connection, "in", accounts.TOTAL)
+        account = money.balance(connection, "in", money.TOTAL)
         open_calls = connection.execute(
             select(func.count()).select_from(tables.calls).where(tables.calls.c.state != "settled")
         ).scalar_one()

@@ -24,10 +24,8 @@ from label_studio import LabelStudio
 from server_process import ServerProcess, config_for, wait_until
 from sqlalchemy import select
 
-from backend.ledger import human_annotations, projects
+from backend.ledger import human_annotations, projects, recounts
 from backend.ledger.database import tables
-from backend.ledger.recounts import countings
-from backend.ledger.recounts import rows as recounts
 from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -167,7 +165,7 @@ def is_counted_again(installation: Installation, project: int) -> bool:
     server = installation.server
     with server.ledger.read() as connection:
         [stored] = projects.list_all(connection)
-        look = countings.last_look(connection, stored.key)
+        look = recounts.last_look(connection, stored.key)
         known, _ = human_annotations.count_received(connection, stored.key, look.looked_at if look else 0.0)
         return known >= LABELLED / 2 and not recounts.pending(connection, stored.key)
 

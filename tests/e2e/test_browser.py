@@ -22,7 +22,9 @@ from server_process import ServerProcess, wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 ARTEFACTS = Path(os.environ.get("CAMVO_E2E_ARTEFACTS") or Path(__file__).with_name("artefacts"))
-REVIEWS = json.loads((resources.files("backend.commands.demo") / "texts.json").read_text())["sentiment"][:9]
+REVIEWS = json.loads((resources.files("backend.commands") / "resources" / "demo_texts.json").read_text())[
+    "sentiment"
+][:9]
 CONFIG = (resources.files("label_config") / "sentiment.xml").read_text()
 SHOWN = ("id", "total_annotations", "predictions_score", "text")
 """Columns of the Data Manager."""

@@ -16,10 +16,8 @@ from server_process import child, config_for, task_of, wait_until
 from sqlalchemy import func, select, update
 from warm_start import WarmProcess
 
-from backend.datasets.plain_config import plain_label_config
-from backend.datasets.shard import Shard
-from backend.datasets.sources.open_source import open_source
-from backend.datasets.tasks import Dataset
+from backend.datasets.sources import open_source
+from backend.datasets.tasks import Dataset, Shard, plain_label_config
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer, Reply

@@ -16,7 +16,7 @@ from backend.annotation.job import is_audit
 from backend.ledger import Ledger, blind_tasks, projects, rounds
 from backend.ledger.rounds import Round
 from backend.server.status.build import build_report
-from backend.server.status.parts.certificates.shares import SharesReport
+from backend.server.status.report import SharesReport
 from backend.settings import Settings
 
 CONFIG = """<View><Text name="text" value="$text"/><Choices name="mood" toName="text"{}>

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import SecretStr
 
 from backend.label_studio.client import Client
-from backend.label_studio.webhooks import project_key
+from backend.label_studio.payloads import project_key
 
 ANSWERS: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("label_studio_answers.json").read_text()

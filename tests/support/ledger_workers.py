@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backend.errors import BudgetExhaustedError
-from backend.ledger import Ledger, deleted_tasks, events
-from backend.ledger.money import spending
+from backend.ledger import Ledger, deletions, events, money
 
 Start = Callable[[], object]
 
@@ -55,7 +54,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
     for task in itertools.count():
         try:
             with ledger.write() as connection:
-                spending.reserve(
+                money.reserve(
                     connection,
                     project="1.1",
                     task=task,
@@ -83,8 +82,8 @@ def append_and_say_so(url: str) -> None:
 
 def delete_task(connection: Any, project: str, task: int) -> None:
     """Mark a task as deleted and forget it, as TASKS_DELETED does where nobody labelled it."""
-    deleted_tasks.mark(connection, project, [task], 1.0)
-    deleted_tasks.forget(connection, project, [task])
+    deletions.mark_deleted(connection, project, [task], 1.0)
+    deletions.forget_deleted(connection, project, [task])
 
 
 def append_event(connection: Any, contribution: bytes = b"x") -> int:

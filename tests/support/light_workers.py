@@ -42,10 +42,10 @@ from server_process import child, let_claims_expire, open_calls, wait_until
 from sqlalchemy import update
 
 from backend import settings
-from backend.label_studio.webhooks import parse_webhook
+from backend.label_studio.payloads import parse_webhook
 from backend.ledger import Ledger
 from backend.ledger.database import tables
-from backend.models import litellm_info
+from backend.models import model as litellm_info
 from backend.models.call_ledger import CallLedger
 from backend.questions import parse_label_config
 from backend.runtime import annotation_process

@@ -8,10 +8,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.models.kinds import Kinds
-from camvo.joint.models.two_coins import TwoCoins
-from camvo.joint.vote_rows import Rows, VoteRows, renumber
-from camvo.state.vote_patterns import SILENT, UNASKED, PatternCounts, VotePattern
+from camvo.joint.models import Kinds, TwoCoins
+from camvo.joint.votes import Rows, VoteRows, renumber
+from camvo.state.exploration import SILENT, UNASKED, PatternCounts, VotePattern
 from camvo.typing import Array
 
 COINS = TwoCoins(np.array([[0.9, 0.6], [0.7, 0.8], [0.75, 0.75]]), np.array([0.4, 0.6]), np.ones(3))

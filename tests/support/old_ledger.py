@@ -14,7 +14,7 @@ import migrated
 from label_studio_requests import Annotation, Project, annotated
 from light_workers import light_runtime, predict
 
-from backend.label_studio.webhooks import parse_webhook
+from backend.label_studio.payloads import parse_webhook
 from backend.server.runtime import Runtime
 
 DAY = 86_400.0

@@ -9,8 +9,7 @@ import time
 from simulated_calls import model_settings
 
 from backend.ledger import Ledger, Writer
-from backend.models.rates.messages import RateReport
-from backend.models.rates.stores import LedgerRates
+from backend.models.rates.controller import LedgerRates, RateReport
 
 MODEL = model_settings(rpm=120)
 

@@ -11,10 +11,9 @@ from label_studio_requests import Annotation, Project, annotated
 from pydantic import SecretStr
 from whole_backend import Backend, prompt_of, says
 
-from backend.ledger.recounts import countings
-from backend.ledger.recounts import rows as recounts
-from backend.ledger.recounts.countings import Counting
-from backend.ledger.recounts.rows import Recount
+from backend.ledger import recounts
+from backend.ledger import recounts as countings
+from backend.ledger.recounts import Counting, Recount
 
 TASKS, LABELLED = 30, 24
 LEFT = TASKS - LABELLED
@@ -90,7 +89,7 @@ class Studio:
 
     def countings(self) -> list[Counting]:
         with self.backend.ledger.read() as connection:
-            return countings.of_project(connection, self.project.key)
+            return countings.countings_of(connection, self.project.key)
 
     def pending(self) -> list[int]:
         with self.backend.ledger.read() as connection:

@@ -54,7 +54,7 @@ class ScriptedLitellm:
         return {"keys_in_environment": True, "missing_keys": []}
 
     async def complete(self, request: Mapping[str, Any]) -> SimpleNamespace:
-        """Answer in the place of :func:`backend.models.litellm_info.complete`."""
+        """Answer in the place of :func:`backend.models.model.complete`."""
         return await self.acompletion(**request)
 
     async def acompletion(self, *, model: str, messages: object, **_: object) -> SimpleNamespace:

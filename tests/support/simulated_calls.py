@@ -10,11 +10,9 @@ from dataclasses import dataclass, field, replace
 from quota_providers import QuotaProvider
 
 from backend.errors import LedgerError
-from backend.models.rates.gate import RateGate
-from backend.models.rates.lease_holder import Passage
-from backend.models.rates.messages import Lease, RateReport
-from backend.models.rates.outcomes import CallEnd
-from backend.models.rates.stores import ProcessRates, RateStore
+from backend.models.rates.answers import CallEnd
+from backend.models.rates.controller import Lease, ProcessRates, RateReport, RateStore
+from backend.models.rates.gate import Passage, RateGate
 from backend.settings import ModelSettings
 
 REFUSAL_SECONDS = 0.1

@@ -23,8 +23,8 @@ from werkzeug.test import TestResponse
 
 from backend.ledger import Ledger, events, human_annotations, rounds
 from backend.ledger.rounds import Round
-from backend.models import litellm_info
-from backend.models.embedder.embedder import Embedder
+from backend.models import model
+from backend.models.embedder import Embedder
 from backend.server.app import create_app
 from backend.server.runtime import Runtime
 from backend.settings import Environment
@@ -65,7 +65,7 @@ _idle: list[tuple[Any, int, str | None]] = []
 
 def _embedder() -> Embedder:
     """A loaded embedder, with litellm imported too: importing them in a thread beside a test is not safe."""
-    litellm_info.litellm()
+    model.litellm()
     embedder = Embedder()
     if _idle:
         embedder._model, embedder._dimension, embedder._identity = _idle.pop()

@@ -5,14 +5,80 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
-from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure, TasksInDoubt
-from backend.errors import BackendError, BodyTooLargeError
-from backend.label_studio.webhooks import WEBHOOK_HEADER
+from backend.annotation.queue import DEADLINE
+from backend.errors import BackendError, BodyTooLargeError, ConfigError
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import WEBHOOK_HEADER
 from backend.settings import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Why a task ended without a prediction, and when by the server's clock, in unix seconds."""
+
+    code: str
+    failed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """What the server says about one task.
+
+    Attributes:
+        predictions: one, several (each model's own before the ensemble's), or none.
+        code: why there is none: a stable name; ``None`` if there are some.
+        fix: what to do about it; ``None`` if nothing can be done.
+    """
+
+    predictions: list[dict[str, Any]]
+    code: str | None = None
+    fix: str | None = None
+
+    @classmethod
+    def of(cls, result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
+        """One entry of ``results`` in a body of ``/predict``, with its entry of ``reasons``."""
+        predictions = [result] if isinstance(result, dict) else list(result)
+        if predictions:
+            return cls(predictions)
+        reason = reason or {"code": DEADLINE}
+        return cls([], str(reason["code"]), reason.get("fix"))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a project is.
+
+    Attributes:
+        tasks: tasks decided since the round that was asked about.
+        last_round: the number of the project's latest round.
+        spent_usd: what the project has spent, in $.
+    """
+
+    tasks: int
+    last_round: int
+    spent_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class TasksInDoubt:
+    """The tasks on which further votes are worth most.
+
+    Attributes:
+        tasks: their numbers, the most right labels per dollar first.
+        least: what a dollar must bring for another vote on any of them, in right labels.
+        spent_usd: what further votes have cost so far, in $.
+    """
+
+    tasks: Sequence[int]
+    least: float
+    spent_usd: float
+
 
 _QUICK, _SLOW = 5.0, 120.0
 """Timeouts in seconds: for short requests, and for predictions, which have the server's deadline."""
@@ -234,7 +300,7 @@ class BackendClient:
         """Have the kept votes of a project counted again; no model is asked.
 
         Returns:
-            The counting (:class:`backend.ledger.recounts.countings.Counting`); ``None`` if nothing changed.
+            The counting (:class:`backend.ledger.recounts.Counting`); ``None`` if nothing changed.
 
         Raises:
             BackendError: the server refused, or cannot be reached.
@@ -280,7 +346,7 @@ class BackendClient:
             least: what a dollar must bring for another vote, in right labels.
 
         Returns:
-            What was asked (:class:`backend.recounting.further.portion.Portion`).
+            What was asked (:class:`backend.recounting.further.Portion`).
 
         Raises:
             BackendError: the server refused, or cannot be reached.
@@ -396,3 +462,70 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
     return BackendError(
         f"the server refuses: {message or f'status {response.status_code}'}", where=where, fix=fix
     )
+
+
+def label_studio_client(option: str | None, environment: Environment) -> Client:
+    """Return a client for Label Studio, with the API key of the environment.
+
+    Raises:
+        ConfigError: the address or the API key is missing or invalid.
+    """
+    url = option or environment.label_studio_url
+    if url is None:
+        raise ConfigError(
+            "Label Studio's address is missing",
+            where="--label-studio",
+            fix="give it, e.g. http://host:8080, or set LABEL_STUDIO_URL",
+        )
+    key = environment.label_studio_api_key
+    if key is None:
+        raise ConfigError(
+            "the API key is missing",
+            where="LABEL_STUDIO_API_KEY",
+            fix="set it to a token from Label Studio's Account & Settings; docs/label_studio.md says what to "
+            "do by hand without one",
+        )
+    return Client(_checked_url(url, "--label-studio"), key, environment.label_studio_public_url)
+
+
+def backend_url(option: str | None, environment: Environment) -> str:
+    """Return the URL at which Label Studio reaches the server.
+
+    Raises:
+        ConfigError: the address is invalid or contains credentials.
+    """
+    return default_url(environment) if option is None else _checked_url(option, "--backend-url")
+
+
+def _checked_url(url: str, option: str) -> str:
+    """Check an address and return it without trailing slashes."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.query
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            "must be an http(s) address without a query", where=option, fix="give e.g. http://host:8080"
+        )
+    if parts.username is not None:
+        raise ConfigError(
+            "an address must not contain credentials",
+            where=option,
+            fix="remove them and set BASIC_AUTH_USER and BASIC_AUTH_PASS, or LABEL_STUDIO_API_KEY",
+        )
+    return url.rstrip("/")
+
+
+def require_webhook_secret(environment: Environment) -> None:
+    """Refuse to connect a webhook that the server would reject.
+
+    Raises:
+        ConfigError: basic auth is set, but no webhook secret.
+    """
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix="set it to the same value here and for the server",
+        )

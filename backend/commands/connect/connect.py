@@ -6,22 +6,183 @@ one, tried there, and only then are the older ones removed. If something fails b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.commands.connect.undo import Say, Undo
-from backend.commands.connect.wanted import (
-    Wanted,
-    description,
-    differing,
-    ours,
-    remembered,
-    webhook_ours,
-    webhook_url,
-)
-from backend.errors import LabelStudioError
+import yaml
+
+from backend.commands.check import config_facts
+from backend.commands.connect import tabs
+from backend.commands.connect.backend_client import BackendClient
+from backend.commands.shared import Fact
+from backend.errors import BackendError, ConfigError, LabelStudioError
 from backend.label_studio.client import Client
+from backend.label_studio.payloads import WEBHOOK_HEADER
+from backend.settings import Environment, Settings
+from camvo.errors import CamvoError
+
+Say = Callable[[str, str], None]
+"""Called with the name of a part, and what was done to it or that it was up to date."""
+
+
+class Undo:
+    """A list of steps that take changes back.
+
+    Args:
+        say: called for each step that was taken, or that failed.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._steps: list[tuple[str, str, Callable[[], object]]] = []
+
+    def add(self, name: str, text: str, step: Callable[[], object]) -> None:
+        """Remember how to take back a change that was made just now.
+
+        Args:
+            name: the part that changed.
+            text: what is said once the step was taken.
+            step: takes the change back.
+        """
+        self._steps.append((name, text, step))
+
+    def __call__(self) -> None:
+        """Take all changes back. A step that fails does not keep the others from being taken."""
+        while self._steps:
+            name, text, step = self._steps.pop()
+            try:
+                step()
+            except LabelStudioError as error:
+                self._say(name, f"could not be undone: {error}")
+            else:
+                self._say(name, f"undone: {text}")
+
+
+ACTIONS = (
+    "ANNOTATION_CREATED",
+    "ANNOTATIONS_CREATED",
+    "ANNOTATION_UPDATED",
+    "ANNOTATIONS_DELETED",
+    "TASKS_DELETED",
+    "PROJECT_UPDATED",
+)
+"""The actions that CaMVo handles. TASKS_CREATED is left out: it carries whole imports."""
+
+UNCERTAIN = "Uncertainty sampling"
+"""Label Studio's name for "least confident first"; its pages do not offer it."""
+
+_MARK = "Connected by camvo connect; before: "
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How one project is to be connected.
+
+    Attributes:
+        project: Label Studio's number of the project.
+        url: the URL at which Label Studio reaches the backend.
+        title: the backend's title, which must equal the model version.
+        environment: has the credentials and the webhook's secret.
+        extra_params: overrides for this project; ``None`` keeps the current ones.
+        review_queue: whether annotators get the least confident task first.
+    """
+
+    project: int
+    url: str
+    title: str
+    environment: Environment
+    extra_params: Mapping[str, Any] | None = None
+    review_queue: bool = False
+
+    @property
+    def webhook_url(self) -> str:
+        """The address of the webhook, the same that Label Studio would choose itself."""
+        return webhook_url(self.url)
+
+    def backend(self) -> dict[str, Any]:
+        """Return the ML backend's fields, without the password, which Label Studio never shows."""
+        user = self.environment.basic_auth_user
+        fields: dict[str, Any] = {
+            "project": self.project,
+            "url": self.url,
+            "title": self.title,
+            "auth_method": "NONE" if user is None else "BASIC_AUTH",
+            "auto_update": True,
+        }
+        if user is not None:
+            fields["basic_auth_user"] = user
+        if self.extra_params is not None:
+            fields["extra_params"] = dict(self.extra_params)
+        return fields
+
+    def password(self) -> dict[str, str]:
+        """Return the field that must be sent with every change of the backend."""
+        password = self.environment.basic_auth_pass
+        return {} if password is None else {"basic_auth_pass": password.get_secret_value()}
+
+    def webhook(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Return the webhook's fields; ``headers`` are its current headers."""
+        secret = self.environment.webhook_secret
+        others = {name: value for name, value in headers.items() if name.lower() != WEBHOOK_HEADER.lower()}
+        return {
+            "project": self.project,
+            "url": self.webhook_url,
+            "send_payload": True,
+            "send_for_all_actions": False,
+            "actions": sorted(ACTIONS),
+            "headers": others | ({} if secret is None else {WEBHOOK_HEADER: secret.get_secret_value()}),
+            "is_active": True,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return the project's settings. Without the first, Label Studio ignores predictions."""
+        wanted: dict[str, Any] = {"show_collab_predictions": True, "model_version": self.title}
+        if self.review_queue:
+            wanted["sampling"] = UNCERTAIN
+        return wanted
+
+
+def webhook_url(backend_url: str) -> str:
+    """Return the address of a backend's webhook, built as Label Studio does."""
+    return f"{backend_url.rstrip('/')}/webhook"
+
+
+def differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the wanted fields that have another value now."""
+    return {name: value for name, value in wanted.items() if current.get(name) != value}
+
+
+def description(before: Mapping[str, Any]) -> str:
+    """Return the backend's description, which marks it as ours and holds the project's earlier settings."""
+    return _MARK + json.dumps(dict(before), sort_keys=True)
+
+
+def remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings from before ``camvo connect``, or ``None`` if it did not create the backend."""
+    text = backend.get("description") or ""
+    if not text.startswith(_MARK):
+        return None
+    try:
+        before = json.loads(text.removeprefix(_MARK))
+    except ValueError:
+        return {}
+    return before if isinstance(before, dict) else {}
+
+
+def ours(backend: Mapping[str, Any], url: str, title: str) -> bool:
+    """Whether an ML backend is CaMVo's: created by it, at its address, or with its title."""
+    address = str(backend.get("url") or "").rstrip("/")
+    return remembered(backend) is not None or address == url or backend.get("title") == title
+
+
+def webhook_ours(webhook: Mapping[str, Any], urls: Collection[str]) -> bool:
+    """Whether a webhook is CaMVo's: for one of its addresses, or with its header."""
+    headers = {name.lower() for name in webhook.get("headers") or {}}
+    return webhook.get("url") in urls or WEBHOOK_HEADER.lower() in headers
+
 
 _CONNECTED = "CO"
 
@@ -192,3 +353,310 @@ def _set_settings(client: Client, wanted: Wanted, say: Say) -> bool:
     else:
         say("settings", "up to date")
     return bool(changes)
+
+
+def disconnect_project(client: Client, project: int, url: str, title: str, say: Say) -> bool:
+    """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
+
+    A setting that was changed since is left alone. Predictions stay, because they belong to the project.
+
+    Args:
+        client: Label Studio.
+        project: its number of the project.
+        url: the backend's address.
+        title: the backend's title.
+        say: called with what is done.
+
+    Raises:
+        LabelStudioError: Label Studio refused, or cannot be reached.
+    """
+    backends = [backend for backend in client.backends(project) if ours(backend, url, title)]
+    urls = {webhook_url(url), *(webhook_url(backend["url"]) for backend in backends)}
+    webhooks = [webhook for webhook in client.webhooks(project) if webhook_ours(webhook, urls)]
+    for webhook in webhooks:
+        client.remove_webhook(webhook["id"])
+        say("webhook", f"{webhook['url']} removed")
+    removed = tabs.remove_tabs(client, project)
+    for tab in removed:
+        say("tab", f"{tab!r} removed")
+    # Before the backends are removed: the settings to restore are in a backend's description.
+    _restore(client, project, backends, say)
+    for backend in backends:
+        client.remove_backend(backend["id"])
+        say("backend", f"{backend['title']} at {backend['url']} removed")
+    return bool(webhooks or backends or removed)
+
+
+def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: Say) -> None:
+    """Restore the settings from before ``camvo connect``, except those changed since."""
+    before: dict[str, Any] = {}
+    for backend in backends:
+        before = (remembered(backend) or {}) | before
+    now = client.project(project)
+    unchanged = {
+        "show_collab_predictions": now.get("show_collab_predictions") is True,
+        "model_version": now.get("model_version") in {backend["title"] for backend in backends},
+        "sampling": now.get("sampling") == UNCERTAIN,
+    }
+    to_restore = differing({name: value for name, value in before.items() if unchanged.get(name)}, now)
+    for name, value in to_restore.items():
+        try:
+            client.change_project(project, {name: value})
+        except LabelStudioError as error:
+            say("settings", f"{name} could not be restored to {value!r}: {error}")
+        else:
+            say("settings", f"{name} restored to {value!r}")
+
+
+def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
+    """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win.
+
+    Returns:
+        The overrides, or ``None`` without an option: the project's extra params then stay.
+
+    Raises:
+        ConfigError: an option is neither of the two.
+    """
+    overrides: dict[str, Any] = {}
+    for text in options:
+        key, equals, value = text.partition("=")
+        if text.lstrip().startswith("{"):
+            overrides |= _mapping(text)
+        elif equals and key.strip():
+            overrides[key.strip()] = _value(value)
+        else:
+            raise _mistake()
+    return overrides if options else None
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    value = _value(text)
+    if not isinstance(value, dict):
+        raise _mistake()
+    return value
+
+
+def _value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)  # YAML includes JSON, and true, 3 and plain words
+    except yaml.YAMLError:
+        raise _mistake() from None
+
+
+def _mistake() -> ConfigError:
+    return ConfigError(
+        "is neither a JSON object nor key=value",
+        where="--extra-params",
+        fix="""give '{"delta": 0.9}' or delta=0.9""",
+    )
+
+
+def check_before_connecting(
+    client: Client, backend: BackendClient, wanted: Wanted, settings: Settings
+) -> Iterator[Fact]:
+    """Try what needs no change in Label Studio.
+
+    - *server*: CaMVo answers there, with the model version of ``settings`` and these credentials and secret.
+      It is not tried if the address cannot be reached from here, since Label Studio may know a host name
+      that this host does not.
+    - *label config*: which controls get predictions.
+    """
+    yield from _server(backend, wanted)
+    yield from config_facts(str(client.project(wanted.project)["label_config"]), settings)
+
+
+def _server(backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
+    if not backend.reachable():
+        yield Fact("server", f"{backend.url} cannot be reached from here; Label Studio will try", holds=None)
+        return
+    checks: tuple[Callable[[], str], ...] = (
+        lambda: _version(backend, wanted),
+        lambda: _credentials(backend),
+        lambda: _secret(backend),
+    )
+    for check in checks:
+        try:
+            text = check()
+        except BackendError as error:
+            yield Fact("server", str(error), holds=False)
+            return
+        yield Fact("server", text)
+
+
+def _version(backend: BackendClient, wanted: Wanted) -> str:
+    version = backend.model_version()
+    if version != wanted.title:
+        raise BackendError(
+            f"the server's model_version is {version!r}, and here it is {wanted.title!r}",
+            where=backend.url,
+            fix="give camvo connect the server's --config",
+        )
+    return f"CaMVo answers at {backend.url}"
+
+
+def _credentials(backend: BackendClient) -> str:
+    backend.check_credentials()
+    return "accepts the credentials" if backend.has_credentials else "needs no credentials"
+
+
+def _secret(backend: BackendClient) -> str:
+    backend.check_webhook_secret()
+    return "accepts the webhook's secret" if backend.has_webhook_secret else "accepts webhooks from anyone"
+
+
+_PATIENCE, _PAUSE = 5.0, 0.2
+"""Seconds to wait for a webhook (with Redis, Label Studio sends it in the background), and between looks."""
+
+_TRIES = 3
+"""Tasks tried at most: a task may have no text, or be blind for an audit."""
+
+_STATES = {
+    "DI": "Label Studio cannot reach {url}: give an address that it can reach with --backend-url",
+    "ER": "Label Studio reaches the backend, but POST /setup failed: {error}",
+}
+
+
+def prove_reachable(client: Client, backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
+    """Try whether Label Studio and the backend reach each other; an older backend may still be there.
+
+    - *health*: Label Studio has just called the backend's ``/health`` and ``/setup``.
+    - *webhook*: saving the unchanged project makes Label Studio send PROJECT_UPDATED, and the backend must
+      count one more accepted webhook. This proves the address, the network and the secret. It needs the
+      backend's ``/metrics``; if they cannot be reached from here, the webhook is not tried.
+    """
+    yield from _guarded("health", lambda: _health(client, wanted))
+    yield from _guarded("webhook", lambda: _webhook(client, backend, wanted))
+
+
+def prove_useful(client: Client, wanted: Wanted) -> Iterator[Fact]:
+    """Try what a connected backend is good for.
+
+    - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
+      Studio asks this backend.
+    - *prediction*: Label Studio sends a random task to the backend and returns the answer, unstored.
+    """
+    yield from _guarded("version", lambda: _proof_version(client, wanted))
+    yield from _guarded("prediction", lambda: _prediction(client, wanted))
+
+
+def _guarded(name: str, proof: Callable[[], Fact]) -> Iterator[Fact]:
+    try:
+        yield proof()
+    except CamvoError as error:
+        yield Fact(name, str(error), holds=False)
+
+
+def _health(client: Client, wanted: Wanted) -> Fact:
+    backend = _our_backend(client.backends(wanted.project), wanted)
+    if backend["state"] in _STATES:
+        text = _STATES[backend["state"]].format(url=wanted.url, error=backend.get("error_message"))
+        return Fact("health", text, holds=False)
+    return Fact("health", "Label Studio reaches the backend, and /setup answered")
+
+
+def _proof_version(client: Client, wanted: Wanted) -> Fact:
+    backends = client.backends(wanted.project)
+    backend = _our_backend(backends, wanted)
+    if backends[0]["id"] != backend["id"]:
+        first = f"{backends[0]['title']} at {backends[0]['url']}"
+        text = f"Label Studio asks {first} instead: remove it in Settings > Model"
+        return Fact("version", text, holds=False)
+    shown = client.project(wanted.project).get("model_version")
+    if {backend["title"], backend["model_version"], shown} == {wanted.title}:
+        return Fact(
+            "version", f"{wanted.title} is the title, the backend's version and the project's version"
+        )
+    text = (
+        f"title {backend['title']!r}, backend {backend['model_version']!r} and project {shown!r} must be"
+        " equal: give camvo connect the server's --config"
+    )
+    return Fact("version", text, holds=False)
+
+
+def _prediction(client: Client, wanted: Wanted) -> Fact:
+    if not client.count_tasks(wanted.project):
+        return Fact(
+            "prediction",
+            "not tried, because the project has no tasks: import some and run camvo connect again",
+            holds=None,
+        )
+    backend = _our_backend(client.backends(wanted.project), wanted)
+    for _ in range(_TRIES):
+        trial = client.try_backend(backend["id"])
+        for answer in trial.get("response") or []:
+            predictions = [answer] if isinstance(answer, dict) else answer
+            if predictions and predictions[-1].get("result"):
+                return Fact("prediction", f"task {trial['task']['id']}: score {predictions[-1]['score']:.2f}")
+    text = "the backend answered without a prediction: its log and GET /metrics have the reason"
+    return Fact("prediction", text, holds=False)
+
+
+def _webhook(client: Client, backend: BackendClient, wanted: Wanted) -> Fact:
+    if not backend.reachable():
+        text = f"not tried, because {backend.url} cannot be reached from here: use a host that can"
+        return Fact("webhook", text, holds=None)
+    before = backend.project_updates()
+    client.change_project(wanted.project, {"title": client.project(wanted.project)["title"]})
+    until = time.monotonic() + _PATIENCE
+    while backend.project_updates() == before:
+        if time.monotonic() >= until:
+            text = (
+                "the backend accepted no webhook: CAMVO_WEBHOOK_SECRET must be the same here and for the "
+                "server, and a private address needs SSRF_PROTECTION_ENABLED=false in Label Studio"
+            )
+            return Fact("webhook", text, holds=False)
+        time.sleep(_PAUSE)
+    return Fact("webhook", "Label Studio sent one, and the backend accepted it")
+
+
+def _our_backend(backends: list[dict[str, Any]], wanted: Wanted) -> dict[str, Any]:
+    for backend in backends:
+        if str(backend["url"]).rstrip("/") == wanted.url:
+            return backend
+    raise LabelStudioError("the project no longer has the backend", fix="run camvo connect again")
+
+
+Report = Callable[[Fact], None]
+"""Called with each fact as soon as it is known."""
+
+
+def connect_and_prove(
+    client: Client, backend: BackendClient, wanted: Wanted, settings: Settings, report: Report
+) -> bool | None:
+    """Connect a project, and report what was found out and done.
+
+    Args:
+        client: Label Studio.
+        backend: the server, as seen from here.
+        wanted: how the project is to be connected.
+        settings: the server's settings for this project.
+        report: called with each fact.
+
+    Returns:
+        Whether anything had to be changed; ``None`` if a proof failed before any change.
+
+    Raises:
+        LabelStudioError: Label Studio refused something, cannot be reached, or cannot use the connection.
+            The project is as it was before.
+    """
+    if not _all_hold(check_before_connecting(client, backend, wanted, settings), report):
+        return None
+    changed = connect_project(
+        client,
+        wanted,
+        lambda name, text: report(Fact(name, text)),
+        proved=lambda: _all_hold(prove_reachable(client, backend, wanted), report),
+    )
+    address, added = tabs.ensure_overview(client, wanted.project, first=wanted.review_queue)
+    report(Fact("tab", f"{tabs.OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
+    _all_hold(prove_useful(client, wanted), report)
+    return changed or added
+
+
+def _all_hold(facts: Iterable[Fact], report: Report) -> bool:
+    """Report facts as they come; return whether none of them fails."""
+    hold = True
+    for fact in facts:
+        report(fact)
+        hold &= fact.holds is not False
+    return hold

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl, ProjectNumber
+from backend.commands.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
 from backend.errors import LabelStudioError
 
 
@@ -33,13 +33,18 @@ def connect(  # noqa: PLR0917 - a command's options
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
-    from backend.commands.connect.extra_params import parse_extra_params  # noqa: PLC0415
-    from backend.commands.connect.steps import connect_and_prove  # noqa: PLC0415
-    from backend.commands.connect.wanted import Wanted  # noqa: PLC0415
-    from backend.commands.environment import environment_with  # noqa: PLC0415
-    from backend.commands.facts import Fact, print_fact  # noqa: PLC0415
+    from backend.commands.connect.connect import (  # noqa: PLC0415
+        Wanted,
+        connect_and_prove,
+        parse_extra_params,
+    )
+    from backend.commands.shared import (  # noqa: PLC0415
+        Fact,
+        environment_with,
+        print_fact,
+    )
 
     environment = environment_with(config)
     loaded = settings.load(environment.config)
@@ -86,10 +91,13 @@ def disconnect(
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.disconnect import disconnect_project  # noqa: PLC0415
-    from backend.commands.environment import environment_with  # noqa: PLC0415
-    from backend.commands.facts import Fact, print_fact  # noqa: PLC0415
+    from backend.commands.connect import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect.connect import disconnect_project  # noqa: PLC0415
+    from backend.commands.shared import (  # noqa: PLC0415
+        Fact,
+        environment_with,
+        print_fact,
+    )
 
     environment = environment_with(config)
     title = settings.load(environment.config).model_version

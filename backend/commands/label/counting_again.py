@@ -13,13 +13,11 @@ from rich.console import Console
 
 from backend.annotation.job import Job
 from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.predict.ask_more_run import AskMoreTally
-from backend.commands.predict.recount_run import RecountTally
-from backend.datasets.indexed_tasks import IndexedTasks
-from backend.ledger.money import accounts
-from backend.ledger.money.accounts import Purse
-from backend.ledger.money.picodollars import from_picodollars
-from backend.recounting.further.portion import ask_portion
+from backend.commands.predict.prediction_run import AskMoreTally, RecountTally
+from backend.datasets.tasks import IndexedTasks
+from backend.ledger import money
+from backend.ledger.money import Purse, from_picodollars
+from backend.recounting.further import ask_portion
 from backend.recounting.recounter import Recounter
 
 _MOST = 1000
@@ -107,7 +105,7 @@ class _CountingAgain:
 
     def _spent(self) -> float:
         with self._process.ledger.read() as connection:
-            return from_picodollars(accounts.balance(connection, self._jobs.project, "further").spent)
+            return from_picodollars(money.balance(connection, self._jobs.project, "further").spent)
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         return self._process.thread.submit(work).result()

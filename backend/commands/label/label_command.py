@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl
-from backend.commands.label import arguments
-from backend.commands.label.arguments import file_of, options_of, refuse
+from backend.commands import arguments
+from backend.commands.arguments import BackendUrl, Config, LabelStudioUrl, file_of, options_of, refuse
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,7 +99,10 @@ def _checked_parts(
     **of_one_process: int,
 ) -> dict[str, object]:
     """The options of a run that is divided; those that need the whole file in one process are refused."""
-    from backend.datasets.shard import WHOLE, Shard  # noqa: PLC0415 - keeps the help fast
+    from backend.datasets.tasks import (  # noqa: PLC0415
+        WHOLE,
+        Shard,
+    )
 
     if shard or engine:
         fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
@@ -119,10 +121,10 @@ def _label_file(
     source: Path, out: str, options: LabelOptions, config: Path | None, engine: arguments.Engine
 ) -> bool:
     if engine is None:
-        from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
+        from backend.commands.label.run import label_file  # noqa: PLC0415 - keeps the help fast
 
         return label_file(source, file_of(out), options, config)
-    from backend.commands.label.engines.engine_run import label_in_parts  # noqa: PLC0415
+    from backend.commands.label.engines import label_in_parts  # noqa: PLC0415
 
     return label_in_parts(source, out, options, config, engine)
 
@@ -130,8 +132,8 @@ def _label_file(
 def _issue(certificate: Path, project: str, config: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.certificate.issue import issue_certificate  # noqa: PLC0415
-    from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.certificate import issue_certificate  # noqa: PLC0415
+    from backend.commands.shared import environment_with  # noqa: PLC0415
 
     issue_certificate(Console(), environment_with(config), project, certificate)
 
@@ -151,7 +153,7 @@ def _label_project(
 ) -> bool:
     """Label a project in this process; returns whether no task is left."""
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.label.project.project_run import label_project  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.label.project import label_project  # noqa: PLC0415 - keeps the help fast
 
     return label_project(
         project, config, label_studio, LabelOptions(**spending), None if out is None else file_of(out)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import Final
 
 import structlog
+from rich.console import Console
 
 from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job
+from backend.annotation.task_prompt import always_read
+from backend.commands.label.batch_run import BatchRun
+from backend.commands.label.dataset_jobs import DatasetJobs, Stored
+from backend.commands.shared import progress_bar
+from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
-from backend.label_studio.prediction import Prediction
+from backend.label_studio.predictions import Prediction
+from backend.ledger import Ledger, money
+from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.telemetry import tracing
@@ -138,3 +150,294 @@ async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
     request_size.set(_BULK)
     with tracing.task(job.project, job.task):
         return await annotator.annotate(job)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Counts of a run, or of one of its parts.
+
+    Attributes:
+        rows: rows of the dataset.
+        tasks: tasks, rows of equal content counted once.
+        labelled: tasks that were labelled now.
+        labelled_before: tasks that were labelled already.
+        left_out: tasks that ``--retry-failed`` leaves out, because they did not fail.
+        failed: tasks that failed, by the code of the reason.
+        out_of_money: whether the budget does not cover the next task, so that the run ended.
+        hopeless: whether the run ended because no model voted on any task.
+        waiting: tasks that wait for providers' batches; they count as left.
+    """
+
+    rows: int = 0
+    tasks: int = 0
+    labelled: int = 0
+    labelled_before: int = 0
+    left_out: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    out_of_money: bool = False
+    hopeless: bool = False
+    waiting: int = 0
+
+    def __add__(self, other: RunCounts) -> RunCounts:
+        """The counts of two parts of a run together."""
+        return RunCounts(
+            self.rows + other.rows,
+            self.tasks + other.tasks,
+            self.labelled + other.labelled,
+            self.labelled_before + other.labelled_before,
+            self.left_out + other.left_out,
+            self.failed + other.failed,
+            self.out_of_money or other.out_of_money,
+            self.hopeless or other.hopeless,
+            self.waiting + other.waiting,
+        )
+
+    @property
+    def left(self) -> int:
+        """How many tasks the run has not finished or, if it ended early, has not come to."""
+        done = self.labelled_before + self.left_out + self.labelled + self.failed.total()
+        return self.tasks - done
+
+    def summary(self, spent: float) -> str:
+        """A line with what was done, and a line for each problem that may need action.
+
+        Args:
+            spent: what the project has cost over all runs, in $.
+        """
+        lines = [
+            f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
+            f" before ({self.rows:,} rows); the project has cost ${spent:.4f}"
+        ]
+        if self.failed:
+            codes = ", ".join(f"{code} {tasks:,}" for code, tasks in self.failed.most_common())
+            lines.append(
+                f"{self.failed.total():,} tasks failed ({codes}): docs/errors.md says what to do; then ask"
+                " again about them alone with --retry-failed"
+            )
+        if self.out_of_money:
+            lines.append("the budget does not cover the next task: raise it, and run the same command again")
+        if self.hopeless:
+            lines.append(f"no model voted on any of {HOPELESS} tasks: try camvo check, then run it again")
+        if self.waiting:
+            lines.append(f"{self.waiting:,} tasks wait for providers' batches")
+        if left := self.left - self.waiting:
+            lines.append(f"{left:,} tasks were not reached or have no label: the same command goes on there")
+        return "\n".join(lines)
+
+
+_EVERY = 1.0
+"""Seconds between two looks at the ledger."""
+
+
+class Spending:
+    """A project's account in the ledger, from the start of a run.
+
+    Args:
+        ledger: the ledger.
+        project: the project's key.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, ledger: Ledger, project: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ledger, self._project, self._clock = ledger, project, clock
+        self._started_with = self._latest = self.in_all()
+        self._looked_at = clock()
+
+    def in_all(self) -> float:
+        """What the project has cost over all runs, in $."""
+        with self._ledger.read() as connection:
+            return from_picodollars(money.balance(connection, self._project, money.TOTAL).spent)
+
+    def in_this_run(self) -> float:
+        """What it has cost since the start of the run, in $; a second old at most."""
+        if self._clock() - self._looked_at >= _EVERY:
+            self._latest, self._looked_at = self.in_all(), self._clock()
+        return self._latest - self._started_with
+
+    def so_far(self) -> str:
+        """Say what this run has spent."""
+        return f"${self.in_this_run():.2f} spent"
+
+    def outlook(self, asked: int, left: int) -> str:
+        """Say what is spent, and what is to come if the tasks left cost what those asked about did.
+
+        Args:
+            asked: tasks that this run asked about.
+            left: tasks that it has not looked at yet.
+        """
+        if not asked:
+            return self.so_far()
+        return f"{self.so_far()}, about ${self.in_this_run() / asked * left:.2f} to come"
+
+
+@dataclass(slots=True)
+class RunTally:
+    """Counts of one run.
+
+    Attributes:
+        rows: rows of the dataset.
+        tasks: tasks, rows of equal content counted once.
+        labelling: the tasks that models were asked about.
+        spending: the project's account.
+        labelled_before: tasks that were labelled already.
+        left_out: tasks that ``--retry-failed`` leaves out, because they did not fail.
+    """
+
+    rows: int
+    tasks: int
+    labelling: Labelling
+    spending: Spending
+    labelled_before: int = 0
+    left_out: int = 0
+
+    def begin_sweep(self) -> None:
+        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        self.labelled_before = -self.labelling.labelled
+        self.left_out = self.labelling.waiting = 0
+        self.labelling.failed.clear()
+
+    @property
+    def counts(self) -> RunCounts:
+        """The numbers by now."""
+        labelling = self.labelling
+        return RunCounts(
+            self.rows,
+            self.tasks,
+            labelling.labelled,
+            self.labelled_before,
+            self.left_out,
+            labelling.failed.copy(),
+            labelling.out_of_money,
+            labelling.hopeless,
+            labelling.waiting,
+        )
+
+    @property
+    def failed(self) -> int:
+        """How many tasks failed."""
+        return self.labelling.failed.total()
+
+    @property
+    def left(self) -> int:
+        """How many tasks the run has not finished."""
+        return self.counts.left
+
+    def outlook(self) -> str:
+        """What is spent and to come, for the progress bar."""
+        return self.spending.outlook(self.labelling.labelled + self.failed, self.left)
+
+    def summary(self) -> str:
+        """What was done and what it cost, and a line for each problem that may need action."""
+        return self.counts.summary(self.spending.in_all())
+
+
+_AHEAD: Final = 64
+"""Tasks whose texts are embedded together, two batches of the embedder."""
+
+
+def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stored]:
+    """Let the texts of the tasks that follow be embedded in batches, before each is asked about.
+
+    Nothing is embedded ahead if plans do not read the contexts.
+    """
+    process = jobs.process
+    if not always_read(jobs.settings, jobs.config.questions):
+        yield from found
+        return
+    while some := list(islice(found, _AHEAD)):
+        texts = [question.question.context for stored in some for question in stored.open]
+        process.thread.call_soon(partial(process.embedder.expect, texts))
+        yield from some
+
+
+def label_tasks(
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False, everyone: bool = False
+) -> RunTally:
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        wait: whether to wait for the batches that are out.
+        everyone: whether every model is asked about each task, as in a pilot.
+
+    Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
+    spending = Spending(jobs.process.ledger, jobs.project)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+
+    def label(of: DatasetJobs, most: int | None) -> None:
+        _sweep(of, tasks, console, tally, most, everyone=everyone, only_failed=jobs.again)
+
+    BatchRun(jobs, label, console, wait).run(tasks.tasks)
+    return tally
+
+
+def _sweep(
+    jobs: DatasetJobs,
+    tasks: IndexedTasks,
+    console: Console,
+    tally: RunTally,
+    most: int | None,
+    *,
+    everyone: bool,
+    only_failed: bool,
+) -> None:
+    """Take each task that has no label as far as it can go now.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        tally: counts what happens.
+        most: the most tasks to ask about; ``None`` for all.
+        everyone: whether every model is asked about each task.
+        only_failed: whether only tasks are asked about that failed before.
+
+    Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    process, labelling = jobs.process, tally.labelling
+    tally.begin_sweep()
+
+    def open_jobs() -> Iterator[Job]:
+        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), jobs):
+            if stored.complete:
+                tally.labelled_before += 1
+            elif only_failed and stored.failure is None:
+                tally.left_out += 1
+            else:
+                yield replace(stored.job, everyone=everyone)
+                continue
+            advance(1)
+
+    try:
+        with progress_bar(
+            console,
+            _doing(jobs, everyone=everyone),
+            tasks.tasks,
+            note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
+        ) as advance:
+            for _ in labelling.run(islice(open_jobs(), most)):
+                advance(1)
+    except BaseException:
+        process.stop_asking()
+        console.print(
+            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
+            soft_wrap=True,
+        )
+        labelling.wait(jobs.settings.deadline)
+        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        raise
+
+
+def _doing(jobs: DatasetJobs, *, everyone: bool) -> str:
+    """What a sweep does, for its progress; with batches, tasks are taken only to their next batch."""
+    if everyone:
+        return "asking everyone"
+    return "labelling" if jobs.batching is None else "counting votes, planning batches"

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.datasets.plain_config import plain_label_config, text_key
-from backend.datasets.shard import WHOLE, Shard
-from backend.datasets.sources.row import Source
-from backend.datasets.tasks import Dataset
+from backend.datasets.sources import Source
+from backend.datasets.tasks import WHOLE, Dataset, Shard, plain_label_config, text_key
 from backend.errors import ConfigError
-from backend.ledger.money.accounts import Purse
+from backend.ledger.money import Purse
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 

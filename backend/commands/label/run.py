@@ -5,33 +5,163 @@ A run keeps no state of its own. What was paid for is in the ledger, so the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import csv
+import io
+import math
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import typer
 from rich.console import Console
+from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.annotation.job import is_audit
-from backend.commands.label.batched.batch_run import batching_of
-from backend.commands.label.blind_sample import audit_share, write_blind_sample
+from backend.annotation.job import JobQuestion, audit_draw, is_audit
+from backend.commands.certificate import print_outcome
+from backend.commands.label.batch_run import batching_of
 from backend.commands.label.counting_again import count_again
-from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.label_tasks import label_tasks
+from backend.commands.label.dataset_jobs import DatasetJobs, Stored
+from backend.commands.label.labelling import RunTally, label_tasks
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_process import annotation_process, remembered_settings
-from backend.commands.label.results import results
-from backend.commands.label.run_tally import RunTally
-from backend.commands.quote.quoting import agreed
-from backend.commands.quote.samples import RandomSample
-from backend.datasets.columns import Columns
+from backend.commands.label.process import annotation_process, remembered_settings
+from backend.commands.quote.output import RandomSample, agreed
+from backend.commands.shared import environment_with
 from backend.datasets.index import Index
-from backend.datasets.sinks.result import Result
-from backend.datasets.sources.row import Source
-from backend.datasets.tasks import Dataset
+from backend.datasets.sinks import PREFIX, Result, WholeFile, cell, check_sink, open_sink
+from backend.datasets.sources import Source, open_source
+from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
+from backend.errors import ConfigError, DatasetError
+from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, rounds
-from backend.models.embedder.embedder import Embedder
+from backend.ledger.rounds import Round
+from backend.ledger.spent import spent_on_tasks
+from backend.models.embedder import Embedder
+from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
+from backend.telemetry import logs
+from camvo.scores.guarantee import queue_place
+from camvo.student.taught_texts import without_silent_student
+
+PROJECT, TASK, ID, LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
+"""The columns of the file, beside the texts."""
+
+ANNOTATOR = f"{PREFIX}annotator"
+"""A column that may be added: who gave the row's label."""
+
+
+def audit_share(index: Index, project: str, size: int) -> float:
+    """The share of tasks to keep blind so that exactly ``size`` of this dataset are.
+
+    Raises:
+        ConfigError: the dataset has fewer tasks.
+    """
+    if size > index.tasks:
+        raise ConfigError(
+            f"{size} is more than the {index.tasks} tasks of the file", where="--blind", fix="give less"
+        )
+    draws = index.smallest(partial(_draw, project), size + 1)
+    last = draws[size - 1]
+    following = draws[size] if len(draws) > size else (1 << 63)
+    share = (last + following) / 2 / 2**63
+    return min(share, math.nextafter(1.0, 0.0))
+
+
+def _draw(project: str, task: int) -> int:
+    return audit_draw(project, task) >> 1  # SQLite's integers have a sign
+
+
+def write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Sequence[DatasetTask]) -> None:
+    """Write a sample in the order in which it is to be labelled.
+
+    Labels certify from the front of this order, without a gap, so the file may be labelled in part.
+
+    Args:
+        path: the file.
+        project: the project's key.
+        config: names the controls to label.
+        sample: the blind tasks.
+    """
+    sample = sorted(sample, key=lambda task: (queue_place(project, task.number), task.number))
+    labels = label_columns(config)
+    texts = list(dict.fromkeys(key for task in sample for key in task.data))
+    # Spreadsheets read UTF-8 by the mark that this encoding begins with.
+    with WholeFile(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+        writer = csv.writer(text)
+        writer.writerow([PROJECT, TASK, ID, *texts, *labels])
+        writer.writerows(
+            [project, task_name(task.number), task.id]
+            + [cell(task.data.get(key)) for key in texts]
+            + [""] * len(labels)
+            for task in sample
+        )
+
+
+def label_columns(config: LabelConfig) -> dict[str, str]:
+    """Column of a label → the name of its control."""
+    names = [question.name for question in config.questions]
+    return {LABEL: names[0]} if len(names) == 1 else {f"{LABEL}_{name}": name for name in names}
+
+
+def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
+    """Read the rows once more, and join each row with its rounds, its cost and its failure.
+
+    Rows of one task have the same label; the first of them carries the task's cost, so that costs add up. The
+    label of a blind task is left out until somebody has labelled the task.
+    """
+    costs: dict[int, float] = {}
+
+    def read_costs(connection: Connection, numbers: Sequence[int]) -> None:
+        costs.clear()
+        costs.update(spent_on_tasks(connection, jobs.project, numbers))
+
+    stored = jobs.look_up(tasks.every_row(), also=read_costs)
+    # Tasks of a project may come and go, so it does not say beforehand how many rows it has.
+    for found, first in zip(stored, tasks.is_first(), strict=False):
+        yield _result(jobs, found, costs.get(found.task.number, 0.0) if first else 0.0)
+
+
+def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
+    blind = any(round_.audit for _, round_ in stored.decided)
+    hidden = any(round_.audit and round_.human is None for _, round_ in stored.decided)
+    shown = [] if hidden else stored.decided
+    added: dict[str, Any] = {f"{PREFIX}id": stored.task.id}
+    for name in (question.name for question in jobs.config.questions):
+        suffix = "" if len(jobs.config.questions) == 1 else f"_{name}"
+        round_ = next((round_ for question, round_ in shown if question.name == name), None)
+        added |= {f"{PREFIX}{key}{suffix}": value for key, value in _answer(round_).items()}
+    added |= {
+        f"{PREFIX}cost_usd": cost,
+        f"{PREFIX}blind": blind,
+        f"{PREFIX}error": None if stored.complete else stored.failure,
+    }
+    return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
+
+
+def _answer(round_: Round | None) -> dict[str, Any]:
+    if round_ is None:
+        return {"label": None, "score": None, "votes": None, "human": None}
+    return {
+        "label": round_.label,
+        "score": round_.score,
+        "votes": without_silent_student(round_.votes),
+        "human": round_.human,
+    }
+
+
+def _predictions(jobs: DatasetJobs, decided: Sequence[tuple[JobQuestion, Round]]) -> list[dict[str, Any]]:
+    if not decided:
+        return []
+    version = jobs.settings.model_version
+    answered = [(question.question, round_) for question, round_ in decided]
+    each = model_predictions(answered, version) if jobs.settings.show_votes else []
+    return [*each, prediction_of(answered, version)]
+
 
 Write = Callable[[Iterator[Result], Columns], None]
 """Takes the result of every row, in order, and the columns of the source."""
@@ -155,3 +285,99 @@ def _with_blind_sample(
         soft_wrap=True,
     )
     return blind
+
+
+def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
+    """Label a file and write the labels to another.
+
+    Args:
+        path: the tasks.
+        out: the labels.
+        options: how to label.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+
+    Returns:
+        Whether all tasks are labelled or have failed, so that none is left.
+
+    Raises:
+        CamvoError: an input is wrong, which is found before anything is spent, or the run cannot go on.
+        typer.Exit: somebody interrupted the run.
+    """
+    environment = environment_with(config)
+    quiet_logs(environment)
+    console = Console()
+    with interruptible():
+        tally = label_into(out, path, options, environment, console)
+    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    console.print(f"written to {out}", highlight=False, soft_wrap=True)
+    print_outcome(console, environment, options.project(path))
+    return not tally.left
+
+
+def label_into(  # noqa: PLR0917 - two files, and what a run needs
+    out: Path,
+    path: Path,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+) -> RunTally:
+    """Label a file and write the labels to ``out``; see :func:`run_label`.
+
+    Raises:
+        DatasetError: a file cannot be read or written.
+    """
+    source = open_source(path)
+    if out.exists() and out.samefile(path):
+        raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
+    check_sink(out)
+
+    def write(results: Iterator[Result], columns: Columns) -> None:
+        write_results(out, results, columns, console)
+
+    return run_label(source, options, environment, console, write, embedder)
+
+
+def write_results(out: Path, results: Iterator[Result], columns: Columns, console: Console) -> None:
+    """Write results to a file.
+
+    Args:
+        out: the file; its ending names the format.
+        results: what is written, row by row.
+        columns: the columns of the source.
+        console: where progress is shown.
+
+    Raises:
+        DatasetError: the file cannot be written; the one of the run before stays.
+    """
+    try:
+        with console.status(f"writing {out}"), open_sink(out, columns) as sink:
+            for result in results:
+                sink.write(result)
+    except OSError as error:
+        raise DatasetError(
+            f"cannot be written: {error.strerror or type(error).__name__}",
+            where=str(out),
+            fix="make room, and run the same command again: nothing is paid twice",
+        ) from error
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Take SIGTERM as Ctrl-C, and end with exit code 130 after either.
+
+    Raises:
+        typer.Exit: somebody interrupted the block.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def quiet_logs(environment: Environment) -> None:
+    """Log errors only, unless the environment says otherwise: the command itself says what it does."""
+    logs.configure(environment.log_level if "log_level" in environment.model_fields_set else "error")

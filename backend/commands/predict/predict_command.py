@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect.options import BackendUrl, LabelStudioUrl, ProjectNumber
-from backend.commands.label import arguments
+from backend.commands import arguments
+from backend.commands.arguments import BackendUrl, LabelStudioUrl, ProjectNumber
 from backend.errors import ConfigError
 
 
@@ -67,8 +67,8 @@ def predict(  # noqa: PLR0917 - a command's options
 
     Example: camvo predict --project 1 --budget 20
     """
-    from backend.commands.label.file_run import interruptible  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.label.run import interruptible  # noqa: PLC0415 - keeps the help fast
     from backend.commands.predict.predict_run import predict_project  # noqa: PLC0415 - keeps the help fast
 
     if ask_more is not None and not (recount or refresh):

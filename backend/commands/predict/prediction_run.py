@@ -6,19 +6,337 @@ repeated, and the backend answers tasks that it has decided from its ledger.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from backend.annotation.queue.answer import AUDIT, CROWDED, DEADLINE
-from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure
-from backend.commands.predict.tally import Tally
-from backend.commands.predict.watching import watching
-from backend.commands.progress import Advance
-from backend.errors import BatchPendingError, BodyTooLargeError
-from backend.label_studio import stored_predictions
+from backend.annotation.queue import AUDIT, CROWDED, DEADLINE
+from backend.commands.connect.backend_client import (
+    BackendClient,
+    Progress,
+    TaskAnswer,
+    TaskFailure,
+    TasksInDoubt,
+)
+from backend.commands.shared import Advance
+from backend.errors import BackendError, BatchPendingError, BodyTooLargeError
+from backend.label_studio import predictions
 from backend.label_studio.client import Client
+
+
+@dataclass(slots=True)
+class RecountTally:
+    """What a run did.
+
+    Attributes:
+        counting: the counting as the server says it, with the changes of all of them; ``None`` if nothing
+            changed.
+        replaced: tasks whose prediction was replaced.
+        drafted: tasks that somebody has begun to annotate; they are left until the draft is gone.
+    """
+
+    counting: Mapping[str, Any] | None = None
+    replaced: int = 0
+    drafted: int = 0
+
+    def add(self, counting: Mapping[str, Any]) -> None:
+        """Count what a counting changed; a label that two countings change counts twice."""
+        before = self.counting or {"labels": 0, "scores": 0}
+        sums = {name: before[name] + counting[name] for name in ("labels", "scores")}
+        self.counting = {**counting, **sums}
+
+    def summary(self) -> str:
+        """Return a line with what changed, and one with what Label Studio shows."""
+        if self.counting is None:
+            lines = ["Counted again: nothing changed"]
+        else:
+            labels, scores, counted = (self.counting[name] for name in ("labels", "scores", "counted"))
+            lines = [f"Counted again: {labels:,} of {counted:,} labels changed, and {scores:,} more scores"]
+        lines.append(f"{self.replaced} predictions replaced in Label Studio")
+        if self.drafted:
+            lines.append(f"{self.drafted} tasks have a draft, and keep their prediction until it is gone")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class RecountRun:
+    """One recount of one project. It keeps no state: an interrupted run can be repeated.
+
+    Attributes:
+        client: Label Studio.
+        backend: the server.
+        project: Label Studio's number of the project.
+        key: the project's key.
+        label_config: its label config.
+        batch: tasks in one request.
+        tally: what was done.
+    """
+
+    client: Client
+    backend: BackendClient
+    project: int
+    key: str
+    label_config: str
+    batch: int = 50
+    tally: RecountTally = field(default_factory=RecountTally)
+
+    def count(self) -> None:
+        """Have the server count again.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        counting = self.backend.recount(self.key)
+        if counting is not None:
+            self.tally.add(counting)
+
+    def deliver(self) -> None:
+        """Replace the predictions of changed tasks that nobody has annotated or begun to.
+
+        Raises:
+            LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
+            BackendError: the server refused, or cannot be reached.
+        """
+        last = 0
+        while True:
+            tasks, through = self.backend.recounted(self.key, last)
+            if not tasks:
+                return
+            last = tasks[-1]
+            for start in range(0, len(tasks), self.batch):
+                self._replace(tasks[start : start + self.batch], through)
+
+    def _replace(self, numbers: Sequence[int], through: int) -> None:
+        wanted, drafted = predictions.untouched(self.client.tasks(self.project, numbers))
+        results = (
+            self.backend.predict(self.key, self.label_config, wanted, stored_only=True) if wanted else []
+        )
+        for task, answer in zip(wanted, results, strict=True):
+            changed = False
+            for prediction in answer.predictions:
+                existing = predictions.of_version(task, prediction["model_version"])
+                if existing:
+                    changed |= predictions.replace_prediction(self.client, existing, prediction)
+            self.tally.replaced += changed
+        self.tally.drafted += len(drafted)
+        self.backend.delivered(self.key, [number for number in numbers if number not in drafted], through)
+
+
+@dataclass(slots=True)
+class AskMoreTally:
+    """What a run did.
+
+    Attributes:
+        tasks: tasks about which a model was asked.
+        votes: how many models were asked, over all of them.
+        spent_usd: what further votes have cost in all, also in earlier runs, in $.
+        exhausted: whether the money does not cover another call.
+    """
+
+    tasks: int = 0
+    votes: int = 0
+    spent_usd: float = 0.0
+    exhausted: bool = False
+
+    def summary(self, usd: float) -> str:
+        """Return a line with what was asked and why it ended.
+
+        Args:
+            usd: the most that further votes may cost in all, in $.
+        """
+        asked = (
+            f"Asked more: {self.votes} votes on {self.tasks} tasks; ${self.spent_usd:.4g} of ${usd:.4g} spent"
+        )
+        why = "the money does not cover the next" if self.exhausted else "no other vote is worth asking for"
+        return f"{asked}, {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class AskMoreRun:
+    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated.
+
+    Attributes:
+        counting: the recount that it belongs to.
+        usd: the most that further votes may cost in all, also in earlier runs, in $.
+        tally: what was done.
+    """
+
+    counting: RecountRun
+    usd: float
+    tally: AskMoreTally = field(default_factory=AskMoreTally)
+
+    def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
+        """Ask until no vote is worth asking for or the money is spent.
+
+        Args:
+            show: called with a line that says how far it is.
+
+        Raises:
+            LabelStudioError: Label Studio refused, or cannot be reached.
+            BackendError: the server refused, or cannot be reached.
+        """
+        tally, seen, of = self.tally, set[int](), self.counting
+        while not tally.exhausted:
+            doubts = of.backend.doubts(of.key, self.usd)
+            tally.spent_usd = doubts.spent_usd
+            numbers = [number for number in doubts.tasks if number not in seen]
+            if not numbers:
+                break
+            seen.update(numbers)
+            for start in range(0, len(numbers), of.batch):
+                show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
+                self._ask(numbers[start : start + of.batch], doubts)
+                if tally.exhausted:
+                    break
+        return tally
+
+    def _ask(self, numbers: list[int], doubts: TasksInDoubt) -> None:
+        """Ask about tasks that nobody has annotated or begun to, until all of them were asked about."""
+        of = self.counting
+        by_number = {task["id"]: task for task in of.client.tasks(of.project, numbers)}
+        in_order = [by_number[number] for number in numbers if number in by_number]
+        wanted, _ = predictions.untouched(in_order)
+        while wanted and not self.tally.exhausted:
+            said = of.backend.ask_more(of.key, of.label_config, wanted, usd=self.usd, least=doubts.least)
+            self._count(said)
+            wanted = wanted[len(wanted) - said["left"] :]
+
+    def _count(self, said: Mapping[str, Any]) -> None:
+        self.tally.tasks += said["tasks"]
+        self.tally.votes += said["votes"]
+        self.tally.spent_usd += said["usd"]
+        self.tally.exhausted |= said["exhausted"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of tasks, and of predictions where it says so.
+
+    Attributes:
+        created: tasks that had no prediction and got one.
+        stored: predictions stored for them; more than tasks if each model's own is shown.
+        replaced: predictions changed in place.
+        unchanged: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
+        blind: tasks that are kept blind for an audit.
+        failed: tasks that ended without a prediction, by the code of the reason.
+        waiting: tasks whose answers are in providers' batches.
+        undecided: tasks for which the server had no prediction yet when the run gave them up.
+        too_large: tasks larger than the server accepts in one request.
+        refused: predictions that Label Studio did not accept, because they do not fit the label config.
+        spent_usd: what the project spent meanwhile, in $.
+        fixes: code of a reason → what to do.
+    """
+
+    created: int = 0
+    stored: int = field(default=0, compare=False)
+    replaced: int = 0
+    unchanged: int = 0
+    blind: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
+    undecided: int = 0
+    too_large: int = 0
+    refused: int = 0
+    spent_usd: float = field(default=0.0, compare=False)
+    fixes: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def begin_sweep(self) -> None:
+        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        self.unchanged = -self.created
+        self.blind = self.waiting = self.undecided = self.too_large = self.refused = 0
+        self.failed.clear()
+
+    @property
+    def left(self) -> int:
+        """How many tasks should have got a prediction and did not."""
+        return self.failed.total() + self.waiting + self.undecided + self.too_large + self.refused
+
+    def summary(self) -> str:
+        """Return a line with what was done, and a line for each problem that may need action."""
+        tasks = "" if self.stored in {0, self.created} else f" for {self.created} tasks"
+        lines = [
+            f"{self.stored or self.created} predictions stored{tasks}, {self.replaced} replaced,"
+            f" {self.unchanged} tasks left unchanged"
+        ]
+        if self.blind:
+            lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
+        lines += [
+            f"{tasks} tasks failed ({code}): {self.fixes.get(code, 'look the code up in docs/errors.md')}"
+            for code, tasks in self.failed.most_common()
+        ]
+        if self.failed:
+            lines.append("then ask again about the failed tasks alone with --failed")
+        if self.waiting:
+            lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
+        if self.undecided:
+            lines.append(f"{self.undecided} tasks have no prediction yet: models are slow; run it again")
+        if self.too_large:
+            lines.append(f"{self.too_large} tasks are too large: raise the server's CAMVO_MAX_BODY_MB")
+        if self.refused:
+            lines.append(
+                f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
+            )
+        return "\n".join(lines)
+
+
+EVERY = 1.0
+"""Seconds between two looks."""
+
+
+class Watched(Protocol):
+    """The server, as far as it is watched."""
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is."""
+
+
+@contextmanager
+def watching(
+    server: Watched,
+    project_key: str,
+    tasks: range,
+    show: Callable[[Progress], object],
+    every: float = EVERY,
+) -> Iterator[None]:
+    """Look at a project's progress every second, in a thread, until the block ends.
+
+    A look that fails is left out: the block's own request says what is wrong.
+
+    Args:
+        server: the server.
+        project_key: the project's key.
+        tasks: the numbers of the tasks to count.
+        show: called with each progress, in the thread.
+        every: seconds between two looks.
+    """
+    over = threading.Event()
+    try:
+        before = server.progress(project_key).last_round
+    except BackendError:
+        yield
+        return
+
+    def look() -> None:
+        while not over.wait(every):
+            try:
+                show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
+            except BackendError:
+                continue
+
+    thread = threading.Thread(target=look, name="camvo-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
 
 TRIES = 4
 """Consecutive requests without any prediction after which the open tasks are given up."""
@@ -117,7 +435,7 @@ class PredictionRun:
                 [
                     task
                     for task in page
-                    if self.refresh or not stored_predictions.of_version(task, self.model_version)
+                    if self.refresh or not predictions.of_version(task, self.model_version)
                 ],
             )
 
@@ -179,15 +497,15 @@ class PredictionRun:
         """
         new: list[dict[str, Any]] = []
         for task in self.client.tasks(self.project, list(answers)):
-            touched = stored_predictions.is_annotated(task) or stored_predictions.is_drafted(task)
+            touched = predictions.is_annotated(task) or predictions.is_drafted(task)
             written = replaced = 0
             for prediction in answers[task["id"]]:
-                existing = stored_predictions.of_version(task, prediction["model_version"])
+                existing = predictions.of_version(task, prediction["model_version"])
                 if not existing:
                     new.append({"task": task["id"], **prediction})
                     written += 1
                 elif self.refresh and not touched:
-                    replaced += stored_predictions.replace_prediction(self.client, existing, prediction)
+                    replaced += predictions.replace_prediction(self.client, existing, prediction)
             tally.replaced += replaced
             tally.unchanged += written + replaced == 0
         tally.created += len({prediction["task"] for prediction in new})

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import compress, islice
+from typing import Protocol
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from backend.annotation.job import random_draw
+from backend.commands.label.dataset_jobs import AT_ONCE, DatasetJobs
+from backend.commands.label.labelling import label_tasks
+from backend.commands.label.options import LabelOptions
+from backend.commands.shared import progress_bar
+from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
+from backend.errors import ConfigError
 from backend.quotes.quote import Lever, ModelQuote, Quote, Range
+from backend.quotes.quote_maker import QuoteMaker
+from camvo.quotes.forecast import KEPT_FROM, REPLAYS
 
 _COLUMNS = ("in a prompt", "input tokens", "output tokens", "for all tasks", "hours", "asked about")
 
@@ -151,3 +165,176 @@ def _cells(model: ModelQuote) -> dict[str, str]:
 def _thousands(tokens: float) -> str:
     """Tokens in thousands, as ``1,197k``; below a thousand, the number itself."""
     return f"{tokens:,.0f}" if tokens < 1000.0 else f"{tokens / 1000.0:,.0f}k"
+
+
+WITHOUT_ASKING = 1.0
+"""Dollars up to which nobody is asked."""
+
+
+def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
+    """Ask whether to spend so much, unless it is little or the options say so already.
+
+    Args:
+        usd: the most that the run may cost, in $.
+        options: ``--yes`` and ``--budget`` are consent.
+        console: where to ask.
+
+    Raises:
+        ConfigError: nobody can be asked.
+        typer.Exit: the answer is no; nothing more is spent.
+    """
+    if usd <= WITHOUT_ASKING or options.yes or options.budget is not None:
+        return
+    if not (console.is_terminal and sys.stdin.isatty()):
+        raise ConfigError(
+            f"the run may cost {dollars(usd)}, and nobody can be asked; nothing was spent",
+            where="--yes",
+            fix="give --budget 50 to allow so many dollars for the job, or --yes for what the quote says",
+        )
+    if not typer.confirm(f"Spend up to {dollars(usd)}?"):
+        raise typer.Exit(1)
+
+
+class SampledTasks(IndexedTasks, Protocol):
+    """Tasks from which a sample can be drawn: those of a file, or of a project in Label Studio."""
+
+    def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
+        """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
+
+
+def sample_draw(project: str, task: int) -> int:
+    """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
+    return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
+
+
+class RandomSample:
+    """A random sample of the tasks: the same for every order of the rows, and part of every larger one.
+
+    Args:
+        index: the tasks.
+        project: the project's key.
+        size: how many tasks; all of them if there are not so many.
+
+    The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`.
+    """
+
+    def __init__(self, index: SampledTasks, project: str, size: int) -> None:
+        self._index, self._project = index, project
+        draws = index.smallest(self._draw, size)
+        self._last = draws[-1] if draws else -1
+        self.columns = index.columns
+        self.tasks = len(draws)
+        self.rows = sum(1 for _ in self.every_row())
+
+    def every_row(self) -> Iterator[DatasetTask]:
+        """Read the task of each row of the sample, in the order of the rows."""
+        return filter(self._holds, self._index.every_row())
+
+    def first_rows(self) -> Iterator[DatasetTask]:
+        """Read each task once."""
+        return filter(self._holds, self._index.first_rows())
+
+    def is_first(self) -> Iterator[bool]:
+        """Whether each row, in its order, is the first of its task."""
+        return compress(self._index.is_first(), map(self._holds, self._index.every_row()))
+
+    def _draw(self, task: int) -> int:
+        return sample_draw(self._project, task)
+
+    def _holds(self, task: DatasetTask) -> bool:
+        return self._draw(task.number) <= self._last
+
+
+def quote_of(
+    jobs: DatasetJobs,
+    read: Callable[[], Iterable[DatasetTask]],
+    tasks: int,
+    console: Console,
+    target: float | None = None,
+) -> Quote:
+    """Count the tasks that have no label yet, and say what they will cost. Spends nothing.
+
+    Args:
+        jobs: makes jobs of tasks.
+        read: reads the tasks.
+        tasks: how many there are, for the progress.
+        console: where progress is shown.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
+    """
+    batched = frozenset() if jobs.batching is None else jobs.batching.models
+    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
+    with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
+        while some := list(islice(remaining, AT_ONCE)):
+            maker.count([jobs.job(task) for task in some])
+            advance(len(some))
+    with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
+        return maker.quote(advance, target)
+
+
+def agreed(
+    jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
+) -> DatasetJobs:
+    """Show the quote, take the pilot if there is to be one, and ask whether to go on.
+
+    Returns:
+        The jobs, with what they are to keep to.
+
+    Raises:
+        ConfigError: nobody can be asked; nothing was spent, or the pilot alone.
+        typer.Exit: the answer is no.
+        KeyboardInterrupt: somebody interrupted the pilot.
+    """
+    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+    print_quote(console, quote)
+    if options.pilot and quote.to_come and not isinstance(tasks, RandomSample):
+        run_pilot(jobs, tasks, quote, options, console)
+        quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+        print_quote(console, quote)
+    agree_to(quote.bill.high, options, console)
+    return kept_to(jobs, quote, options)
+
+
+def run_pilot(
+    jobs: DatasetJobs, index: SampledTasks, quote: Quote, options: LabelOptions, console: Console
+) -> None:
+    """Ask every model about a random sample of tasks, which are part of the job.
+
+    Args:
+        jobs: makes jobs of tasks.
+        index: the tasks.
+        quote: what asking everyone costs.
+        options: how many tasks.
+        console: where progress is shown and consent is asked for.
+
+    Raises:
+        ConfigError: nobody can be asked; nothing was spent.
+        typer.Exit: the answer is no; nothing was spent.
+        KeyboardInterrupt: somebody interrupted the pilot.
+    """
+    agree_to_pilot(quote, options, console)
+    sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
+    tally = label_tasks(at_once, sample, console, everyone=True)
+    console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
+
+
+def agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
+    """Ask whether to spend what a pilot may cost; see :func:`agree_to`."""
+    missing = max(options.pilot - quote.evidence.rounds, 0)
+    share = min(missing / max(quote.to_come, 1), 1.0)
+    agree_to(share * quote.everyone.high, options, console)
+
+
+def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
+    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
+    aim = aim_of(quote, options)
+    return jobs if aim is None else replace(jobs, aim_usd=aim)
+
+
+def aim_of(quote: Quote, options: LabelOptions) -> float | None:
+    """What the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
+
+    A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.
+    """
+    if options.budget is not None or quote.evidence.rounds < KEPT_FROM or options.shard != WHOLE:
+        return None
+    return quote.spent_by_job + quote.bill.high

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect.options import Config, LabelStudioUrl
-from backend.commands.label import arguments
-from backend.commands.label.arguments import options_of, refuse
+from backend.commands import arguments
+from backend.commands.arguments import Config, LabelStudioUrl, options_of, refuse
 from backend.commands.label.label_command import require_one_source
 
 

@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
 from backend import settings as settings_module
-from backend.commands.connect import addresses
-from backend.commands.environment import environment_with
-from backend.commands.label.batched.batch_run import batching_of
+from backend.commands.connect import backend_client
+from backend.commands.label.batch_run import batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_process import (
+from backend.commands.label.process import (
     annotation_process,
     asking_nobody,
     open_project,
     remembered_settings,
 )
-from backend.commands.quote.ledger_of_quote import ledger_of_quote
-from backend.commands.quote.output import print_quote
-from backend.commands.quote.quoting import quote_of, run_pilot
-from backend.commands.quote.samples import SampledTasks
+from backend.commands.label.run import interruptible, quiet_logs
+from backend.commands.quote.output import SampledTasks, print_quote, quote_of, run_pilot
+from backend.commands.shared import environment_with
 from backend.datasets.index import Index
-from backend.datasets.sources.open_source import open_source
+from backend.datasets.sources import open_source
 from backend.errors import ConfigError
 from backend.label_studio.client import Client
-from backend.ledger import migrate
-from backend.models.embedder.embedder import Embedder
+from backend.ledger import Ledger, migrate
+from backend.models.embedder import Embedder
 from backend.quotes.quote import Quote
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
+
+
+@contextmanager
+def ledger_of_quote(environment: Environment, *, asking: bool) -> Iterator[Environment]:
+    """The environment; in place of a SQLite file that is not there yet, with an empty one for the time being.
+
+    Args:
+        environment: the ledger's address.
+        asking: whether models are asked, whose answers are to stay.
+    """
+    if asking or _exists(environment):
+        yield environment
+        return
+    with TemporaryDirectory(prefix="camvo-quote-") as folder:
+        yield environment.model_copy(update={"database_url": f"sqlite:///{Path(folder) / 'ledger.sqlite'}"})
+
+
+def _exists(environment: Environment) -> bool:
+    ledger = Ledger(environment.database_url)
+    try:
+        return ledger.exists()
+    finally:
+        ledger.close()
 
 
 def quote_file(
@@ -138,7 +160,7 @@ def quote_project(
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console(stderr=as_json)
-    client = addresses.label_studio_client(label_studio, environment)
+    client = backend_client.label_studio_client(label_studio, environment)
     with interruptible():
         quote = project_quote(client, number, options, environment, console, target=target)
     _print(quote, console, as_json=as_json)

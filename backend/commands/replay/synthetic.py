@@ -14,16 +14,22 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from backend.commands.progress import progress_bar
-from backend.commands.replay import report, terminal, verdict
-from backend.commands.replay.inputs.orders import Shuffle
-from backend.commands.replay.results import summaries_of
-from backend.commands.replay.study import ReplayStudy
+from backend.commands.replay import report
+from backend.commands.replay import study as verdict
+from backend.commands.replay import table as terminal
+from backend.commands.replay.inputs import Shuffle
+from backend.commands.replay.study import ReplayStudy, summaries_of
+from backend.commands.shared import progress_bar
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
-from camvo.replays.copula_data import CorrelatedRounds, draw_correlated_rounds
-from camvo.replays.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable
+from camvo.replays.synthetic import (
+    PAPER_MODELS,
+    CorrelatedRounds,
+    draw_correlated_rounds,
+    equal_correlation,
+    heterogeneous_correlation,
+)
 from camvo.typing import Array
 
 

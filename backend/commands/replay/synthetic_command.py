@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.number_lists import decimals
-from backend.commands.replay import options
-from backend.commands.replay.options import DATA, POLICIES, RUNS
+from backend.commands.arguments import decimals
+from backend.commands.replay import replay_command
+from backend.commands.replay.replay_command import DATA, POLICIES, RUNS
 
 
-@options.with_groups
+@replay_command.with_groups
 def synthetic(
     *,
     gamma: Annotated[
@@ -42,9 +42,9 @@ def synthetic(
         ),
     ] = False,
     items: Annotated[int, typer.Option(min=1, help="Items of each table.", rich_help_panel=DATA)] = 10_000,
-    policy: options.PolicyNames = ["camvo"],  # noqa: B006 - Typer copies it
-    delta: options.Deltas = "0.8,0.85,0.9,0.93,0.95,0.96",
-    k_min: options.KMins = "1,3",
+    policy: replay_command.PolicyNames = ["camvo"],  # noqa: B006 - Typer copies it
+    delta: replay_command.Deltas = "0.8,0.85,0.9,0.93,0.95,0.96",
+    k_min: replay_command.KMins = "1,3",
     policy_alpha: Annotated[
         float,
         typer.Option(
@@ -54,7 +54,7 @@ def synthetic(
     shuffles: Annotated[
         int, typer.Option(min=1, help="Tables drawn, each with its own seed.", rich_help_panel=RUNS)
     ] = 1,
-    shared: options.SharedOptions,
+    shared: replay_command.SharedOptions,
 ) -> None:
     """Repeat the paper's study of correlated models (Appendix H) on synthetic votes. Calls no model.
 

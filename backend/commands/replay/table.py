@@ -10,30 +10,129 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table
 
-from backend.commands.progress import progress_bar
-from backend.commands.replay import report, terminal
-from backend.commands.replay.inputs.contexts import (
+from backend.commands.replay import report
+from backend.commands.replay.inputs import (
+    TEXT,
+    HumanLabels,
+    VotesFile,
     embed_texts,
+    odd_k_mins,
+    odd_labels,
     only_categories,
     read_embeddings,
+    read_prices,
+    read_votes,
+    shuffle_items,
     with_categories,
 )
-from backend.commands.replay.inputs.oddities import odd_k_mins, odd_labels
-from backend.commands.replay.inputs.orders import HumanLabels, shuffle_items
-from backend.commands.replay.inputs.prices import read_prices
-from backend.commands.replay.inputs.votes_file import TEXT, VotesFile, read_votes
 from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.results import summaries_of
-from backend.commands.replay.study import ReplayStudy
-from backend.commands.replay.verdict import student_note, verdict
+from backend.commands.replay.study import (
+    HIGHEST,
+    LOWEST,
+    MEDIAN,
+    ReplayStudy,
+    Summary,
+    named,
+    student_note,
+    summaries_of,
+    verdict,
+)
+from backend.commands.shared import progress_bar
 from backend.errors import ReplayError
-from backend.models.embedder.embedder import Embedder
-from camvo.replays.clairvoyant_bound import clairvoyant_bound
-from camvo.replays.measures import full_vote, full_vote_weights, model_accuracy
-from camvo.replays.votes_table import VotesTable
+from backend.models.embedder import Embedder
+from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
+from camvo.replays.replay import VotesTable
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
+
+_COLUMNS = (
+    ("accuracy", "right\n%", 1, 100.0),
+    ("relative_accuracy", "of full\n%", 1, 100.0),
+    ("target_met", "met\n%", 0, 100.0),
+    ("agreement", "agree\n%", 1, 100.0),
+    ("cost", "cost\n$", 2, 1.0),
+    ("cost_share", "of all\n%", 1, 100.0),
+    ("mean_subset", "asked\n", 2, 1.0),
+    ("ece", "ECE\n", 3, 1.0),
+    ("calibrated_ece", "ECE\nshown", 3, 1.0),
+    ("rounds_per_second", "items\n/s", 0, 1.0),
+)
+"""Field, heading, decimals and factor. The JSON and the report have the other fields."""
+
+_LEFT_OUT = ("rounds_per_second", "agreement", "mean_subset")
+"""Fields left out, in this order, one for each further column, so that a line fits 80 characters."""
+
+_SPREAD = (("right %", "accuracy"), ("% of the cost", "cost_share"))
+
+
+def print_summaries(
+    console: Console, summaries: Sequence[Summary], coordinates: Sequence[dict[str, float | None]] = ()
+) -> None:
+    """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles.
+
+    Args:
+        console: where it is printed.
+        summaries: one per line.
+        coordinates: the values of further columns on the left, one mapping (name → value) per summary.
+    """
+    asked = any(summary.agreement_asked is not None for summary in summaries)
+    calibrated = any(summary.means["calibrated_ece"] is not None for summary in summaries)
+    further = (len(coordinates[0]) if coordinates else 0) + asked + calibrated
+    left_out = {*_LEFT_OUT[:further], *(() if calibrated else ("calibrated_ece",))}
+    columns = [column for column in _COLUMNS if column[0] not in left_out]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy\n", overflow="fold", min_width=len("baseline"))
+    own = {"δ": "delta", "k_min": "k_min", **({"agree ≥": "agreement_asked"} if asked else {})}
+    for name in (*(coordinates[0] if coordinates else ()), *own):
+        table.add_column(f"{name}\n", justify="right", no_wrap=True)
+    for _, heading, _, _ in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, summary in enumerate(summaries):
+        before = coordinates[number].values() if coordinates else ()
+        parameters = [
+            _plain(value) for value in (*before, *(getattr(summary, name) for name in own.values()))
+        ]
+        measured = [_mean(summary, name, digits, scale) for name, _, digits, scale in columns]
+        table.add_row(summary.policy, *parameters, *measured)
+    console.print(table)
+
+
+def print_spread(console: Console, summaries: Sequence[Summary]) -> None:
+    """Print the lowest, median and highest accuracy and cost over the shuffles, if there are several."""
+    if summaries[0].shuffles < 2:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("over the shuffles\n", overflow="fold", min_width=len("baseline"))
+    for name, _ in _SPREAD:
+        for heading in (f"{name}\nlow", "\nhalf", "\nhigh"):
+            table.add_column(heading, justify="right", no_wrap=True)
+    for summary in summaries:
+        cells = []
+        for _, field in _SPREAD:
+            quantiles = summary.quantiles[field]
+            cells += [
+                "" if quantiles is None else f"{100.0 * quantiles[position]:.1f}"
+                for position in (LOWEST, MEDIAN, HIGHEST)
+            ]
+        table.add_row(named(summary), *cells)
+    console.print()
+    console.print(table)
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def _mean(summary: Summary, name: str, digits: int, scale: float) -> str:
+    mean, interval = summary.means[name], summary.intervals[name]
+    if mean is None:
+        return ""
+    text = f"{scale * mean:.{digits}f}"
+    if name != "accuracy" or interval is None:
+        return text
+    return f"{text} ±{scale * (interval[1] - interval[0]) / 2.0:.{digits}f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +211,8 @@ class TableReplay:
         )
         if folder is not None:
             report.draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
-        terminal.print_summaries(console, summaries)
-        terminal.print_spread(console, summaries)
+        print_summaries(console, summaries)
+        print_spread(console, summaries)
         console.print()
         for line in (*verdict(summaries), *student_note(summaries)):
             console.print(line, highlight=False, markup=False)

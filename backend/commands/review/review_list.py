@@ -1,23 +1,233 @@
-"""The tasks of a project that are most worth labelling, by :mod:`camvo.scores.reviews.suggestions`."""
+"""The tasks of a project that are most worth labelling, by :mod:`camvo.scores.reviews`."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Final
 
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.commands.review.pricing import Pricing
-from backend.learning.projects import closed_controls
-from backend.ledger import blind_tasks, open_rounds, rounds
-from backend.ledger.open_rounds import OpenRound
+from backend.errors import ConfigError
+from backend.learning.annotators import AnsweredQuestion, answered_questions
+from backend.learning.projects import closed_controls, project_settings
+from backend.learning.states import States
+from backend.learning.teaching import person
+from backend.ledger import (
+    Ledger,
+    Writer,
+    blind_tasks,
+    human_annotations,
+    learning_data,
+    projects,
+    recounts,
+    reports,
+    rounds,
+)
+from backend.ledger.learning_data import JudgedRound
 from backend.ledger.projects import Project
-from camvo.scores.reviews import suggestions
-from camvo.scores.reviews.label_value import teaches
-from camvo.scores.reviews.suggestions import Candidate, Suggestion
+from backend.ledger.recounts import OpenRound
+from backend.quotes.quote import label_price
+from backend.recounting.recounter import Doubting, Recounter
+from backend.settings import Settings
+from backend.settings.policies import policy_of
+from camvo.annotators.annotators import PRIOR_PERSON
+from camvo.policies.joint import Joint
+from camvo.scores import reviews
+from camvo.scores.reviews import NOTHING_SEEN, Candidate, Suggestion, TaughtBefore, teaches
 from camvo.student.taught_texts import without_silent_student
+from camvo.votes.labels import LABEL_VOTE, label_posterior
+
+CERTAIN: Final = 0.9
+"""The score from which a vote is certain enough to be held against people."""
+
+_VOTE: Final = "the vote"
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedTask:
+    """A task to adjudicate, and why.
+
+    Attributes:
+        task: the task's number.
+        control: the question's control tag.
+        wrong: the probability that the label in force, which is the people's or without one the vote's, is
+            wrong.
+        answers: what people said → how many of them; ``None`` for answers outside a closed set, which may
+            quote the text.
+        people: how many people answered.
+        label: the voted label; ``None`` outside a closed set, without a round, and for a blind task.
+        score: the probability that it is right; ``None`` without a round and for a blind task.
+    """
+
+    task: int
+    control: str
+    wrong: float
+    answers: Mapping[str, int] | None
+    people: int
+    label: str | None
+    score: float | None
+
+    @property
+    def why(self) -> str:
+        """The reason, in a few words."""
+        if self.answers is None:
+            return f"{self.people} people gave different answers"
+        said = ", ".join(
+            f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in self.answers.items()
+        )
+        if len(self.answers) > 1 or self.label is None:
+            return said
+        return f"{said}, the vote says {self.label}"
+
+
+def disputed_tasks(connection: Connection, project: str, limit: int) -> list[DisputedTask]:
+    """Return the ``limit`` disputed tasks whose label is most probably wrong, the worst first.
+
+    A task with a ground truth is settled. Whether a blind task is disputed does not depend on its vote: if it
+    did, people would look again just where the vote differs, and the guarantee would not hold.
+    """
+    found = [
+        disputed
+        for question in answered_questions(connection, project)
+        for disputed in _of_question(question, _accuracies(connection, project, question.control))
+    ]
+    return sorted(found, key=lambda disputed: (-disputed.wrong, disputed.task))[:limit]
+
+
+def _accuracies(connection: Connection, project: str, control: str) -> Mapping[str, float]:
+    fits = learning_data.latest_reliabilities(connection, project, control)
+    return fits[0].accuracies if fits else {}
+
+
+def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) -> list[DisputedTask]:
+    found = []
+    for task, counted in question.annotations.items():
+        if any(annotation.ground_truth for annotation in counted):
+            continue
+        round_ = question.rounds.get(task)
+        vote = None if round_ is None or round_.audit else round_
+        answers = {person(annotation): annotation.labels[question.control] for annotation in counted}
+        wrong = _chance_of_error(
+            question, answers, vote, None if round_ is None else round_.human, accuracies
+        )
+        if wrong is None:
+            continue
+        closed = question.aggregation == LABEL_VOTE
+        counts = dict(Counter(answers.values()).most_common()) if closed else None
+        label = vote.label if vote is not None and closed else None
+        score = None if vote is None else vote.score
+        found.append(DisputedTask(task, question.control, wrong, counts, len(answers), label, score))
+    return found
+
+
+def _chance_of_error(
+    question: AnsweredQuestion,
+    answers: Mapping[str, str],
+    vote: JudgedRound | None,
+    human: str | None,
+    accuracies: Mapping[str, float],
+) -> float | None:
+    """The probability that the label in force is wrong; ``None`` if nobody disagrees."""
+    reward = question.aggregation.reward
+    said = list(answers.values())
+    against = (
+        vote is not None and vote.score >= CERTAIN and any(reward(vote.label, one) < 1.0 for one in said)
+    )
+    if not against and all(reward(one, said[0]) == 1.0 for one in said):
+        return None
+    in_force = human or (said[0] if vote is None else vote.label)
+    if not question.is_labels:
+        return 1.0 - fmean(reward(one, in_force) for one in said)
+    chance = 1.0 / len(question.options)
+    right = {name: max(accuracies.get(name, PRIOR_PERSON), chance) for name in answers}
+    votes = dict(answers)
+    if vote is not None:
+        votes[_VOTE], right[_VOTE] = vote.label, max(vote.score, chance)
+    return 1.0 - label_posterior(votes, right, question.options)[in_force]
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What a human label costs and is worth.
+
+    Attributes:
+        label_usd: what one costs, in $.
+        worth_usd: what one more right label is worth, in $.
+        taught: how many human labels have taught already.
+        seen: what they have taught.
+        models: task → the right labels that a dollar brings if models are asked about it, where that is worth
+            its price.
+    """
+
+    label_usd: float
+    worth_usd: float
+    taught: int = 0
+    seen: TaughtBefore = NOTHING_SEEN
+    models: Mapping[int, float] = field(default_factory=dict)
+
+
+def load_pricing(ledger: Ledger, project: str, settings: Settings) -> Pricing | None:
+    """Load what a label of a project costs and is worth.
+
+    Args:
+        ledger: the ledger.
+        project: the project's key.
+        settings: the server's settings.
+
+    Returns:
+        ``None`` if ``humans`` has no price, or nothing was predicted yet.
+
+    Raises:
+        ConfigError: the policy has no worth of a right label.
+        LedgerError: the ledger cannot be read.
+    """
+    with ledger.read() as connection:
+        price = label_price(connection, project, settings.humans)
+        if price is None:
+            return None
+        own, _ = project_settings(projects.get(connection, project), settings)
+        full = _full_cost(connection, project)
+        taught = human_annotations.count(connection, project)
+        seen = recounts.taught_before(connection, project)
+    policy = policy_of(own.policy)
+    if not isinstance(policy, Joint):
+        raise ConfigError(
+            "a price of labels needs the worth of a right label, which only the policy joint has",
+            where="humans",
+            fix="set policy: {name: joint, worth_usd: 0.3}, or remove humans",
+        )
+    if full is None:
+        return None
+    doubting = asyncio.run(_doubting(ledger, project, settings))
+    models = {number: task.value for number, task in doubting.by_task.items() if doubting.worthwhile(task)}
+    return Pricing(price, policy.worth_of(full), taught, seen, models)
+
+
+def _full_cost(connection: Connection, project: str) -> float | None:
+    """What asking every model about a task costs on average, in $; ``None`` before the first."""
+    tasks = rounds.count_tasks(connection, project)
+    full = sum(row.full_cost_usd for row in reports.sum_rounds(connection, project))
+    return full / tasks if tasks else None
+
+
+async def _doubting(ledger: Ledger, project: str, settings: Settings) -> Doubting:
+    """What further votes of models would bring, by the states in the ledger."""
+    writer = Writer(ledger)
+    try:
+        with ThreadPoolExecutor(1) as readers, ThreadPoolExecutor(1) as workers:
+            states = States(ledger, writer, readers, clock=time.time)
+            recounter = Recounter(ledger, writer, states, workers, settings, clock=time.time)
+            return await recounter.doubting(project)
+    finally:
+        writer.close()
+
 
 _MOST = 2000
 """Candidates at most: the tasks with the largest possible gain."""
@@ -51,7 +261,7 @@ class SuggestedTask:
     Attributes:
         task: its number.
         gain: how many labels are expected to be put right; its parts ``wrong`` and ``lesson``, and
-            ``novelty``, are those of :class:`camvo.scores.reviews.suggestions.Suggestion`.
+            ``novelty``, are those of :class:`camvo.scores.reviews.Suggestion`.
         answers: how its questions were decided.
         value_usd: what the gain is worth, in $; ``None`` without a price of labels.
         models_first: whether a dollar for further votes of models brings more here than one for a label.
@@ -122,12 +332,12 @@ def review_list(
     - tasks that were annotated or skipped;
     - tasks whose latest round is of an earlier epoch.
     """
-    epochs, has_closed_set = open_rounds.latest_epochs(connection, project.key), dict[str, bool]()
+    epochs, has_closed_set = recounts.latest_epochs(connection, project.key), dict[str, bool]()
     if (closed := closed_controls(project)) is not None:
         epochs, has_closed_set = {name: epochs[name] for name in closed if name in epochs}, dict(closed)
     rounds_of: dict[int, dict[str, OpenRound]] = {}
     for control, epoch in sorted(epochs.items()):
-        for round_ in open_rounds.latest_per_task(connection, project.key, control, epoch):
+        for round_ in recounts.latest_per_task(connection, project.key, control, epoch):
             rounds_of.setdefault(round_.task, {})[control] = round_
     arms = len(
         {
@@ -143,7 +353,7 @@ def review_list(
     labelled = [
         number
         for control, epoch in epochs.items()
-        for number in open_rounds.labelled_round_ids(connection, project.key, control, epoch)
+        for number in recounts.labelled_round_ids(connection, project.key, control, epoch)
     ]
     chosen = (
         _suggest(connection, candidates, rounds_of, labelled, limit=limit, lesson=lesson)
@@ -158,7 +368,7 @@ def review_list(
         ),
         **_priced(every, lesson, pricing),
         open=len(rounds_of),
-        blind=open_rounds.count_blind_tasks(connection, project.key),
+        blind=recounts.count_blind_tasks(connection, project.key),
         blind_next=tuple(blind_tasks.waiting(connection, project.key, epochs, limit)),
     )
 
@@ -178,7 +388,7 @@ def _suggest(
     labelled_contexts = rounds.contexts(connection, labelled)
     d = len(contexts[0])  # rounds from before a change of the embedder may have another dimension
     comparable = [number for number, context in enumerate(contexts) if len(context) == d]
-    return suggestions.suggest(
+    return reviews.suggest(
         [candidates[number] for number in comparable],
         np.array([contexts[number] for number in comparable]),
         np.array([context for context in labelled_contexts if len(context) == d]).reshape(-1, d),
@@ -193,7 +403,7 @@ def _lesson(candidates: Sequence[Candidate], pricing: Pricing | None) -> float:
     With a price of labels it is such that a label on an average task teaches what the project's labels do.
     """
     if pricing is None or not candidates:
-        return suggestions.TEACHES
+        return reviews.TEACHES
     wrong = sum(candidate.wrong for candidate in candidates)
     doubt = sum(candidate.dispute for candidate in candidates) / len(candidates)
     return teaches(wrong, pricing.taught, pricing.seen) / doubt if doubt > 0.0 else 0.0
@@ -240,8 +450,7 @@ def _candidate(task: int, by_control: Mapping[str, OpenRound], arms: int) -> Can
         task,
         wrong=sum(1.0 - round_.score for round_ in by_control.values()),
         dispute=sum(
-            suggestions.dispute(round_.votes, round_.label, round_.score, arms)
-            for round_ in by_control.values()
+            reviews.dispute(round_.votes, round_.label, round_.score, arms) for round_ in by_control.values()
         ),
     )
 

@@ -14,8 +14,8 @@ import numpy as np
 from sqlalchemy import Dialect, LargeBinary
 from sqlalchemy.types import TypeDecorator
 
-from camvo.numerics.unknown_context import is_known, unknown_context
-from camvo.student.ngrams import Ngrams
+from camvo.numerics.small import is_known, unknown_context
+from camvo.student.taught_texts import Ngrams
 from camvo.typing import Array
 
 _BRACE: Final = b"{"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from backend.ledger.database import tables
-from backend.ledger.database.clock import now
-from backend.ledger.database.upsert import insert_or_replace
+from backend.ledger.database.statements import insert_or_replace, now
 
 _READ = select(tables.projects.c.key).limit(1)
 

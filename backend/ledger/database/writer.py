@@ -9,20 +9,339 @@ from __future__ import annotations
 import asyncio
 import math
 import queue
+import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
-from backend.ledger.database.batches import WriteJob, run_batch
-from backend.ledger.database.ledger import Ledger
-from backend.ledger.database.outages import outlast
+from backend.ledger.database.database import Ledger
+
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupedWrite(Generic[_Item, _Value]):
+    """A function for the ledger's writer, which runs those with the same ``together`` at once.
+
+    Attributes:
+        together: takes a write transaction and different items, and returns the value of each. It must do
+            what the items one by one would do. If it raises an error for several, each is tried alone.
+        item: what this write is about.
+    """
+
+    together: Callable[[Connection, Sequence[_Item]], Sequence[_Value]]
+    item: _Item
+
+    def __call__(self, connection: Connection) -> _Value:
+        """Run this write alone."""
+        return self.together(connection, [self.item])[0]
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+"""Seconds between two tries; the pause doubles from the first to the longest."""
+
+_T = TypeVar("_T")
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the error is an outage, so that the same may succeed later."""
+    return isinstance(error, LedgerError) and error.temporary
+
+
+async def outlast(
+    step: Callable[[], Awaitable[_T]],
+    *,
+    patience: float = math.inf,
+    on_outage: Callable[[], object] = lambda: None,
+) -> _T:
+    """Run a step, and run it again while the database is down.
+
+    Args:
+        step: what to run; it must be safe to run twice.
+        patience: seconds after which a failure is raised that may pass.
+        on_outage: called after the first such failure.
+
+    Raises:
+        LedgerError: the failure does not pass, or not within ``patience``.
+    """
+    until, pause = time.monotonic() + patience, 0.0
+    while True:
+        try:
+            return await step()
+        except LedgerError as error:
+            if not error.temporary or time.monotonic() >= until:
+                raise
+        if pause == 0.0:
+            on_outage()
+        pause = min(2 * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
+        await asyncio.sleep(min(pause * random.uniform(0.5, 1.0), max(until - time.monotonic(), 0.0)))  # noqa: S311 - jitter
+
+
+async def read(ledger: Ledger, readers: Executor, function: Callable[[Connection], _T]) -> _T:
+    """Run a function in a read transaction in another thread, and again while the database is down.
+
+    Args:
+        ledger: the migrated ledger.
+        readers: the threads.
+        function: reads from the connection.
+    """
+
+    def attempt() -> _T:
+        with ledger.read() as connection:
+            return function(connection)
+
+    return await outlast(lambda: asyncio.get_running_loop().run_in_executor(readers, attempt))
+
+
+_SECONDS = 0.01
+"""Seconds for which one transaction starts further jobs, so that other processes get their turn."""
+
+_GROUP = 64
+"""The most jobs that run together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteJob:
+    """One function to run in a write transaction.
+
+    Attributes:
+        function: takes the transaction's connection; must be safe to run twice.
+        urgent: whether the job goes before jobs that are not urgent.
+        future: receives the function's value once it is committed, or its exception.
+    """
+
+    function: Callable[[Connection], Any]
+    urgent: bool
+    future: Future[Any] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    value: Any = None
+    error: BaseException | None = None
+
+
+def run_batch(ledger: Ledger, jobs: Sequence[WriteJob], *, interrupted: Callable[[], bool]) -> list[WriteJob]:
+    """Run jobs in one transaction and resolve their futures.
+
+    The transaction starts no further job after :data:`_SECONDS`, or once ``interrupted`` is true and a job
+    that is not urgent has run.
+
+    Args:
+        ledger: the migrated ledger.
+        jobs: at least one, in the order in which they run, except that jobs of one kind run with the first.
+        interrupted: whether an urgent job is waiting.
+
+    Returns:
+        The jobs that were not run, in their order.
+    """
+    outcomes = _together(ledger, jobs, interrupted) if len(jobs) > 1 else {jobs[0]: _alone(ledger, jobs[0])}
+    for job, outcome in outcomes.items():
+        _resolve(job.future, outcome)
+    return [job for job in jobs if job not in outcomes]
+
+
+def _groups(jobs: Sequence[WriteJob]) -> list[list[WriteJob]]:
+    """Put jobs of one kind together, each group at the place of its first job."""
+    groups: list[list[WriteJob]] = []
+    open_groups: dict[object, list[WriteJob]] = {}
+    for job in jobs:
+        kind = job.function.together if isinstance(job.function, GroupedWrite) else job
+        group = open_groups.get(kind)
+        if group is None or len(group) == _GROUP:
+            group = open_groups[kind] = []
+            groups.append(group)
+        group.append(job)
+    return groups
+
+
+def _alone(ledger: Ledger, job: WriteJob) -> _Outcome:
+    try:
+        with ledger.write() as connection:
+            value = job.function(connection)
+    except BaseException as error:  # passed to the caller; the writer's thread must survive
+        return _Outcome(error=error)
+    return _Outcome(value)
+
+
+def _together(
+    ledger: Ledger, jobs: Sequence[WriteJob], interrupted: Callable[[], bool]
+) -> dict[WriteJob, _Outcome]:
+    """Run jobs in one transaction; if one raises an error of its own, again with a savepoint for each."""
+    try:
+        return _in_one_transaction(ledger, _groups(jobs), interrupted, _run)
+    except _JobRaisedError:
+        return _in_one_transaction(ledger, [[job] for job in jobs], interrupted, _in_savepoint)
+
+
+def _in_one_transaction(
+    ledger: Ledger,
+    groups: Sequence[Sequence[WriteJob]],
+    interrupted: Callable[[], bool],
+    step: Callable[[Connection, Sequence[WriteJob]], list[_Outcome]],
+) -> dict[WriteJob, _Outcome]:
+    outcomes: dict[WriteJob, _Outcome] = {}
+    transaction_began = all_ran = False
+    try:
+        with ledger.write() as connection:
+            transaction_began = True
+            until = time.monotonic() + _SECONDS
+            for group in groups:
+                outcomes |= zip(group, step(connection, group), strict=True)
+                if (interrupted() and not group[0].urgent) or time.monotonic() >= until:
+                    break
+            all_ran = True
+    except _JobRaisedError:
+        raise
+    except Exception as error:  # the writer's thread must survive any failure
+        jobs = [job for group in groups for job in group]
+        if transaction_began and not all_ran and not is_temporary(error):
+            return {job: _alone(ledger, job) for job in jobs}
+        return {job: _Outcome(error=_copy(error)) for job in (outcomes if all_ran else jobs)}
+    return outcomes
+
+
+class _JobRaisedError(Exception):
+    """A job raised an error of its own, so the transaction must begin anew with savepoints."""
+
+
+def _run(connection: Connection, group: Sequence[WriteJob]) -> list[_Outcome]:
+    """Run jobs of one kind. Whatever they raise ends the transaction."""
+    try:
+        writes = [job.function for job in group if isinstance(job.function, GroupedWrite)]
+        if len(writes) > 1:
+            values = writes[0].together(connection, [write.item for write in writes])
+        else:
+            values = [group[0].function(connection)]
+    except SQLAlchemyError:
+        raise
+    except BaseException as error:
+        raise _JobRaisedError from error
+    # On a full disk SQLite rolls back by itself; what follows would be written outside any transaction.
+    if not getattr(connection.connection.dbapi_connection, "in_transaction", True):
+        raise OperationalError("job", None, RuntimeError("SQLite rolled the transaction back by itself"))
+    return [_Outcome(value) for value in values]
+
+
+def _in_savepoint(connection: Connection, group: Sequence[WriteJob]) -> list[_Outcome]:
+    """Run one job in a savepoint. Database failures are raised, as they may have ended the transaction."""
+    (job,) = group
+    # connection.begin_nested() would compile both statements anew every time.
+    connection.exec_driver_sql("SAVEPOINT job")
+    try:
+        outcome = _Outcome(job.function(connection))
+    except SQLAlchemyError:
+        raise
+    except BaseException as error:  # passed to the caller
+        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+        outcome = _Outcome(error=error)
+    connection.exec_driver_sql("RELEASE SAVEPOINT job")
+    return [outcome]
+
+
+def _copy(error: Exception) -> Exception:
+    """Copy a ledger error for each waiter: one object raised in many tasks would mix up the tracebacks."""
+    if isinstance(error, LedgerError):
+        copy = LedgerError(error.message, where=error.where, fix=error.fix, temporary=error.temporary)
+        copy.__cause__ = error.__cause__
+        return copy
+    return error
+
+
+def _resolve(future: Future[Any], outcome: _Outcome) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if outcome.error is None:
+        future.set_result(outcome.value)
+    elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
+        future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
+    else:
+        future.set_exception(outcome.error)
+
+
+class GroupedReads(Generic[_Item, _Value]):
+    """Reads of one kind. Used from one event loop only.
+
+    Args:
+        ledger: the migrated ledger.
+        readers: the threads that read it.
+        together: takes a read transaction and items, and returns the value of each.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        readers: Executor,
+        together: Callable[[Connection, Sequence[_Item]], Sequence[_Value]],
+    ) -> None:
+        self._ledger, self._readers, self._together = ledger, readers, together
+        self._waiting: list[tuple[_Item, asyncio.Future[_Value]]] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of_equals(
+        cls, ledger: Ledger, readers: Executor, once: Callable[[Connection, _Item], _Value]
+    ) -> GroupedReads[_Item, _Value]:
+        """Reads whose items are often equal: ``once`` is called once for each of the different ones."""
+
+        def together(connection: Connection, items: Sequence[_Item]) -> list[_Value]:
+            values = {item: once(connection, item) for item in dict.fromkeys(items)}
+            return [values[item] for item in items]
+
+        return cls(ledger, readers, together)
+
+    async def read(self, item: _Item) -> _Value:
+        """Return the value of one item, as it is in the ledger now or later; waits while it is down."""
+        future: asyncio.Future[_Value] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._worker is None or self._worker.done():
+            # it starts in the loop's next turn and takes all reads of this turn
+            self._worker = asyncio.create_task(self._work())
+        return await future
+
+    async def _work(self) -> None:
+        try:
+            while group := self._waiting[:_GROUP]:
+                del self._waiting[:_GROUP]
+                await self._read_group(group)
+        finally:
+            # reads are only left if the loop ends; a later loop must not answer them
+            self._waiting.clear()
+
+    async def _read_group(self, group: Sequence[tuple[_Item, asyncio.Future[_Value]]]) -> None:
+        try:
+            values = await self._read([item for item, _ in group])
+        except Exception:  # each then learns of its own error
+            for item, future in group:
+                await self._read_alone(item, future)
+        else:
+            for (_, future), value in zip(group, values, strict=True):
+                if not future.done():  # its caller was cancelled
+                    future.set_result(value)
+
+    async def _read(self, items: Sequence[_Item]) -> Sequence[_Value]:
+        return await read(self._ledger, self._readers, lambda connection: self._together(connection, items))
+
+    async def _read_alone(self, item: _Item, future: asyncio.Future[_Value]) -> None:
+        try:
+            (value,) = await self._read([item])
+        except Exception as error:  # raised for the caller instead
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(value)
+
 
 _BATCH = 256
 
@@ -31,8 +350,6 @@ _PAUSE = 0.004
 
 A function that arrives later does not wait. So many small writes share a commit also where commits are quick.
 """
-
-_T = TypeVar("_T")
 
 
 class Writer:

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 import httpx
 
-from backend.models.batches.bodies import provider_body
-from backend.models.batches.provider import EARLIER, Limits, LineResult, ProviderBatch, Search
+from backend.models.batches.provider import EARLIER, Limits, LineResult, ProviderBatch, Search, provider_body
 from backend.models.failures import line_error, model_error
-from backend.models.litellm_info import litellm
+from backend.models.model import litellm
 from backend.settings import ModelSettings
 
 _ADDRESS: Final = "https://api.anthropic.com"

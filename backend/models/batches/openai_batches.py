@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from backend.errors import RejectedError
-from backend.models.batches.bodies import provider_body
-from backend.models.batches.provider import EARLIER, Limits, LineResult, ProviderBatch, Search
+from backend.models.batches.provider import EARLIER, Limits, LineResult, ProviderBatch, Search, provider_body
 from backend.models.failures import line_error, model_error
-from backend.models.litellm_info import litellm
+from backend.models.model import litellm
 from backend.settings import ModelSettings
 
 PROVIDERS: Final = ("openai", "azure", "hosted_vllm", "litellm_proxy", "xai")

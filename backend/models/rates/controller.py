@@ -12,13 +12,437 @@ It does no I/O and has no clock, so that it can be stored in the ledger and simu
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from backend.models.rates.counts import BINS, LONG_AGO
-from backend.models.rates.messages import Allowance, Lease, RateReport, Unit
-from backend.models.rates.quota import Quota, QuotaState
+from sqlalchemy import Connection
+
+from backend.ledger import Writer, answers
+from backend.ledger.database import statements
+from backend.settings import ModelSettings
+
+START: Final = 20
+MOST: Final = 512
+"""The first and the highest number of calls at once."""
+
+_QUICK = 0.25
+_NOTICEABLY_SLOWER = 2.0
+
+
+class Concurrency:
+    """The calls under way, and how many may be.
+
+    The number doubles from one generation of calls to the next, as long as answers are quick: they take less
+    than a quarter of the model's ``timeout``, or less than twice the shortest answer. A local server that
+    answers one call after another thus never has so many waiting that they time out. A call that does time
+    out halves the number.
+
+    Args:
+        timeout: seconds that one call may take.
+        most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
+            with :data:`START` and to go up to :data:`MOST`.
+    """
+
+    def __init__(self, timeout: float, most: int | None) -> None:
+        self._timeout = timeout
+        self._most = float(MOST if most is None else most)
+        self.limit = float(START if most is None else most)
+        self.under_way = 0
+        self._shortest = float("inf")
+        self._until_next_halving = 0
+
+    @property
+    def free(self) -> bool:
+        """Whether another call may start."""
+        return self.under_way < int(self.limit)
+
+    def started(self) -> None:
+        """Count a call that starts."""
+        self.under_way += 1
+
+    def ended(self) -> None:
+        """Count a call that has ended."""
+        self.under_way -= 1
+
+    def answered(self, seconds: float) -> None:
+        """Take in the duration of an answer, before :meth:`ended`."""
+        self._until_next_halving -= 1
+        self._shortest = min(self._shortest, seconds)
+        quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
+        if quick and 2 * self.under_way >= self.limit:
+            self.limit = min(self.limit + 1.0, self._most)
+
+    def timed_out(self) -> None:
+        """Halve the number. The calls that started with this one do not halve it again."""
+        if self._until_next_halving <= 0:
+            self.limit = max(1.0, self.limit / 2)
+            self._until_next_halving = self.under_way
+        else:
+            self._until_next_halving -= 1
+
+
+BINS = 60
+"""Bins per window: a bin of the usual window of a minute is a second."""
+
+LONG_AGO = -1e12
+"""A time before all others. JSON has no infinity."""
+
+
+class Counts:
+    """How many units were counted when.
+
+    Args:
+        window: seconds.
+        bins: bin number, as text → units, as :attr:`bins` returned them.
+    """
+
+    def __init__(self, window: float, bins: Mapping[str, float] | None = None) -> None:
+        self._width = window / BINS
+        self._bins = {int(number): units for number, units in (bins or {}).items()}
+
+    @property
+    def bins(self) -> dict[str, float]:
+        """The bins, as JSON can hold them."""
+        return {str(number): units for number, units in self._bins.items()}
+
+    def add(self, now: float, units: float) -> None:
+        """Count units now, and forget what is older than two windows."""
+        number = int(now / self._width)
+        self._bins = {other: held for other, held in self._bins.items() if other > number - 2 * BINS}
+        self._bins[number] = self._bins.get(number, 0.0) + units
+
+    def take_back(self, units: float) -> None:
+        """Remove units that were counted last."""
+        for number in sorted(self._bins, reverse=True):
+            removed = min(units, self._bins[number])
+            self._bins[number] -= removed
+            units -= removed
+            if units <= 0.0:
+                return
+
+    def since(self, start: float) -> float:
+        """Return the units counted since a time; the bin around that time counts by its later part."""
+        return sum(
+            units * min(1.0, max(0.0, number + 1 - start / self._width))
+            for number, units in self._bins.items()
+        )
+
+    def at_most_since(self, start: float) -> float:
+        """Return the most units that can have been counted since a time."""
+        return sum(units for number, units in self._bins.items() if (number + 1) * self._width > start)
+
+
+Unit: TypeAlias = Literal["requests", "tokens"]
+"""What quotas are counted in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a provider's headers say about one quota.
+
+    Attributes:
+        limit: units per window; ``None`` if not told.
+        remaining: units that may still be sent; ``None`` if not told.
+        reset: seconds until all units are available again; ``None`` if not told.
+    """
+
+    limit: float | None = None
+    remaining: float | None = None
+    reset: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateReport:
+    """What happened in one process since its last report, and what it wants to do next.
+
+    Attributes:
+        owner: the process.
+        wanted: calls that wait, or are expected until the next report.
+        wanted_tokens: their tokens.
+        sent: calls that were sent without a lease, because the rate was unlimited.
+        sent_tokens: their tokens.
+        unused: leased calls that are given back.
+        unused_tokens: leased tokens that are given back; negative if calls used more than was leased.
+        refused: calls that the provider refused (HTTP 429).
+        refused_tokens: their tokens.
+        refused_epoch: the latest epoch in which a refused call was sent.
+        cause: which quota refused, if the provider told.
+        wait: seconds from now that the provider asks to wait.
+        allowances: what the headers of the last responses said.
+    """
+
+    owner: str
+    wanted: int = 0
+    wanted_tokens: float = 0.0
+    sent: int = 0
+    sent_tokens: float = 0.0
+    unused: int = 0
+    unused_tokens: float = 0.0
+    refused: int = 0
+    refused_tokens: float = 0.0
+    refused_epoch: int = -1
+    cause: Unit = "requests"
+    wait: float = 0.0
+    allowances: Mapping[Unit, Allowance] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What one process may send until its next report.
+
+    Attributes:
+        calls: how many calls; ``None`` for any number.
+        tokens: how many tokens.
+        limits_tokens: whether no call may start after the tokens are used up.
+        epoch: grows whenever the provider refuses. A refusal of a call from an earlier epoch teaches nothing.
+        hold: seconds in which nothing may be sent.
+        spread: whether the calls must be spread evenly over the time until the next report.
+        rate: requests per minute that all processes together may send; ``None`` if no limit is known.
+    """
+
+    calls: int | None = None
+    tokens: float = 0.0
+    limits_tokens: bool = False
+    epoch: int = 0
+    hold: float = 0.0
+    spread: bool = False
+    rate: float | None = None
+
+
+BACK_TO = 0.95
+"""The share of the estimated quota that is sent after a refusal."""
+
+STEP = 0.01
+"""How much the rate grows in a window without a refusal."""
+
+_STEPS = 6
+"""Steps after which the refused rate has been passed without a refusal; from then on steps double."""
+
+_LITTLE = 0.8
+_SEARCHING = 4.0
+"""How much larger steps are if refusals lowered the rate to less than 80%, perhaps too far, for pauses count.
+
+These steps double from the first one.
+"""
+
+_LARGEST_STEP = 0.5
+_CALLS_PER_STEP = 30
+"""Fewest calls between two steps, so that at a low rate, too, at most 1% of the calls are refused."""
+
+_OUTDATED = 10.0
+"""Windows without demand after which the rate grows by the larger steps, for the quota may have risen."""
+
+_USED = 0.85
+"""The rate grows only if at least this share of it was used."""
+
+_ENOUGH = 10
+"""Calls accepted between two refusals that are enough for an estimate."""
+
+_SECONDS_IN_STORE = 2
+"""Bins for whose length unused calls accumulate beyond one call, at a rate that refusals taught."""
+
+_VALID = 1
+"""Bins between two exchanges: a leased call may be sent up to that long after it was counted."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass
+class QuotaState:
+    """What is stored of a quota. Times are in the seconds of the controller's caller.
+
+    Attributes:
+        rate: units per window that refusals taught; ``None`` before any.
+        limit: units per window by the provider's headers.
+        level: units that may be sent now.
+        level_at: when ``level`` was true; ``None`` if it never was.
+        since: since when there has been continuous demand.
+        anchor: the refusal from which the next estimate counts.
+        climbed_at: when the rate last grew.
+        climbs: how often it grew since the last refusal.
+        steady: whether the last refusals lowered the rate only a little.
+        used: units sent since ``climbed_at`` and not refused.
+        before: the rate before the refusals in progress.
+        sent: units sent, by bin.
+        refused: units refused, by bin.
+    """
+
+    rate: float | None = None
+    limit: float | None = None
+    level: float = 0.0
+    level_at: float | None = None
+    since: float = LONG_AGO
+    anchor: float = LONG_AGO
+    climbed_at: float = LONG_AGO
+    climbs: int = 0
+    steady: bool = False
+    used: float = 0.0
+    before: float | None = None
+    sent: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> QuotaState:
+        """Return what :meth:`Quota.dump` returned, also if another version of CaMVo did."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in stored.items() if name in known})
+
+
+class Quota:
+    """One quota of a model.
+
+    Args:
+        window: seconds; providers count per minute.
+        given: units per window in the settings; ``None`` for no limit.
+        state: as :meth:`dump` returned it.
+    """
+
+    def __init__(self, window: float, given: float | None, state: QuotaState | None = None) -> None:
+        self._window, self._given = window, given
+        self.state = state or QuotaState()
+        self._sent, self._refused = Counts(window, self.state.sent), Counts(window, self.state.refused)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as JSON can hold it."""
+        return asdict(self.state) | {"sent": self._sent.bins, "refused": self._refused.bins}
+
+    @property
+    def promised(self) -> float | None:
+        """Units per window by the settings and the provider's headers."""
+        return min((limit for limit in (self._given, self.state.limit) if limit is not None), default=None)
+
+    @property
+    def rate(self) -> float | None:
+        """Units per window that may be sent; ``None`` if no limit is known."""
+        learnt, promised = self.state.rate, self.promised
+        return min((limit for limit in (learnt, promised) if limit is not None), default=None)
+
+    @property
+    def learnt(self) -> bool:
+        """Whether a refusal taught the rate."""
+        return self.state.rate is not None
+
+    def room(self, now: float, size: float) -> float:
+        """Return how many calls fit now, infinity for any number.
+
+        Args:
+            now: seconds.
+            size: units of a call. One that is larger than the whole rate waits until nothing else was sent.
+        """
+        rate, state = self.rate, self.state
+        if rate is None:
+            state.level_at = None
+            return math.inf
+        size = min(size, rate)
+        most = size + rate * _SECONDS_IN_STORE / BINS if self.learnt else rate
+        if state.level_at is None:
+            state.level = 0.0 if self.learnt else most
+        else:
+            state.level += rate * max(0.0, now - state.level_at) / self._window
+        state.level, state.level_at = min(state.level, most), now
+        free = state.level
+        if self.promised is not None:
+            horizon = now - self._window * (1.0 + _VALID / BINS)
+            free = min(free, self.promised - self._sent.at_most_since(horizon))
+        return max(0.0, math.floor(free / size + _ROUNDING))
+
+    def send(self, now: float, units: float) -> None:
+        """Count units as sent; negative ones were counted before and are given back."""
+        self.state.level -= units
+        self.state.used += units
+        if units > 0.0:
+            self._sent.add(now, units)
+        else:
+            self._sent.take_back(-units)
+
+    def refuse(self, now: float, units: float) -> None:
+        """Count units as refused."""
+        if units > 0.0:
+            self.state.used -= units
+            self._refused.add(now, units)
+
+    def restart(self, now: float, idle: float) -> None:
+        """Begin to measure anew, because there was no demand for ``idle`` seconds."""
+        self.state.since = self.state.anchor = now
+        if idle > _OUTDATED * self._window:
+            self.state.steady, self.state.climbs = False, 0
+
+    def remain(self, now: float, units: float) -> None:
+        """Take over what the provider says may still be sent."""
+        self.room(now, 1.0)  # adds what has accumulated until now
+        self.state.level = min(self.state.level, units)
+
+    def cut(self, now: float, size: float, *, first: bool) -> None:
+        """Go back to a share of the rate that the provider seems to accept.
+
+        Args:
+            now: when the provider refused.
+            size: units of a call.
+            first: whether the rate worked until now. If not, earlier refusals have cut it already.
+        """
+        state, rate = self.state, self.rate
+        if first:
+            state.before = rate
+        state.climbs, state.climbed_at, state.used = 0, now, 0.0
+        start = max(state.since, now - self._window)
+        if self._accepted(start) < _ENOUGH * size:
+            start = now - self._window  # demand has only just begun again
+        if self._accepted(start) < 1.0:
+            # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
+            state.rate = None if state.before is None else state.before / 2
+            state.steady = False
+            return
+        estimates = [self._measured(start, now)]
+        if state.anchor > start and self._accepted(state.anchor) >= _ENOUGH * size:
+            estimates.append(self._measured(state.anchor, now))
+            state.anchor = now
+        if first:
+            state.anchor = now
+        lower = BACK_TO * min(estimates)
+        if rate is not None:
+            lower = min(lower, BACK_TO * rate if first else rate)
+        state.rate, state.level = max(lower, 1.0), min(state.level, 0.0)
+        state.steady = state.before is not None and state.rate >= _LITTLE * state.before
+
+    def climb(self, now: float, size: float) -> None:
+        """Raise the rate a little, if it has been used for a window without a refusal."""
+        state, rate = self.state, self.rate
+        if state.rate is None or rate is None:
+            return
+        elapsed = now - state.climbed_at
+        if elapsed < self._window:
+            return
+        if state.used < _USED * rate * elapsed / self._window:
+            state.climbed_at, state.used = now, 0.0
+        elif state.used >= _CALLS_PER_STEP * size or not state.steady:
+            if state.steady:
+                step = STEP * 2.0 ** max(0, state.climbs - _STEPS)
+            else:
+                step = STEP * _SEARCHING * 2.0**state.climbs
+            step = min(step, _LARGEST_STEP)
+            raised = state.rate * (1.0 + step)
+            state.rate = raised if self.promised is None else min(raised, self.promised)
+            state.climbs, state.climbed_at, state.used = state.climbs + 1, now, 0.0
+
+    def _accepted(self, start: float) -> float:
+        return self._sent.since(start) - self._refused.since(start)
+
+    def _measured(self, start: float, now: float) -> float:
+        """Return the accepted units per window in an interval.
+
+        A short interval can lie in a gap of the provider's window, so it may at most halve the rate.
+        """
+        seconds = max(now - start, self._window / BINS)
+        estimate = self._accepted(start) * self._window / seconds
+        if seconds < self._window / 2 and self.rate is not None:
+            return max(estimate, self.rate / 2 / BACK_TO)
+        return estimate
+
 
 WINDOW: Final = 60.0
 """Seconds for which providers count."""
@@ -181,3 +605,72 @@ class RateController:
             return report.wanted
         demand = sum(held[0] for held in self._demand.values())
         return math.ceil(room * report.wanted / demand) if report.wanted else 0
+
+
+Clock = Callable[[], float]
+
+
+class RateStore(Protocol):
+    """Exchanges reports for leases."""
+
+    window: float
+    """Seconds for which providers count."""
+
+    async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
+        """Take a process's report about a model, and return what the process may send next.
+
+        Raises:
+            LedgerError: the database failed.
+        """
+        ...
+
+
+class ProcessRates:
+    """Rates of one process that has no ledger.
+
+    Args:
+        clock: monotonic seconds.
+        window: seconds for which providers count.
+    """
+
+    def __init__(self, clock: Clock, window: float = WINDOW) -> None:
+        self._clock, self.window = clock, window
+        self._controllers: dict[str, RateController] = {}
+
+    async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
+        """See :class:`RateStore`."""
+        if model.name not in self._controllers:
+            self._controllers[model.name] = RateController(model.rpm, model.tpm, window=self.window)
+        return self._controllers[model.name].exchange(self._clock(), report)
+
+
+class LedgerRates:
+    """Rates that all processes of a ledger share.
+
+    Args:
+        writer: writes to the ledger.
+        now: returns the time in unix seconds, in a transaction; by default the database's.
+        window: seconds for which providers count.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        now: Callable[[Connection], float] = statements.now,
+        window: float = WINDOW,
+    ) -> None:
+        self._writer, self._now, self.window = writer, now, window
+        self._owner = uuid.uuid4().hex
+
+    async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
+        """See :class:`RateStore`. It takes one transaction."""
+        report = replace(report, owner=self._owner)
+        return await self._writer.run(functools.partial(self._exchange, model, report))
+
+    def _exchange(self, model: ModelSettings, report: RateReport, connection: Connection) -> Lease:
+        now = self._now(connection)
+        state = answers.read_rates(connection, model.name)
+        controller = RateController(model.rpm, model.tpm, window=self.window, state=state)
+        lease = controller.exchange(now, report)
+        answers.store_rates(connection, model.name, controller.dump(), now)
+        return lease

@@ -7,16 +7,266 @@ JSON string or behind a prefix on every line, so it cannot imitate another part 
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, Protocol, TypeAlias
 
-from backend.questions.objects.field import IMAGE
-from backend.questions.prompts.fence import fence
-from backend.questions.prompts.message_parts import image_part, text_part
+from backend.errors import BadAnswerError
+from backend.questions.controls import unwrapped
+from backend.questions.objects import IMAGE
 from backend.questions.question import ConfigQuestion, TaskQuestion
 from camvo.errors import InvalidParameterError
+
+
+def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
+    """Return the JSON schema of the answer: an object with one property per question."""
+    return {
+        "type": "object",
+        "properties": {
+            question.name: question.question.control.answer_format.schema for question in questions
+        },
+        "required": [question.name for question in questions],
+        "additionalProperties": False,
+    }
+
+
+def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """Return the votes in a model's answer: question name → vote.
+
+    An answer is a JSON object, or for a single question its bare value. A question is left out if its key is
+    missing, occurs twice, or holds no valid answer. Other keys are ignored.
+
+    Raises:
+        BadAnswerError: no question has a valid answer.
+    """
+    forms = unwrapped(content)
+    answers = next((parsed for form in forms if (parsed := _parse_object(form)) is not None), None)
+    bare = [content, *map(_parse_value, forms)] if answers is None and len(questions) == 1 else []
+    votes = {}
+    for question in questions:
+        candidates = [answers[question.name]] if answers and question.name in answers else bare
+        valid = (
+            vote for candidate in candidates if (vote := question.vote_from_answer(candidate)) is not None
+        )
+        vote = next(valid, None)
+        if vote is not None:
+            votes[question.name] = vote
+    if not votes:
+        raise BadAnswerError(
+            "the answer answers none of the questions" if content.strip() else "the answer is empty"
+        )
+    return votes
+
+
+def _parse_object(text: str) -> dict[str, object] | None:
+    """Return a JSON object without the keys that occur twice; ``None`` for any other text."""
+    try:
+        parsed = json.loads(text, object_pairs_hook=_without_repeated_keys)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _parse_value(text: str) -> object:
+    """Return the text's JSON value; ``None`` if the text is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    counts = Counter(key for key, _ in pairs)
+    return {key: content for key, content in pairs if counts[key] == 1}
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerToken:
+    """One token of an answer.
+
+    Attributes:
+        text: its bytes; several tokens may share a character.
+        log_probability: natural logarithm of its probability, given the tokens before it.
+    """
+
+    text: bytes
+    log_probability: float
+
+
+class Named(Protocol):
+    """A question, of which only the name counts."""
+
+    @property
+    def name(self) -> str:
+        """The control's name."""
+        ...
+
+
+def answer_confidences(
+    content: str, tokens: Sequence[AnswerToken], questions: Sequence[Named]
+) -> dict[str, float]:
+    """Return the probability of each question's value in an answer: question name → confidence in [0, 1].
+
+    It is the product over the tokens that spell the value. A question is left out if its value cannot be
+    found. The result is empty if the tokens do not spell the answer, as when a provider returns only some.
+
+    Args:
+        content: the answer as the model gave it: a JSON object, or for a single question its bare value.
+        tokens: all tokens of the answer.
+        questions: the questions that were asked.
+    """
+    written = content.encode("utf-8", "replace")
+    if not tokens or b"".join(token.text for token in tokens) != written:
+        return {}
+    spans = _property_spans(content)
+    if "{" not in content and len(questions) == 1:
+        spans = {questions[0].name: _stripped(content, 0, len(content))}
+    confidences = {}
+    for question in questions:
+        if question.name in spans:
+            start, end = (len(content[:place].encode("utf-8", "replace")) for place in spans[question.name])
+            if start < end:
+                confidences[question.name] = _probability(tokens, start, end)
+    return confidences
+
+
+def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:
+    """The probability of the tokens with a byte in [start, end); 0 if a number is not finite."""
+    ends = list(accumulate(len(token.text) for token in tokens))
+    total = math.fsum(
+        token.log_probability
+        for token, last in zip(tokens, ends, strict=True)
+        if last > start and last - len(token.text) < end
+    )
+    return math.exp(min(total, 0.0)) if math.isfinite(total) else 0.0
+
+
+def _property_spans(content: str) -> dict[str, tuple[int, int]]:
+    """Return where each property's value stands in the answer's JSON object, strings without their quotes.
+
+    Empty if the answer is no object. Properties that occur twice are left out, as in
+    :func:`backend.questions.prompts.messages.parse_answer`.
+    """
+    place = content.find("{")
+    spans: dict[str, tuple[int, int]] = {}
+    repeated = set()
+    try:
+        while place >= 0:
+            key, place = _value(content, place + 1)
+            colon = _skip(content, place)
+            if not isinstance(key, str) or content[colon] != ":":
+                break
+            start = _skip(content, colon + 1)
+            value, place = _value(content, start)
+            repeated |= {key} & spans.keys()
+            spans[key] = (start + 1, place - 1) if isinstance(value, str) else (start, place)
+            place = _skip(content, place)
+            if content[place] != ",":
+                break
+    except (ValueError, IndexError, RecursionError):
+        return {}
+    return {key: span for key, span in spans.items() if key not in repeated}
+
+
+def _value(content: str, place: int) -> tuple[object, int]:
+    """Return the JSON value that begins at a place, after blanks, and the place where it ends."""
+    return _DECODER.raw_decode(content, _skip(content, place))
+
+
+def _skip(content: str, place: int) -> int:
+    found = _BLANK.match(content, place)
+    return place if found is None else found.end()
+
+
+def _stripped(content: str, start: int, end: int) -> tuple[int, int]:
+    """The part of the text without the blanks and quotes around it."""
+    inner = content[start:end]
+    left = len(inner) - len(inner.lstrip(' \t\r\n"'))
+    return start + left, max(start + left, start + len(inner.rstrip(' \t\r\n"')))
+
+
+def fence(texts: Mapping[str, str], digits: int = 12) -> str:
+    """Return the texts, each between a BEGIN line with a marker and its key and an END line with the marker.
+
+    Equal texts give equal strings, so the hash of a prompt is stable.
+
+    Args:
+        texts: key → text.
+        digits: the number of hexadecimal digits of the marker.
+    """
+    marker = _marker(texts, digits)
+    return "\n".join(
+        f"BEGIN {marker} {_fenced_json(key)}\n{text}\nEND {marker}" for key, text in texts.items()
+    )
+
+
+def _marker(texts: Mapping[str, str], digits: int) -> str:
+    """Return hexadecimal digits that occur in no text and no key.
+
+    They are a hash of the texts, so nobody can put them into a text beforehand. If they occur by chance, the
+    next hash is tried.
+    """
+    content = _fenced_json(dict(texts))
+    attempt = 0
+    while True:
+        marker = hashlib.sha256(f"{attempt} {content}".encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+        if not any(marker in part for pair in texts.items() for part in pair):
+            return marker
+        attempt += 1
+
+
+def _fenced_json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False)
+
+
+Messages: TypeAlias = Sequence[Mapping[str, Any]]
+"""A sequence of ``{"role": …, "content": …}``."""
+
+
+def image_part(address: str) -> dict[str, Any]:
+    """Return an image as a part; the address is a web address, or a ``data:`` URL with the image itself."""
+    return {"type": "image_url", "image_url": {"url": address}}
+
+
+def text_part(words: str) -> dict[str, Any]:
+    """Return a text as a part."""
+    return {"type": "text", "text": words}
+
+
+def content_parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the content of a message as a list of parts."""
+    content = message["content"]
+    return [text_part(content)] if isinstance(content, str) else list(content)
+
+
+def texts_of(messages: Messages) -> tuple[str, ...]:
+    """Return the texts of all messages."""
+    return tuple(part["text"] for part in _all_parts(messages) if part["type"] == "text")
+
+
+def image_count(messages: Messages) -> int:
+    """Return the number of images in all messages."""
+    return len(image_addresses(messages))
+
+
+def image_addresses(messages: Messages) -> tuple[str, ...]:
+    """Return the web addresses or ``data:`` URLs of the images in all messages."""
+    return tuple(part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url")
+
+
+def _all_parts(messages: Messages) -> Iterator[dict[str, Any]]:
+    return (part for message in messages for part in content_parts(message))
+
 
 PROMPT_VERSION = "2"
 """The version of the wording, part of the epoch. Change it with the wording, which changes the votes."""
@@ -61,7 +311,7 @@ def prompt_messages(
     """Return the system and the user message that ask ``questions`` about one task.
 
     Only the fields of the questions are shown, no other data of the task. If there are images, the content of
-    the user message is a list of parts with the text first (:mod:`backend.questions.prompts.message_parts`).
+    the user message is a list of parts with the text first (:mod:`backend.questions.prompts.messages`).
 
     Args:
         questions: the questions about the task.

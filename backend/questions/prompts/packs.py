@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backend.questions.controls.label_matching import unwrapped
+from backend.questions.controls import unwrapped
 from backend.questions.prompts.messages import question_lines
 from backend.questions.question import TaskQuestion
 

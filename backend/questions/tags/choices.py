@@ -7,13 +7,10 @@ shows nothing else, although the validator fails on them. Without it the editor 
 
 from __future__ import annotations
 
-from backend.questions.controls.closed_set import AnyOf, OneOf, label_set_obstacle
-from backend.questions.controls.control import Control
-from backend.questions.label import Label
+from backend.questions import xml
+from backend.questions.controls import AnyOf, Control, OneOf, label_set_obstacle
 from backend.questions.tags.choices_per_region import read_region_choices, regions_obstacle
-from backend.questions.xml import nested
-from backend.questions.xml.element import Element, attribute, is_conditional, is_true
-from backend.questions.xml.tree import Tree
+from backend.questions.xml import Element, Label, Tree, attribute, is_conditional, is_true
 
 _SEPARATOR = " / "
 
@@ -25,7 +22,7 @@ def obstacle(element: Element, tree: Tree) -> str | None:
         return f'choice="{mode}" is not one of single, single-radio and multiple'
     if attribute(element, "value") or attribute(element, "apiUrl"):
         return "choices that come from the task's data are not supported yet"
-    if any(not nested.visible_name(choice) for choice in element.iter("Choice")):
+    if any(not xml.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
     reason = regions_obstacle(element, tree) if is_true(element, "perRegion") else None
     return reason or label_set_obstacle(_labels(element))
@@ -47,8 +44,8 @@ def _mode(element: Element) -> str:
 
 def _labels(element: Element) -> tuple[Label, ...]:
     if is_true(element, "allowNested"):
-        return nested.leaf_labels(element, _SEPARATOR)
+        return xml.leaf_labels(element, _SEPARATOR)
     return tuple(
-        Label(nested.stored_name(choice), nested.visible_name(choice), attribute(choice, "hint"))
-        for choice in nested.child_choices(element)
+        Label(xml.stored_name(choice), xml.visible_name(choice), attribute(choice, "hint"))
+        for choice in xml.child_choices(element)
     )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.questions.label import Label
-from backend.questions.objects.question_fields import field_of_object, question_fields
-from backend.questions.spans.region_choices import RegionChoices
-from backend.questions.spans.rulers import RULERS
+from backend.questions.objects import field_of_object, question_fields
+from backend.questions.spans import RULERS, RegionChoices
 from backend.questions.tags import span_labels
-from backend.questions.xml.element import Element, attribute, is_true
-from backend.questions.xml.tree import Tree, targets
+from backend.questions.xml import Element, Label, Tree, attribute, is_true, targets
 
 
 def regions_obstacle(element: Element, tree: Tree) -> str | None:

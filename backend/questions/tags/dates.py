@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from backend.questions.controls.control import (
-    AnswerFormat,
-    Control,
-    ResultItem,
-    TaskContent,
-    item_content,
-)
-from backend.questions.xml.element import Element, attribute
-from backend.questions.xml.tree import Tree
+from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content
+from backend.questions.xml import Element, Tree, attribute
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.texts import OpenVote

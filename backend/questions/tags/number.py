@@ -7,10 +7,8 @@ By default that is the range, or a tenth of the number if there is no range.
 
 from __future__ import annotations
 
-from backend.questions.controls.control import Control
-from backend.questions.controls.numbers import NumberControl
-from backend.questions.xml.element import Element, attribute
-from backend.questions.xml.tree import Tree
+from backend.questions.controls import Control, NumberControl
+from backend.questions.xml import Element, Tree, attribute
 from camvo.errors import InvalidParameterError
 from camvo.votes.numbers import read_number
 

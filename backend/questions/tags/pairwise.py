@@ -11,16 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.questions.controls.control import (
-    AnswerFormat,
-    Control,
-    ResultItem,
-    TaskContent,
-    item_content,
-)
-from backend.questions.objects.question_fields import field_of_object, question_fields
-from backend.questions.xml.element import Element
-from backend.questions.xml.tree import Tree, targets
+from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content
+from backend.questions.objects import field_of_object, question_fields
+from backend.questions.xml import Element, Tree, targets
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE

@@ -11,18 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.errors import TaskError
-from backend.questions.controls.control import (
-    AnswerFormat,
-    Control,
-    ResultItem,
-    TaskContent,
-    item_content,
-)
-from backend.questions.objects import listing
-from backend.questions.objects.field import Field
-from backend.questions.objects.question_fields import field_of_object, question_fields
-from backend.questions.xml.element import Element
-from backend.questions.xml.tree import Tree, targets
+from backend.questions import objects
+from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content
+from backend.questions.objects import Field, field_of_object, question_fields
+from backend.questions.xml import Element, Tree, targets
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.rankings import RankingVote
@@ -79,7 +71,7 @@ class Ranker:
         Raises:
             TaskError: the list has fewer than two items, or an id is missing or repeated.
         """
-        ids = listing.item_ids(self.field.content(content.data)) or []
+        ids = objects.item_ids(self.field.content(content.data)) or []
         if len(ids) < _FEWEST or len(set(ids)) < len(ids):
             raise TaskError(
                 "there is nothing to rank: the list needs at least two items, each with its own id",

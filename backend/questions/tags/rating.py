@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from backend.questions.controls.control import Control
-from backend.questions.controls.numbers import NumberControl
-from backend.questions.xml.element import Element, attribute
-from backend.questions.xml.tree import Tree
+from backend.questions.controls import Control, NumberControl
+from backend.questions.xml import Element, Tree, attribute
 
 _FEWEST, _MOST = 2, 100
 

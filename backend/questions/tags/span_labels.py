@@ -2,7 +2,7 @@
 
 Label Studio stores one result item per span: ``{"start": 0, "end": 5, "labels": ["PER"]}``. The other two
 tags store the label under their own names. The form of the position depends on the object tag
-(:mod:`backend.questions.spans.rulers`).
+(:mod:`backend.questions.spans`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from backend.questions.controls.closed_set import label_set_obstacle
-from backend.questions.label import Label
-from backend.questions.objects.field import Field
-from backend.questions.objects.question_fields import field_of_object, question_fields
-from backend.questions.spans.spans import Spans
-from backend.questions.xml.element import Element, attribute, is_conditional, is_true
-from backend.questions.xml.tree import Tree, targets
+from backend.questions.controls import label_set_obstacle
+from backend.questions.objects import Field, field_of_object, question_fields
+from backend.questions.spans import Spans
+from backend.questions.xml import Element, Label, Tree, attribute, is_conditional, is_true, targets
 
 _OBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -6,12 +6,9 @@ leaves. Unless ``leafsOnly`` is set, annotators can choose an inner node; such a
 
 from __future__ import annotations
 
-from backend.questions.controls.closed_set import AnyOf, OneOf, label_set_obstacle
-from backend.questions.controls.control import Control
-from backend.questions.label import Label
-from backend.questions.xml import nested
-from backend.questions.xml.element import Element, attribute, is_conditional
-from backend.questions.xml.tree import Tree
+from backend.questions import xml
+from backend.questions.controls import AnyOf, Control, OneOf, label_set_obstacle
+from backend.questions.xml import Element, Label, Tree, attribute, is_conditional
 
 
 def obstacle(element: Element, _: Tree) -> str | None:
@@ -21,7 +18,7 @@ def obstacle(element: Element, _: Tree) -> str | None:
     usages = attribute(element, "maxUsages")
     if usages not in {None, "1"}:
         return f'maxUsages="{usages}" is not supported yet: set it to 1 or leave it out'
-    if any(not nested.visible_name(choice) for choice in element.iter("Choice")):
+    if any(not xml.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
     return label_set_obstacle(_labels(element))
 
@@ -34,4 +31,4 @@ def read_control(element: Element, _: Tree) -> Control:
 
 
 def _labels(element: Element) -> tuple[Label, ...]:
-    return nested.leaf_labels(element, element.get("pathSeparator") or " / ")
+    return xml.leaf_labels(element, element.get("pathSeparator") or " / ")

@@ -10,17 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.questions.controls.control import (
-    AnswerFormat,
-    Control,
-    ResultItem,
-    TaskContent,
-    item_content,
-)
-from backend.questions.controls.label_matching import unwrapped
-from backend.questions.objects.field import storable_text
-from backend.questions.xml.element import Element, attribute
-from backend.questions.xml.tree import Tree
+from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content, unwrapped
+from backend.questions.objects import storable_text
+from backend.questions.xml import Element, Tree, attribute
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.texts import OpenVote, normalise_text
 

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
+from typing import TYPE_CHECKING
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
-from backend.ledger import projects, reports
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger import money, projects, reports
+from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.reports import RoundsRow
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.status.alarms.project import Found, is_connected, project_alerts
-from backend.server.status.alarms.server import server_alerts
-from backend.server.status.live import Live
-from backend.server.status.parts.certificates.issued import certificate_reports
-from backend.server.status.parts.commands import commands_of
-from backend.server.status.parts.failed import failed_task_reports
-from backend.server.status.parts.next_steps import next_steps
-from backend.server.status.parts.packs import pack_reports
-from backend.server.status.parts.progress import label_studio_address, progress_report
-from backend.server.status.parts.questions import QuestionSource, question_reports
-from backend.server.status.parts.recounts import recount_report
-from backend.server.status.parts.reliability import reliability_report
-from backend.server.status.parts.voters.annotators import annotator_reports
-from backend.server.status.parts.voters.best_single import BestSingleReport, SingleModel, best_single_report
-from backend.server.status.parts.voters.models import model_reports
+from backend.server.status import report as formats
+from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
+from backend.server.status.labels import QuestionSource, question_reports
+from backend.server.status.people_and_models import (
+    SingleModel,
+    annotator_reports,
+    best_single_report,
+    model_reports,
+)
+from backend.server.status.promises import certificate_reports
 from backend.server.status.report import (
+    BestSingleReport,
     Budget,
     Cost,
+    Live,
     ModelReport,
     ModelVersion,
     ProjectReport,
@@ -41,8 +40,21 @@ from backend.server.status.report import (
     Report,
     SkippedControlReport,
 )
+from backend.server.status.work import (
+    commands_of,
+    failed_task_reports,
+    label_studio_address,
+    next_steps,
+    pack_reports,
+    progress_report,
+    recount_report,
+    reliability_report,
+)
 from backend.settings import Settings
 from camvo.errors import CamvoError
+
+if TYPE_CHECKING:
+    from backend.server.status.drawings import Drawing
 
 
 def build_report(
@@ -70,7 +82,7 @@ def build_report(
             issued, which reads every round.
     """
     known = selected_projects(connection, project)
-    day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
+    day = money.balance(connection, money.EVERY_PROJECT, money.day_of(now))
     today = _budget(day, settings.budget.day_usd)
     around = _Around(label_studio, reports.recent_outcomes(connection), certificates)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
@@ -129,7 +141,7 @@ def _project_report(
     rounds = reports.sum_rounds(connection, key)
     calls = reports.sum_calls(connection, key)
     bins = reports.sum_scores(connection, key)
-    account = accounts.balance(connection, key, accounts.TOTAL)
+    account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     asked = (
         {question.name: question for question in config.questions} if config and around.certificates else {}
@@ -219,7 +231,7 @@ def _number(key: str) -> str:
     return key.partition(".")[0] if is_of_label_studio(key) else key
 
 
-def _budget(account: accounts.Account, limit: float | None) -> Budget:
+def _budget(account: money.Account, limit: float | None) -> Budget:
     spent, reserved = from_picodollars(account.spent), from_picodollars(account.reserved)
     left = None if limit is None else max(limit - spent - reserved, 0.0)
     return Budget(limit_usd=limit, spent_usd=spent, reserved_usd=reserved, left_usd=left)
@@ -228,3 +240,78 @@ def _budget(account: accounts.Account, limit: float | None) -> Budget:
 def _cost(rounds: Sequence[RoundsRow], budget: Budget) -> Cost:
     paid, full = sum(row.cost_usd for row in rounds), sum(row.full_cost_usd for row in rounds)
     return Cost(budget, paid, full, 1.0 - paid / full if full > 0.0 else None)
+
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""HTTP headers that are sent with the page."""
+
+
+def render_page(report: Report, *, overview: bool) -> str:
+    """The report as HTML.
+
+    Args:
+        report: the report.
+        overview: whether several projects are listed in one table; else the page is about the first one.
+    """
+    project = None if overview or not report.projects else report.projects[0]
+    return (
+        _environment()
+        .get_template("status.html")
+        .render(
+            report=report,
+            project=project,
+            several=project is not None and sum(question.current for question in project.questions) > 1,
+            charts={} if project is None else _drawings(project),
+            by_host=_by_host(report.projects),
+        )
+    )
+
+
+def _drawings(project: ProjectReport) -> dict[str, list[Drawing]]:
+    from backend.server.status.drawings import drawings  # noqa: PLC0415 - matplotlib is slow to load
+
+    return drawings(project)
+
+
+def _by_host(projects: Sequence[ProjectReport]) -> list[tuple[str, list[ProjectReport]]]:
+    """The projects of each Label Studio, so that two of them are kept apart."""
+    hosts: dict[str, list[ProjectReport]] = {}
+    for project in projects:
+        hosts.setdefault(_host(project.label_studio), []).append(project)
+    return list(hosts.items())
+
+
+def _host(address: str | None) -> str:
+    """An address without its scheme."""
+    return (address or "").partition("://")[2]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("backend.server.status"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": formats.count,
+        "host": _host,
+        "dollars": formats.dollars,
+        "interval": formats.interval,
+        "moment": formats.moment,
+        "iso": formats.iso,
+        "of": formats.of,
+        "percent": formats.percent,
+        "seconds": formats.seconds,
+    }
+    return environment

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable
 from camvo.typing import Array
 
 PRICES = (15.0, 10.0, 5.0, 3.5, 1.2, 0.9, 0.35)

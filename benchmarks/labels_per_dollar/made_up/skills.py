@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from camvo.replays.copula_data import draw_correlated_rounds
-from camvo.replays.paper_models import equal_correlation
+from camvo.replays.synthetic import draw_correlated_rounds, equal_correlation
 from made_up.drawing import (
     PRICES,
     Kind,

@@ -24,10 +24,10 @@ from sqlalchemy import select, update
 from whole_backend import CALL, Backend, prompt_of, says, votes
 
 from backend.annotation.job import is_audit
+from backend.ledger import money
 from backend.ledger.database import tables
-from backend.ledger.money import accounts
 from backend.testing import Reply
-from camvo.numerics.categories import with_category
+from camvo.numerics.small import with_category
 
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")
@@ -293,13 +293,11 @@ def test_every_call_is_settled_to_the_cent_failures_too(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: replies[body["model"]]) as backend:
         backend.predict(task(1))
         with backend.ledger.read() as connection:
-            total = accounts.balance(connection, Project().key, accounts.TOTAL)
-            today = accounts.balance(
-                connection, accounts.EVERY_PROJECT, accounts.day_of(backend.runtime.clock())
-            )
+            total = money.balance(connection, Project().key, money.TOTAL)
+            today = money.balance(connection, money.EVERY_PROJECT, money.day_of(backend.runtime.clock()))
         calls = settled(backend)
     paid = round((600 * 1.0 + 60 * 2.0) * 1e6)
-    assert total == today == accounts.Account(spent=paid, reserved=0)
+    assert total == today == money.Account(spent=paid, reserved=0)
     assert {call.model: call.error_code for call in calls} == {
         "red": None,
         "green": None,

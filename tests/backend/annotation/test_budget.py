@@ -11,9 +11,8 @@ from label_studio_requests import Annotation, Project, annotated, predict, task
 from sqlalchemy import select
 from whole_backend import Backend, prompt_of
 
-from backend.ledger import failed_tasks, projects
+from backend.ledger import money, projects
 from backend.ledger.database import tables
-from backend.ledger.money import accounts
 from backend.testing import Reply
 
 PRICES = {"small": 0.1, "medium": 0.5, "large": 2.0}
@@ -45,7 +44,7 @@ def backend(folder: Path, **settings: Any) -> Priced:
 
 def spent(one: Backend) -> int:
     with one.ledger.read() as connection:
-        return accounts.balance(connection, Project().key, accounts.TOTAL).spent
+        return money.balance(connection, Project().key, money.TOTAL).spent
 
 
 def labelled(one: Backend, numbers: range) -> int:
@@ -95,7 +94,7 @@ def test_without_any_vote_the_task_fails_for_want_of_money(tmp_path: Path) -> No
     with backend(tmp_path, policy={"name": "majority"}, budget={"project_usd": 1e-9}) as one:
         assert one.predict(task(1)) == [[]]
         with one.ledger.read() as connection:
-            codes = failed_tasks.count_by_code(connection, Project().key)
+            codes = projects.count_failures(connection, Project().key)
     assert codes == {"budget_exhausted": 1}
 
 

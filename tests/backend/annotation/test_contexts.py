@@ -15,7 +15,7 @@ from sqlalchemy import select
 from backend.ledger import rounds
 from backend.ledger.database import tables
 from backend.ledger.database.packing import pack_context, unpack_context
-from camvo.numerics.unknown_context import is_known, unknown_context
+from camvo.numerics.small import is_known, unknown_context
 from camvo.typing import Array
 
 TEXTS = [f"text {number}" for number in range(60)]

@@ -14,9 +14,8 @@ from backend.learning.teaching import append_restart
 from backend.ledger import events
 from backend.ledger.database import tables
 from backend.testing import Reply
-from camvo.state.contribution import Contribution
-from camvo.state.histories import RUN
-from camvo.state.restart import Restart
+from camvo.state.arm import RUN
+from camvo.state.contribution import Contribution, Restart
 
 OLD, NEW = 4, 4 + RUN
 

@@ -11,7 +11,7 @@ from label_studio_requests import Project, task, tasks_deleted
 from whole_backend import Backend, says, votes
 
 from backend.errors import LedgerError
-from backend.ledger import failed_tasks
+from backend.ledger import projects
 from backend.testing import Reply
 
 GLAD = votes(red="Glad", green="Glad", blue="Glad")
@@ -32,7 +32,7 @@ def backend(tmp_path: Path) -> Iterator[Backend]:
 
 def failed(backend: Backend) -> dict[int, str]:
     with backend.ledger.read() as connection:
-        listed = failed_tasks.list_between(connection, [KEY], 0, None, limit=99)
+        listed = projects.list_failures(connection, [KEY], 0, None, limit=99)
     return {task.task: task.code for task in listed}
 
 

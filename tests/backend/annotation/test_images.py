@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pydantic import SecretStr
 
-from backend.annotation.images import Images
+from backend.annotation.job_questions import Images
 from backend.errors import ImageUnavailableError
 
 PNG = b"\x89PNG not much of a picture"

@@ -11,10 +11,9 @@ from label_studio_requests import Project, task
 from sqlalchemy import select
 from whole_backend import Backend
 
-from backend.ledger import deleted_tasks
-from backend.ledger.calls import pack_checks
+from backend.ledger import answers, deletions
 from backend.ledger.database import tables
-from backend.ledger.money.task_costs import spent_on_tasks
+from backend.ledger.spent import spent_on_tasks
 from backend.testing import Reply, packed_texts
 
 MOODS = {"sunny": "Glad", "rainy": "Sad", "still": "Calm"}
@@ -41,8 +40,8 @@ def packed(tmp_path: Path, script: Any = honest, **settings: Any) -> Backend:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine tasks take long to prepare; prompts wait for them."""
-    monkeypatch.setattr("backend.models.packing.collector.LONGEST", 60.0)
-    monkeypatch.setattr("backend.models.packing.collector.SHARE_OF_PATIENCE", 1.0)
+    monkeypatch.setattr("backend.models.packed_pool.LONGEST", 60.0)
+    monkeypatch.setattr("backend.models.packed_pool.SHARE_OF_PATIENCE", 1.0)
 
 
 def labels(predictions: list[Any]) -> list[str]:
@@ -153,8 +152,8 @@ def test_a_deleted_task_takes_its_answer_and_leaves_those_of_its_neighbours(tmp_
     with packed(tmp_path) as backend:
         backend.predict(*days(5))
         with backend.ledger.write() as connection:
-            deleted_tasks.mark(connection, Project().key, [1], 1.0)
-            deleted_tasks.forget(connection, Project().key, [1])
+            deletions.mark_deleted(connection, Project().key, [1], 1.0)
+            deletions.forget_deleted(connection, Project().key, [1])
         with backend.ledger.read() as connection:
             linked = connection.execute(select(tables.answers.c.task)).scalars().all()
         assert sum(contents(backend).values()) == 8
@@ -208,7 +207,7 @@ def test_the_limits_of_a_model_hold_for_its_packed_arm(tmp_path: Path) -> None:
 @pytest.fixture
 def heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coin chooses every task."""
-    monkeypatch.setattr("backend.annotation.pack_checks.COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
 
 
 @pytest.mark.usefixtures("heads")
@@ -217,7 +216,7 @@ def test_the_coin_asks_about_packed_tasks_singly_too(tmp_path: Path) -> None:
         backend.predict(*days(5))
         assert backend.server.count("red") == 6
         with backend.ledger.read() as connection:
-            checks = pack_checks.of_project(connection, Project().key)
+            checks = answers.pack_checks_of(connection, Project().key)
     assert Counter((check.arm, check.agreed) for check in checks) == {
         ("red:5", True): 5,
         ("green:5", True): 5,

@@ -52,7 +52,7 @@ ANSWER = {
     "order": ["b", "a"],
     "short": "<EMAIL>",
 }
-PERSONAL = "backend.questions.redaction.personal_data:redact"
+PERSONAL = "backend.questions.personal_data:redact"
 
 
 def stored(folder: Path) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.annotation.queue.slots import Slots
+from backend.annotation.queue import Slots
 
 
 async def let_others_run() -> None:

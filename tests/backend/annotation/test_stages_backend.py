@@ -15,7 +15,7 @@ from label_studio_requests import Annotation, Project, annotated, annotations_de
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
-from backend.annotation.queue.job_queue import JobQueue
+from backend.annotation.queue import JobQueue
 from backend.ledger import reports
 from backend.ledger.rounds import Round
 from backend.testing import Reply

@@ -16,17 +16,15 @@ from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend.errors import ConfigError
-from backend.ledger import snapshots
+from backend.ledger import events
 from backend.ledger.database import tables
 from backend.ledger.database.packing import compress, decompress, pack_context
-from backend.ledger.retention import bases
 from backend.settings import load
 from backend.upkeep import pruning, verification
-from backend.upkeep.sums import nothing
+from backend.upkeep.pruning import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.ngrams import hashed_ngrams, numbers_in, to_json
-from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts
+from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams, numbers_in, to_json
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 
@@ -241,7 +239,7 @@ def test_a_snapshot_from_before_the_deletion_forgets_by_its_event(backend: Backe
     backend.predict(task(1, text=SUNNY), task(2, text=GREY))
     key, saved = backend.rounds(1)[0].key, backend.state().snapshot()
     with backend.ledger.write() as connection:
-        snapshots.save(connection, key.project, key.control, key.epoch, 2, saved, now=1.0)
+        events.save_snapshot(connection, key.project, key.control, key.epoch, 2, saved, now=1.0)
     backend.hook(tasks_deleted(1))
     assert problems(backend) == []
     state = State.restore(saved)
@@ -267,7 +265,7 @@ def fold(backend: Backend) -> State:
     pruning.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
     assert backend.events() == []
     with backend.ledger.read() as connection:
-        base = bases.get(connection, key.project, key.control, key.epoch)
+        base = events.base_of(connection, key.project, key.control, key.epoch)
     assert base is not None
     return State.restore(base.state)
 
@@ -304,7 +302,7 @@ def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backen
     assert (round_.pruned, round_.text, "studied" in round_.plan) == (True, b"", False)
     assert raw(backend, tables.contexts.c.context) == []
     with backend.ledger.read() as connection:
-        base = bases.get(connection, key.project, key.control, key.epoch)
+        base = events.base_of(connection, key.project, key.control, key.epoch)
     assert base is not None
     assert State.restore(base.state).texts == before
     assert problems(backend) == []

@@ -13,10 +13,9 @@ from batch_provider import Batch, BatchServer
 from labelling import LabelFolder
 from whole_backend import prompt_of
 
-from backend.batches import desk
-from backend.commands.label.batched import batch_run
-from backend.ledger.batches import jobs
-from backend.ledger.money import accounts
+from backend.annotation import batch_desk
+from backend.commands.label import batch_run
+from backend.ledger import batches, money
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -28,7 +27,7 @@ def moods(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture
 def server() -> Iterator[BatchServer]:
-    with patch.object(desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+    with patch.object(batch_desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
         yield BatchServer(moods)
 
 
@@ -49,7 +48,7 @@ def test_messages_are_labelled_at_half_the_price_and_deleted(tmp_path: Path, ser
         assert not label(folder).left
         assert [row["camvo_label"] for row in folder.rows()] == ["Glad", "Sad"]
         with folder.ledger.read() as connection:
-            account = accounts.balance(connection, "in", accounts.TOTAL)
+            account = money.balance(connection, "in", money.TOTAL)
         # Both models have one name at the provider, so that they share the answers.
         assert account.spent / 1e12 == pytest.approx(2 * CALL / 2)
         assert account.reserved == 0
@@ -90,8 +89,8 @@ def test_a_lost_batch_is_held_until_a_line_says_whose_it_is(tmp_path: Path, serv
         assert "may be one of 2 batches" in folder.console.file.getvalue()  # type: ignore[attr-defined]
         assert len(server.batches) == 2  # nothing was sent again
         with folder.ledger.read() as connection:
-            assert accounts.balance(connection, "in", accounts.TOTAL).reserved > 0
-            assert [job.state for job in jobs.find(connection)] == ["sending"]
+            assert money.balance(connection, "in", money.TOTAL).reserved > 0
+            assert [job.state for job in batches.find_jobs(connection)] == ["sending"]
         running = False
         foreign.results.append({"custom_id": "theirs-1", "result": {"type": "expired"}})
         for batch in list(server.batches.values()):

@@ -14,10 +14,10 @@ import pytest
 from batch_provider import BatchServer
 from labelling import LabelFolder
 
-from backend.batches import desk
-from backend.batches.settling import Settlement
-from backend.commands.label.batched import batch_run
-from backend.ledger.money import accounts
+from backend.annotation import batch_desk
+from backend.annotation.batch_settling import Settlement
+from backend.commands.label import batch_run
+from backend.ledger import money
 from backend.models.batches.openai_batches import OpenAIBatches
 from backend.testing import Reply
 
@@ -56,7 +56,7 @@ def killed_at(step: int, *, after: bool) -> Iterator[list[int]]:
     with (
         patch.object(OpenAIBatches, "_call", deadly(OpenAIBatches._call)),
         patch.object(Settlement, "_book", deadly(Settlement._book)),
-        patch.object(desk.Desk, "_found", deadly(desk.Desk._found)),
+        patch.object(batch_desk.Desk, "_found", deadly(batch_desk.Desk._found)),
     ):
         yield steps
 
@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_at_random_buys_nothing_twice_and_loses_nothing(
     server = BatchServer(moods)
     of_models = {"batch_discount": 0.5, "pack": pack}
     with (
-        patch.object(desk, "LEASE", 0.05),
+        patch.object(batch_desk, "LEASE", 0.05),
         patch.object(batch_run, "_FIRST_PAUSE", 0.01),
         LabelFolder(
             tmp_path, moods, server=server, of_models=of_models, policy={"name": "joint", "agreement": 0.99}
@@ -85,7 +85,7 @@ def test_a_run_that_is_killed_at_random_buys_nothing_twice_and_loses_nothing(
         assert set(server.bought.values()) == {1}
         assert {row["camvo_label"] for row in folder.rows()} == {"Glad", "Sad"}
         with folder.ledger.read() as connection:
-            account = accounts.balance(connection, "in", accounts.TOTAL)
+            account = money.balance(connection, "in", money.TOTAL)
         assert account.reserved == 0
         assert account.spent / 1e12 == pytest.approx(answered_lines(server) * 7e-6)
         assert not server.files

@@ -16,17 +16,14 @@ from batch_provider import BatchServer
 from labelling import LabelFolder
 from whole_backend import prompt_of
 
-from backend.batches import desk
-from backend.commands import progress
-from backend.commands.jobs.listing import cancel_jobs, print_jobs
-from backend.commands.label.batched import batch_run
+from backend.annotation import batch_desk
+from backend.commands import shared
+from backend.commands.jobs import cancel_jobs, print_jobs
+from backend.commands.label import batch_run
 from backend.errors import BatchesUnsupportedError, PriceMissingError
-from backend.ledger import deleted_tasks
-from backend.ledger.batches import jobs, lines, tasks
-from backend.ledger.calls import answers
-from backend.ledger.money import accounts
+from backend.ledger import answers, batches, deletions, money
 from backend.models.batches.provider import Limits
-from backend.models.litellm_info import litellm
+from backend.models.model import litellm
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -42,7 +39,7 @@ def moods(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture
 def server() -> Iterator[BatchServer]:
-    with patch.object(desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+    with patch.object(batch_desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
         yield BatchServer(moods)
 
 
@@ -57,7 +54,7 @@ def label(folder: LabelFolder, **options: Any) -> Any:
 
 def spent(folder: LabelFolder) -> float:
     with folder.ledger.read() as connection:
-        account = accounts.balance(connection, "in", accounts.TOTAL)
+        account = money.balance(connection, "in", money.TOTAL)
         assert account.reserved == 0
         return account.spent / 1e12
 
@@ -76,7 +73,7 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
     tmp_path: Path, server: BatchServer
 ) -> None:
-    with folder_of(tmp_path / "a", server) as folder, patch.object(progress, "EVERY", 0.0):
+    with folder_of(tmp_path / "a", server) as folder, patch.object(shared, "EVERY", 0.0):
         folder.table("lovely", "gloomy", "mixed")
         label(folder)
         shown = folder.console.file.getvalue()  # type: ignore[attr-defined]
@@ -129,12 +126,12 @@ def test_plans_are_stored_before_anything_is_sent(tmp_path: Path, server: BatchS
         def look(method: str, path: str) -> int:
             if (method, path) == ("POST", "/v1/batches"):
                 with folder.ledger.read() as connection:
-                    numbers = [line.task for line in lines.wanted(connection, "in", "red", 10)] or [
+                    numbers = [line.task for line in batches.wanted_lines(connection, "in", "red", 10)] or [
                         line.task
-                        for job in jobs.find(connection)
-                        for line in lines.of_job(connection, job.id, 10)
+                        for job in batches.find_jobs(connection)
+                        for line in batches.lines_of(connection, job.id, 10)
                     ]
-                    seen.extend(tasks.find(connection, "in", number) for number in numbers)
+                    seen.extend(batches.find_tasks(connection, "in", number) for number in numbers)
             return 0
 
         server.refused = look
@@ -294,14 +291,14 @@ def test_a_deleted_tasks_line_is_discarded_on_return(tmp_path: Path, server: Bat
         folder.table("lovely", "gloomy")
         label(folder, wait=False)
         with folder.ledger.write() as connection:
-            [job, _] = jobs.find(connection)
-            [line, _] = lines.of_job(connection, job.id, 10)
-            deleted_tasks.mark(connection, "in", [line.task], 1.0)
-            deleted_tasks.forget(connection, "in", [line.task])
+            [job, _] = batches.find_jobs(connection)
+            [line, _] = batches.lines_of(connection, job.id, 10)
+            deletions.mark_deleted(connection, "in", [line.task], 1.0)
+            deletions.forget_deleted(connection, "in", [line.task])
         server.ends = lambda batch: True
         label(folder, wait=False)
         with folder.ledger.read() as connection:
-            stored = lines.find(connection, [line.key])[line.key]
+            stored = batches.find_lines(connection, [line.key])[line.key]
             assert (stored.state, stored.body) == ("discarded", None)
             assert not answers.find_by_key(connection, [line.key])
         assert spent(folder) == pytest.approx(4 * CALL / 2)  # the provider wants its money all the same
@@ -326,8 +323,8 @@ def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: Ba
         folder.table(*(f"{word} {n}" for n in range(40) for word in ("lovely", "gloomy", "mixed")))
         assert not label(folder).left
         with folder.ledger.read() as connection:
-            assert tasks.count(connection, "in") == (0, 0)
-            stages = {job.created_at for job in jobs.find(connection)}
+            assert batches.count_tasks(connection, "in") == (0, 0)
+            stages = {job.created_at for job in batches.find_jobs(connection)}
         assert len(stages) <= 4
         assert set(server.bought.values()) == {1}
 

@@ -14,13 +14,10 @@ from batch_provider import BatchServer
 from labelling import LabelFolder
 from sqlalchemy import select
 
-from backend.batches import desk
-from backend.commands.label.batched import batch_run
-from backend.ledger import deleted_tasks
-from backend.ledger.batches import jobs, lines
-from backend.ledger.calls import answers, claims, pack_checks
+from backend.annotation import batch_desk
+from backend.commands.label import batch_run
+from backend.ledger import answers, batches, bookings, deletions, money
 from backend.ledger.database import tables
-from backend.ledger.money import accounts
 from backend.models.batches.provider import Limits
 from backend.testing import Reply, packed_texts
 
@@ -40,7 +37,7 @@ def moods(body: dict[str, Any], **options: Any) -> Reply:
 
 @pytest.fixture
 def server() -> Iterator[BatchServer]:
-    with patch.object(desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+    with patch.object(batch_desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
         yield BatchServer(moods)
 
 
@@ -70,7 +67,7 @@ def labels(folder: LabelFolder) -> dict[str, str]:
 
 def spent(folder: LabelFolder) -> float:
     with folder.ledger.read() as connection:
-        account = accounts.balance(connection, "in", accounts.TOTAL)
+        account = money.balance(connection, "in", money.TOTAL)
         assert account.reserved == 0
         return account.spent / 1e12
 
@@ -135,9 +132,9 @@ def test_claims_and_money_of_a_line_belong_to_the_job(tmp_path: Path, server: Ba
         label(folder, wait=False)
         with folder.ledger.read() as connection:
             owners = Counter(connection.execute(select(tables.claims.c.owner)).scalars())
-            out = [job.id for job in jobs.find(connection)]
+            out = [job.id for job in batches.find_jobs(connection)]
             held = connection.execute(select(tables.calls.c.expires_at)).scalars().all()
-        assert owners == {claims.batch_owner(job): 10 for job in out}
+        assert owners == {bookings.batch_owner(job): 10 for job in out}
         assert len(held) == 4
         assert min(held) > time.time() + 29 * 24 * 3600
 
@@ -245,14 +242,18 @@ def test_a_deleted_tasks_part_is_discarded_on_return_and_its_neighbours_keep_the
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         with folder.ledger.write() as connection:
-            out = [line for job in jobs.find(connection) for line in lines.of_job(connection, job.id, 10)]
+            out = [
+                line
+                for job in batches.find_jobs(connection)
+                for line in batches.lines_of(connection, job.id, 10)
+            ]
             gone = out[0].task
-            deleted_tasks.mark(connection, "in", [gone], 1.0)
-            deleted_tasks.forget(connection, "in", [gone])
+            deletions.mark_deleted(connection, "in", [gone], 1.0)
+            deletions.forget_deleted(connection, "in", [gone])
         server.ends = lambda batch: True
         label(folder, wait=False)
         with folder.ledger.read() as connection:
-            stored = lines.find(connection, [line.key for line in out])
+            stored = batches.find_lines(connection, [line.key for line in out])
             kept = answers.find_by_key(connection, list(stored))
         assert {line.task for line in stored.values() if line.state == "discarded"} == {gone}
         assert {stored[key].task for key in kept} == {line.task for line in out} - {gone}
@@ -281,13 +282,13 @@ def test_the_providers_limits_count_lines_and_not_tasks(tmp_path: Path, server: 
 def test_the_coin_asks_about_packed_tasks_singly_in_the_same_batch_round(
     tmp_path: Path, server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.annotation.pack_checks.COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
     with folder_of(tmp_path / "a", server) as folder:
         folder.table(*TEXTS[:5])
         assert not label(folder).left
         assert sorted(sent(server)) == [0, 0, 0, 0, 0, 5]
         with folder.ledger.read() as connection:
-            checks = pack_checks.of_project(connection, "in")
+            checks = answers.pack_checks_of(connection, "in")
         assert Counter((check.arm, check.agreed) for check in checks) == {
             ("red:5", True): 5,
             ("green:5", True): 5,
@@ -305,7 +306,7 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         server.ends = lambda batch: True
-        unpacked = "backend.annotation.pack_checks.unpacked_arms"
+        unpacked = "backend.annotation.asking.unpacked_arms"
         with patch(unpacked, lambda checks: frozenset({"red:5"})):
             assert not label(folder).left
         assert sent(server) == [5]

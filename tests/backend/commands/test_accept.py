@@ -11,11 +11,9 @@ from label_studio_api import PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, task
 from whole_backend import Backend, votes
 
-from backend.commands.accept.acceptance import Acceptance, undo
-from backend.commands.accept.evidence import Decided, Evidence, require_certificate
+from backend.commands.accept import Acceptance, Decided, Evidence, require_certificate, undo_accepted
 from backend.errors import ConfigError
 from backend.ledger import Ledger, human_annotations, rounds
-from backend.ledger.predictions import accepted
 
 LABELS = {"mood": "Glad"}
 
@@ -49,9 +47,9 @@ def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> Acceptanc
     return Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", clock=lambda: 5.0, **given)
 
 
-def recorded(ledger: Ledger) -> list[accepted.Accepted]:
+def recorded(ledger: Ledger) -> list[rounds.Accepted]:
     with ledger.read() as connection:
-        return accepted.of_project(connection, "3.1")
+        return rounds.accepted_of(connection, "3.1")
 
 
 # -- what is accepted
@@ -153,7 +151,7 @@ def test_undo_deletes_what_nobody_touched_and_nothing_else(api: LabelStudioApi, 
     acceptance(api, ledger).accept([kept, deleted, gone])
     api.tasks[kept]["annotations"][0]["lead_time"] = 4.0
     api.tasks[gone]["annotations"].clear()
-    outcome = undo(api.client(), ledger, PROJECT, "3.1")
+    outcome = undo_accepted(api.client(), ledger, PROJECT, "3.1")
     assert outcome == Counter(kept=1, deleted=1, gone=1)
     left = {number for number, stored in api.tasks.items() if stored["annotations"]}
     assert left == {kept, by_hand}
@@ -174,9 +172,9 @@ def teaches(backend: Backend, number: int, *, mood: str, known: bool) -> bool:
     """Whether an annotation teaches that Label Studio reports like a human's, on an accepted task."""
     key = Project().key
     backend.predict(task(number))
-    record = accepted.Accepted(key, number, number * 10 if known else None, LABELS, 0.9, True, 1.0)
+    record = rounds.Accepted(key, number, number * 10 if known else None, LABELS, 0.9, True, 1.0)
     with backend.ledger.write() as connection:
-        accepted.store(connection, [record])
+        rounds.store_accepted(connection, [record])
     backend.hook(annotated(Annotation(number=number * 10, task=number, mood=mood)))
     with backend.ledger.read() as connection:
         [stored] = human_annotations.of_task(connection, key, number)
@@ -198,6 +196,6 @@ def test_a_deleted_task_is_forgotten_here_too(backend: Backend) -> None:
     key = Project().key
     backend.predict(task(103))
     with backend.ledger.write() as connection:
-        accepted.store(connection, [accepted.Accepted(key, 103, 1030, LABELS, 0.9, True, 1.0)])
-        accepted.forget_tasks(connection, key, [103])
-        assert 103 not in {each.task for each in accepted.of_project(connection, key)}
+        rounds.store_accepted(connection, [rounds.Accepted(key, 103, 1030, LABELS, 0.9, True, 1.0)])
+        rounds.forget_accepted(connection, key, [103])
+        assert 103 not in {each.task for each in rounds.accepted_of(connection, key)}

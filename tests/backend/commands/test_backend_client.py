@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from backend.commands.connect.backend_answers import TaskAnswer
-from backend.commands.connect.backend_client import BackendClient
+from backend.commands.connect.backend_client import BackendClient, TaskAnswer
 from backend.errors import BackendError
 from backend.settings import Environment
 

@@ -14,19 +14,15 @@ from rich.console import Console
 from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
-from backend.commands.certificate.contents import contents
-from backend.commands.certificate.issue import issue_certificate
-from backend.commands.certificate.outcome import outcome_lines, project_report
+from backend.commands.certificate import contents, issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
-from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects
-from backend.ledger.certificates import issued
+from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects, recounts
 from backend.ledger.database import tables
-from backend.ledger.recounts import countings
-from backend.ledger.recounts.countings import Counting
-from backend.server.status.parts.certificates.issued import CertificateReport
+from backend.ledger.recounts import Counting
+from backend.server.status.report import CertificateReport
 from backend.settings import Environment, load
 from backend.upkeep import verification
-from backend.upkeep.sums import nothing
+from backend.upkeep.pruning import nothing
 
 SECRET = "Our shop sells garden gnomes"
 ADDRESS = "http://models.invalid:8080/v1"
@@ -71,8 +67,8 @@ class Certified:
 
     def recount(self) -> None:
         with self.ledger.write() as connection:
-            counting = Counting(countings.next_number(connection, PROJECT), "command", 1, 600, 3, 0, 3.0)
-            countings.store(connection, PROJECT, counting)
+            counting = Counting(recounts.next_number(connection, PROJECT), "command", 1, 600, 3, 0, 3.0)
+            recounts.store_counting(connection, PROJECT, counting)
             blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=counting.number, results={})
 
     def outcome(self) -> list[str]:
@@ -162,8 +158,8 @@ def test_a_deleted_task_voids_it(certified: Certified) -> None:
     certified.issue()
     other = next(task for task, round_ in certified.project.rounds.items() if not round_.audit)
     with certified.ledger.write() as connection:
-        deleted_tasks.mark(connection, PROJECT, [other], 2.0)
-        deleted_tasks.forget(connection, PROJECT, [other])
+        deletions.mark_deleted(connection, PROJECT, [other], 2.0)
+        deletions.forget_deleted(connection, PROJECT, [other])
     assert certified.reasons() == ["labels_changed"]
 
 
@@ -188,8 +184,8 @@ def test_certificates_are_numbered_by_project(certified: Certified) -> None:
     certified.issue()
     certified.issue()
     with certified.ledger.read() as connection:
-        assert [each.number for each in issued.of_project(connection, PROJECT)] == [2, 1]
-        assert issued.next_number(connection, "another") == 1
+        assert [each.number for each in certificates.certificates_of(connection, PROJECT)] == [2, 1]
+        assert certificates.next_number(connection, "another") == 1
 
 
 def test_a_project_without_a_label_gets_none(sqlite_ledger: Ledger, tmp_path: Path) -> None:

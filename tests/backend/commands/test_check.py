@@ -12,8 +12,7 @@ import yaml
 from command_line import called
 from server_process import config_for
 
-from backend.ledger import Ledger
-from backend.ledger.reports import counts
+from backend.ledger import Ledger, reports
 from backend.testing import OpenAIServer, Reply
 
 
@@ -90,7 +89,7 @@ def test_the_estimate_uses_what_the_live_call_used(live: CompletedProcess[str]) 
 def test_nothing_is_booked_by_a_check(live: CompletedProcess[str]) -> None:
     ledger = Ledger(f"sqlite:///{Path(str(live.args)) / 'camvo.sqlite'}")
     with ledger.read() as connection:
-        assert counts.paid_tasks(connection) == (0, 0.0)
+        assert reports.paid_tasks(connection) == (0, 0.0)
     ledger.close()
 
 

@@ -190,9 +190,7 @@ def test_check_names_the_policy_and_the_parameters_without_effect(checks: Checks
 
 
 def test_check_shows_what_redaction_makes_of_a_made_up_line(tmp_path: Path) -> None:
-    (tmp_path / "camvo.yaml").write_text(
-        "redact: backend.questions.redaction.personal_data:redact\n", "utf-8"
-    )
+    (tmp_path / "camvo.yaml").write_text("redact: backend.questions.personal_data:redact\n", "utf-8")
     done = called("check", "--config", "camvo.yaml", cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 0
     assert "personal_data:redact 1; no images are shown; " in done.stdout

@@ -11,8 +11,8 @@ from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
 from backend.commands.connect import connect as connecting
-from backend.commands.connect import disconnect as disconnecting
-from backend.commands.connect.wanted import ACTIONS, UNCERTAIN, Wanted
+from backend.commands.connect import connect as disconnecting
+from backend.commands.connect.connect import ACTIONS, UNCERTAIN, Wanted
 from backend.errors import LabelStudioError, PrivateAddressError
 from backend.settings import Environment
 

@@ -11,8 +11,8 @@ from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from server_process import run_cli
 
-from backend.commands.connect import extra_params
-from backend.commands.predict.tally import Tally
+from backend.commands.connect import connect
+from backend.commands.predict.prediction_run import Tally
 from backend.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:1"
@@ -94,13 +94,13 @@ def test_a_private_address_is_named_and_ends_with_1(tmp_path: Path, api: LabelSt
     ],
 )
 def test_extra_params_are_an_object_or_pairs(given: list[str], read: object) -> None:
-    assert extra_params.parse_extra_params(given) == read
+    assert connect.parse_extra_params(given) == read
 
 
 @pytest.mark.parametrize("text", ["", "=1", "delta", "{", "{delta", "[1]", "delta=["])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        extra_params.parse_extra_params([text])
+        connect.parse_extra_params([text])
 
 
 # -- the summary of predict

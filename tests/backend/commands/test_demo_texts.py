@@ -6,12 +6,12 @@ from importlib.resources import files
 
 import pytest
 
-from backend.models.embedded_voters.voters import VOTERS
-from backend.models.embedder.embedder import Embedder
+from backend.models.embedded_voters import VOTERS
+from backend.models.embedder import Embedder
 from backend.questions import TaskQuestion, parse_label_config
 
 TEXTS: dict[str, list[dict[str, str]]] = json.loads(
-    files("backend.commands.demo").joinpath("texts.json").read_text(encoding="utf-8")
+    (files("backend.commands") / "resources" / "demo_texts.json").read_text(encoding="utf-8")
 )
 kinds = pytest.mark.parametrize("kind", ["sentiment", "topic"])
 

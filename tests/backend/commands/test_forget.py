@@ -12,7 +12,7 @@ from label_studio_requests import Annotation, annotated, setup, task
 from label_studio_requests import Project as StudioProject
 from whole_backend import Backend, votes
 
-from backend.ledger import example_texts, withdrawals
+from backend.ledger import human_annotations, learning_data
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 GLAD = {"red": (3, 3.0), "green": (3, 3.0), "blue": (3, 0.0)}
@@ -97,7 +97,7 @@ def test_with_nothing_to_withdraw_it_says_so_and_does_not_ask(backend: Backend, 
     assert (done.returncode, done.stderr) == (0, "")
     assert "There is nothing to withdraw." in done.stdout
     with backend.ledger.read() as connection:
-        assert withdrawals.of_project(connection, StudioProject().key) == []
+        assert human_annotations.withdrawals_of(connection, StudioProject().key) == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_withdrawn_labels_are_no_examples(tmp_path: Path) -> None:
     def examples() -> list[int]:
         [round_] = backend.rounds(1)
         with backend.ledger.read() as connection:
-            labelled = example_texts.labelled_tasks(connection, round_.key.project, "mood", round_.key.epoch)
+            labelled = learning_data.labelled_tasks(connection, round_.key.project, "mood", round_.key.epoch)
         return [example.task for example in labelled]
 
     with Backend(tmp_path, SPLIT, few_shot=2) as backend:

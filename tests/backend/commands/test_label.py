@@ -13,9 +13,9 @@ import pytest
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
-from backend.commands.label import label_tasks as run_module
+from backend.commands.label import labelling
 from backend.errors import ConfigError, DatasetError
-from backend.ledger.money import accounts
+from backend.ledger import money
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -58,7 +58,7 @@ def test_the_costs_of_the_rows_add_up_to_what_was_spent(tmp_path: Path) -> None:
         folder.label(name="in.csv")
         spent = sum(float(row["camvo_cost_usd"]) for row in folder.rows())
         with folder.ledger.read() as connection:
-            assert spent == pytest.approx(accounts.balance(connection, "in", accounts.TOTAL).spent / 1e12)
+            assert spent == pytest.approx(money.balance(connection, "in", money.TOTAL).spent / 1e12)
 
 
 def test_rows_of_equal_text_are_asked_about_once_and_all_labelled(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_interrupted_run_comes_to_the_same_labels_scores_and_costs(tmp_path: 
 
 def _interrupt_after(tasks: int) -> Any:
     """Interrupt the run when so many tasks of it have ended, as Ctrl-C does."""
-    run = run_module.Labelling.run
+    run = labelling.Labelling.run
 
     def interrupted(self: Any, jobs: Any) -> Any:
         for number, job in enumerate(run(self, jobs), start=1):
@@ -129,7 +129,7 @@ class _Patched:
         self._context, self._function = context, function
 
     def __enter__(self) -> None:
-        self._context.__enter__().setattr(run_module.Labelling, "run", self._function)
+        self._context.__enter__().setattr(labelling.Labelling, "run", self._function)
 
     def __exit__(self, *error: object) -> None:
         self._context.__exit__(*error)

@@ -15,14 +15,12 @@ from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
-from backend.commands.label.engines.engine_run import run_parts
-from backend.commands.label.engines.part_labeller import PartLabeller, PartOutcome, Work
-from backend.commands.label.engines.ray_data import keys_of
+from backend.commands.label.engines import PartLabeller, PartOutcome, Work, keys_of, run_parts
+from backend.commands.label.labelling import RunCounts
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.run_counts import RunCounts
-from backend.datasets.parts import Part
-from backend.datasets.shard import Shard
-from backend.datasets.sinks.parts_folder import parts_folder
+from backend.datasets.index import Part
+from backend.datasets.object_folder import parts_folder
+from backend.datasets.tasks import Shard
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import projects
 from backend.testing import Reply

@@ -14,13 +14,12 @@ from labelling import LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.label.batched import batch_run
+from backend.commands.label import batch_run
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_run import predict_project
-from backend.commands.predict.tally import Tally
+from backend.commands.label.project import predict_project
+from backend.commands.predict.prediction_run import Tally
 from backend.commands.quote.quote_run import project_quote
-from backend.ledger import projects
-from backend.ledger.money import accounts
+from backend.ledger import money, projects
 from backend.quotes.quote import Quote
 from backend.testing import Reply
 
@@ -88,7 +87,7 @@ def test_out_writes_the_labels_to_a_file_too(tmp_path: Path) -> None:
         assert [row["camvo_error"] for row in rows] == ["", "no_vote", ""]
         assert [row["text"] for row in rows] == ["a", "broken", "a"]
         with folder.ledger.read() as connection:
-            bill = accounts.balance(connection, api.project_key, accounts.TOTAL).spent / 1e12
+            bill = money.balance(connection, api.project_key, money.TOTAL).spent / 1e12
         assert sum(float(row["camvo_cost_usd"]) for row in rows) == pytest.approx(bill)
         assert len(api.predictions()) == 2
 

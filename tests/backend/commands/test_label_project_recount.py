@@ -14,11 +14,9 @@ from pydantic import SecretStr
 from scripted_litellm import HashedTexts
 
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_run import predict_project
-from backend.ledger import rounds
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
-from backend.ledger.recounts import rows as recounts
+from backend.commands.label.project import predict_project
+from backend.ledger import money, recounts, rounds
+from backend.ledger.money import from_picodollars
 
 
 def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> None:
@@ -51,7 +49,7 @@ def predicted(tmp_path: Path) -> Iterator[tuple[LabelStudioApi, LabelFolder]]:
 
 def spent(api: LabelStudioApi, folder: LabelFolder) -> float:
     with folder.ledger.read() as connection:
-        return from_picodollars(accounts.balance(connection, api.project_key, "further").spent)
+        return from_picodollars(money.balance(connection, api.project_key, "further").spent)
 
 
 def scores_of_ledger(api: LabelStudioApi, folder: LabelFolder) -> dict[int, float]:

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from labelling import LabelFolder
 
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger import money
+from backend.ledger.money import from_picodollars
 from backend.testing import Reply
 
 NOTES = 56
@@ -50,7 +50,7 @@ def folder(labelled: LabelFolder, tmp_path: Path) -> Iterator[LabelFolder]:
 
 def spent(folder: LabelFolder) -> float:
     with folder.ledger.read() as connection:
-        return from_picodollars(accounts.balance(connection, "in", "further").spent)
+        return from_picodollars(money.balance(connection, "in", "further").spent)
 
 
 def votes(folder: LabelFolder) -> int:

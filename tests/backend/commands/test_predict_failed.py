@@ -14,8 +14,7 @@ from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.predict.prediction_run import PredictionRun
-from backend.commands.predict.tally import Tally
+from backend.commands.predict.prediction_run import PredictionRun, Tally
 from backend.settings import Environment
 
 GLAD = votes(red="Glad", green="Glad", blue="Glad")
@@ -100,7 +99,7 @@ def test_again_makes_one_more_attempt_at_final_tasks(
 def test_failed_tasks_are_fetched_page_by_page(
     backend: Backend, client: BackendClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.server.status.parts.failed.PAGE", 2)
+    monkeypatch.setattr("backend.server.status.work.PAGE", 2)
     backend.predict(*({"id": number, "data": {}} for number in range(1, 6)))
     (key,) = [project["key"] for project in backend.client.get("/status?format=json").get_json()["projects"]]
     codes = {task: failure.code for task, failure in client.failed_tasks(key).items()}

@@ -17,15 +17,13 @@ from whole_backend import CALL, Backend, votes
 
 from backend.commands.connect.backend_client import BackendClient
 from backend.commands.label.options import LabelOptions
-from backend.commands.predict import quoted as quoted_module
-from backend.commands.predict.predict_run import predict_project
+from backend.commands.predict import predict_run
+from backend.commands.predict.predict_run import predict_project, quote_of_run
 from backend.commands.predict.prediction_run import PredictionRun
-from backend.commands.predict.quoted import quote_of_run
-from backend.commands.quote import consent
-from backend.commands.quote.samples import sample_draw
+from backend.commands.quote import output
+from backend.commands.quote.output import sample_draw
 from backend.errors import BodyTooLargeError, ConfigError
-from backend.ledger import rounds
-from backend.ledger.money import accounts
+from backend.ledger import money, rounds
 from backend.quotes.quote import Quote
 from camvo.student.taught_texts import STUDENT
 
@@ -57,9 +55,9 @@ def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
     return quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
 
 
-def spent(backend: Backend, api: LabelStudioApi, scope: str = accounts.TOTAL) -> float:
+def spent(backend: Backend, api: LabelStudioApi, scope: str = money.TOTAL) -> float:
     with backend.ledger.read() as connection:
-        return accounts.balance(connection, api.project_key, scope).spent / 1e12
+        return money.balance(connection, api.project_key, scope).spent / 1e12
 
 
 def predicted_by(backend: Backend, api: LabelStudioApi, number: int) -> int:
@@ -118,7 +116,7 @@ def test_below_a_dollar_nobody_is_asked_and_the_jobs_account_pays(
     api.add_tasks("a", "b")
     with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
         assert run(api, client) == 0
-        assert spent(backend, api, accounts.JOB) == spent(backend, api) == pytest.approx(6 * CALL)
+        assert spent(backend, api, money.JOB) == spent(backend, api) == pytest.approx(6 * CALL)
     said = capsys.readouterr().out
     assert said.index("asking everyone: ") < said.index("predictions stored")
 
@@ -145,7 +143,7 @@ def test_on_a_terminal_a_refusal_ends_the_run_and_nothing_is_spent(
     tmp_path: Path, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.add_tasks("a")
-    monkeypatch.setattr(consent.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(output.sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(Console, "is_terminal", True)
     monkeypatch.setattr(typer, "confirm", lambda words: False)
     with Backend(tmp_path, GLAD, entries=DEAR) as backend, served(backend.app) as client:
@@ -158,12 +156,12 @@ def test_a_resumed_run_goes_on_counting_its_budget(tmp_path: Path, api: LabelStu
     api.add_tasks("a", "b")
     with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
         run(api, client, budget=1.0)
-        first = spent(backend, api, accounts.JOB)
+        first = spent(backend, api, money.JOB)
         api.add_tasks("c")
         assert run(api, client, budget=first) == 1
-        assert spent(backend, api, accounts.JOB) == first > 0.0
+        assert spent(backend, api, money.JOB) == first > 0.0
         assert run(api, client, budget=1.0, retry_failed=True) == 0
-        assert spent(backend, api, accounts.JOB) > first
+        assert spent(backend, api, money.JOB) > first
 
 
 def test_tasks_that_somebody_opens_are_not_charged_to_the_job(tmp_path: Path, api: LabelStudioApi) -> None:
@@ -171,8 +169,8 @@ def test_tasks_that_somebody_opens_are_not_charged_to_the_job(tmp_path: Path, ap
         backend.predict(task(1))
         project = Project().key
         with backend.ledger.read() as connection:
-            assert accounts.balance(connection, project, accounts.JOB).spent == 0
-            assert accounts.balance(connection, project, accounts.TOTAL).spent > 0
+            assert money.balance(connection, project, money.JOB).spent == 0
+            assert money.balance(connection, project, money.TOTAL).spent > 0
 
 
 def test_a_quote_survives_its_way_as_json(tmp_path: Path, api: LabelStudioApi) -> None:
@@ -209,7 +207,7 @@ def test_a_pilot_has_the_server_ask_everyone_about_random_tasks_and_narrows_the_
         drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:40]
         of_pilot = [predicted_by(backend, api, number) for number in drawn]
         assert of_pilot == 40 * [3]
-        assert spent(backend, api, accounts.JOB) == spent(backend, api) > 0.0
+        assert spent(backend, api, money.JOB) == spent(backend, api) > 0.0
     said = capsys.readouterr().out
     first, second = (line for line in said.splitlines() if line.startswith("this policy"))
     assert "documented" in first
@@ -221,7 +219,7 @@ def test_a_pilot_is_not_bought_twice(tmp_path: Path, api: LabelStudioApi) -> Non
     numbers = api.add_tasks(*"abcdef")
     with Backend(tmp_path, GLAD, policy=None) as backend, served(backend.app) as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(quoted_module, "agree_to", refused)
+            patch.setattr(predict_run, "agree_to", refused)
             for _ in range(2):
                 with pytest.raises(typer.Exit):
                     run(api, client, pilot=4, yes=True)

@@ -12,9 +12,8 @@ from whole_backend import Backend, votes
 
 from backend import settings
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.connect.preflight import check_before_connecting
-from backend.commands.connect.wanted import Wanted
-from backend.commands.facts import Fact
+from backend.commands.connect.connect import Wanted, check_before_connecting
+from backend.commands.shared import Fact
 from backend.settings import Environment
 
 GUARDS = {"basic_auth_user": "ada", "basic_auth_pass": "a-password", "webhook_secret": "hush"}

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 
-from backend.commands.connect import connect as connecting
-from backend.commands.connect import proof
+from backend.commands.connect import connect
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.connect.proof import prove_reachable, prove_useful
-from backend.commands.connect.wanted import Wanted
-from backend.commands.facts import Fact
+from backend.commands.connect.connect import Wanted, prove_reachable, prove_useful
+from backend.commands.shared import Fact
 from backend.settings import Environment
 
 URL = "http://127.0.0.1:9090"
@@ -38,11 +36,11 @@ class Counting(BackendClient):
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
     """A connected project with one task."""
-    monkeypatch.setattr(proof, "_PATIENCE", 0.3)
+    monkeypatch.setattr(connect, "_PATIENCE", 0.3)
     with LabelStudioApi() as api:
         api.project["model_version"] = ""
         api.add_tasks("a")
-        connecting.connect_project(api.client(), WANTED, lambda name, text: None)
+        connect.connect_project(api.client(), WANTED, lambda name, text: None)
         yield api
 
 

@@ -13,13 +13,13 @@ from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 
 from backend.commands.label.options import LabelOptions
-from backend.commands.quote import consent
+from backend.commands.quote import output
 from backend.commands.quote.output import lines, print_quote
 from backend.commands.quote.quote_run import file_quote
-from backend.commands.teach.teach import teach_file
+from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
-from backend.ledger.money import accounts
-from backend.models import litellm_info
+from backend.ledger import money
+from backend.models import model as litellm_info
 from backend.quotes.quote import Quote
 from backend.testing import Reply
 
@@ -57,9 +57,9 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
     )
 
 
-def spent(folder: LabelFolder, scope: str = accounts.TOTAL) -> float:
+def spent(folder: LabelFolder, scope: str = money.TOTAL) -> float:
     with folder.ledger.read() as connection:
-        return accounts.balance(connection, "in", scope).spent / 1e12
+        return money.balance(connection, "in", scope).spent / 1e12
 
 
 def test_a_quote_spends_nothing(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_on_a_terminal_somebody_is_asked(
 ) -> None:
     with LabelFolder(tmp_path, billed) as folder:
         folder.console._force_terminal = True
-        monkeypatch.setattr(consent.sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(output.sys.stdin, "isatty", lambda: True, raising=False)
         monkeypatch.setattr(typer, "confirm", lambda words: answer)
         folder.table("lovely")
         dear(folder)
@@ -304,12 +304,12 @@ def test_the_job_has_an_account_that_a_resumed_run_goes_on_counting(tmp_path: Pa
     with LabelFolder(tmp_path, billed) as folder:
         folder.table(*texts(3))
         folder.label(sample=1)
-        first = spent(folder, accounts.JOB)
+        first = spent(folder, money.JOB)
         assert first == spent(folder) > 0.0
         folder.label(budget=first)
-        assert spent(folder, accounts.JOB) == first
+        assert spent(folder, money.JOB) == first
         folder.label(budget=10.0)
-        assert spent(folder, accounts.JOB) > 2 * first
+        assert spent(folder, money.JOB) > 2 * first
 
 
 def test_a_sample_labels_so_many_tasks_and_writes_those_alone(tmp_path: Path) -> None:

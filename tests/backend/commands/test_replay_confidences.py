@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from command_line import called
 
-from camvo.replays.synthetic import SyntheticModel
-from camvo.replays.texts.topic_texts import draw_topic_texts
+from camvo.replays.synthetic import SyntheticModel, draw_topic_texts
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
 ITEMS = 400

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.commands.replay.inputs import contexts, votes_file
-from backend.commands.replay.inputs.votes_file import VotesFile
+from backend.commands.replay import inputs
+from backend.commands.replay.inputs import VotesFile
 from backend.errors import ReplayError
-from backend.models.embedder.embedder import Embedder
+from backend.models.embedder import Embedder
 
 TEXTS = ("the first text", "another text", "the first text")
 
@@ -23,7 +23,7 @@ def embedder() -> Embedder:
 def table(folder: Path, *texts: str) -> VotesFile:
     path = folder / "votes.csv"
     path.write_text("text,m\n" + "".join(f"{text},yes\n" for text in texts), "utf-8")
-    return votes_file.read_votes(path)
+    return inputs.read_votes(path)
 
 
 def refusal(folder: Path, array: Any) -> str:
@@ -32,7 +32,7 @@ def refusal(folder: Path, array: Any) -> str:
     else:
         np.save(folder / "e.npy", array)
     with pytest.raises(ReplayError) as caught:
-        contexts.read_embeddings(folder / "e.npy", table(folder, *TEXTS))
+        inputs.read_embeddings(folder / "e.npy", table(folder, *TEXTS))
     return str(caught.value).replace(f"{folder}/", "")
 
 
@@ -40,7 +40,7 @@ def refusal(folder: Path, array: Any) -> str:
 def test_embeddings_are_read_as_float64(dtype: str, tmp_path: Path) -> None:
     embeddings = np.linspace(0.0, 1.0, 12).reshape(3, 4).astype(dtype)
     np.save(tmp_path / "e.npy", embeddings)
-    loaded = contexts.read_embeddings(tmp_path / "e.npy", table(tmp_path, *TEXTS))
+    loaded = inputs.read_embeddings(tmp_path / "e.npy", table(tmp_path, *TEXTS))
     assert loaded.dtype == np.float64
     assert np.array_equal(loaded, embeddings)
 
@@ -80,11 +80,11 @@ def test_several_arrays_in_one_file_are_refused(tmp_path: Path) -> None:
 
 def test_texts_are_embedded_once_and_then_read(tmp_path: Path, embedder: Embedder) -> None:
     file, done = table(tmp_path, *TEXTS), []
-    first = contexts.embed_texts(file, embedder, done.append)
+    first = inputs.embed_texts(file, embedder, done.append)
     assert np.array_equal(first, embedder.embed(TEXTS))
     assert done == [3]
     other = Embedder(local_files_only=True)
-    assert np.array_equal(contexts.embed_texts(file, other, done.append), first)
+    assert np.array_equal(inputs.embed_texts(file, other, done.append), first)
     assert done == [3]
     assert not other.loaded
     assert len(list(tmp_path.glob("votes.*.npy"))) == 1
@@ -92,19 +92,19 @@ def test_texts_are_embedded_once_and_then_read(tmp_path: Path, embedder: Embedde
 
 def test_other_texts_are_embedded_anew(tmp_path: Path, embedder: Embedder) -> None:
     for text in ("one", "two"):
-        contexts.embed_texts(table(tmp_path, text), embedder, print)
+        inputs.embed_texts(table(tmp_path, text), embedder, print)
     assert len(list(tmp_path.glob("votes.*.npy"))) == 2
 
 
 def test_a_table_without_texts_needs_embeddings(tmp_path: Path, embedder: Embedder) -> None:
     (tmp_path / "votes.csv").write_text("m\nyes\n")
     with pytest.raises(ReplayError, match="no column 'text' to embed"):
-        contexts.embed_texts(votes_file.read_votes(tmp_path / "votes.csv"), embedder, print)
+        inputs.embed_texts(inputs.read_votes(tmp_path / "votes.csv"), embedder, print)
 
 
 def test_a_blank_text_is_refused_with_its_line(tmp_path: Path, embedder: Embedder) -> None:
     with pytest.raises(ReplayError, match=r"votes\.csv, line 3: a blank text cannot be embedded"):
-        contexts.embed_texts(table(tmp_path, "one", " "), embedder, print)
+        inputs.embed_texts(table(tmp_path, "one", " "), embedder, print)
 
 
 def with_languages(
@@ -116,26 +116,26 @@ def with_languages(
 
 
 def test_the_column_of_the_context_is_no_model(tmp_path: Path) -> None:
-    file = votes_file.read_votes(with_languages(tmp_path), category="language")
+    file = inputs.read_votes(with_languages(tmp_path), category="language")
     assert (file.models, file.labels, file.categories) == (("m",), ("no", "yes"), ("de", "", "en"))
 
 
 @pytest.mark.parametrize("column", ["tongue", "text", "conf_m"])
 def test_a_context_that_is_no_column_of_categories_is_refused(column: str, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="is no column of categories"):
-        votes_file.read_votes(with_languages(tmp_path), category=column)
+        inputs.read_votes(with_languages(tmp_path), category=column)
 
 
 def test_items_of_one_category_are_nearer_to_each_other() -> None:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(3, 384))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    first, second, third = contexts.with_categories(vectors, ["de", "de", "en"])
+    first, second, third = inputs.with_categories(vectors, ["de", "de", "en"])
     assert first @ second > first @ third + 0.3
 
 
 def test_categories_alone_are_contexts_of_a_table_without_texts() -> None:
-    found = contexts.only_categories(["de", "en", "de", ""])
+    found = inputs.only_categories(["de", "en", "de", ""])
     assert found.shape == (4, 384)
     assert np.array_equal(found[0], found[2])
     assert not found[3].any()

@@ -7,29 +7,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.commands.replay.grid import Experiment, replay_all
-from backend.commands.replay.inputs.orders import HumanLabels, parse_human_labels, shuffle_items
+from backend.commands.replay.inputs import HumanLabels, parse_human_labels, shuffle_items
 from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
-from backend.commands.replay.results import (
+from backend.commands.replay.study import (
     AVERAGED,
     HIGHEST,
     LOWEST,
     MEDIAN,
+    Experiment,
     ReplayRun,
+    replay_all,
     row_of,
+    series_of,
     summaries_of,
 )
-from backend.commands.replay.series import series_of
 from backend.errors import ReplayError
-from camvo.policies.baselines import Majority, Random
 from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Majority, Random
 from camvo.policies.joint import Joint
-from camvo.policies.rivals.cascade import Cascade
-from camvo.replays.calibrated_scores import calibrated_scores
+from camvo.policies.rivals import Cascade
 from camvo.replays.measures import calibration_error
-from camvo.replays.replay import Trace, replay
+from camvo.replays.replay import Trace, VotesTable, calibrated_scores, replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("no", "yes", "perhaps")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.inputs.prices import read_prices
+from backend.commands.replay.inputs import read_prices
 from backend.errors import ReplayError
 
 MODELS = ("large", "small")

@@ -19,26 +19,26 @@ from lxml import etree, html
 from matplotlib.text import Text
 from PIL import Image
 
-from backend.charts.placing import name_points
-from backend.charts.style import new_figure
-from backend.commands.replay.report import draw_report, require_drawable
-from backend.commands.replay.report.blocks import over_blocks
-from backend.commands.replay.report.data import SettingRuns, report_data
-from backend.commands.replay.report.numbers import targets
-from backend.commands.replay.report.rounds import cumulative_accuracy, cumulative_cost
-from backend.commands.replay.report.style import styles
-from backend.commands.replay.report.targets import spread
-from backend.commands.replay.results import QUANTILES, Point, ReplayRow, ReplayRun, Summary
-from backend.commands.replay.series import series_of
+from backend.charts.charts import name_points, new_figure
+from backend.commands.replay.report import draw_report
+from backend.commands.replay.report_blocks import cumulative_accuracy, cumulative_cost, over_blocks, spread
+from backend.commands.replay.report_data import SettingRuns, report_data, styles, targets
+from backend.commands.replay.study import (
+    QUANTILES,
+    Point,
+    ReplayRow,
+    ReplayRun,
+    Summary,
+    require_drawable,
+    series_of,
+)
 from camvo.errors import CamvoError, InvalidParameterError
-from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Majority, Random, Single
 from camvo.policies.joint import Joint
-from camvo.policies.rivals.cascade import Cascade
-from camvo.replays.clairvoyant_bound import clairvoyant_bound
-from camvo.replays.measures import full_vote, full_vote_weights
-from camvo.replays.replay import Trace, replay
-from camvo.replays.votes_table import VotesTable
+from camvo.policies.rivals import Cascade
+from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights
+from camvo.replays.replay import Trace, VotesTable, replay
 
 LABELS = ("<b>good</b>", "bad & ugly", "<script>alert(1)</script>")
 PRICES = {"large $x$ model": 5.0, "provider/small": 0.5, "<i>middle</i>": 2.0}
@@ -372,7 +372,7 @@ def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     program = """
 import sys, backend.commands.replay.report
 print("matplotlib" in sys.modules)
-import backend.commands.replay.report.page
+import backend.commands.replay.report
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """
     environment = {"PYTHONPATH": ":".join(sys.path)}

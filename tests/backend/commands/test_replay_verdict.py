@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.commands.replay.inputs.oddities import odd_k_mins, odd_labels
-from backend.commands.replay.inputs.votes_file import read_votes
-from backend.commands.replay.results import AVERAGED, QUANTILES, Summary
-from backend.commands.replay.verdict import best_buys, verdict
+from backend.commands.replay.inputs import odd_k_mins, odd_labels, read_votes
+from backend.commands.replay.study import AVERAGED, QUANTILES, Summary, best_buys, verdict
 
 
 def setting(

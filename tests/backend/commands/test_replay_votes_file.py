@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.inputs.votes_file import VotesFile, read_votes
+from backend.commands.replay.inputs import VotesFile, read_votes
 from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"

@@ -17,7 +17,7 @@ from whole_backend import Backend, prompt_of, says
 
 from backend.commands.connect.tabs import BLIND_TITLE, TITLE
 from backend.testing import Reply
-from camvo.scores.blind_queue import queue_place
+from camvo.scores.guarantee import queue_place
 
 SECRET = "the heron by the river"
 

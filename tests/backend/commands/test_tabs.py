@@ -9,8 +9,7 @@ import pytest
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.commands.connect import disconnect as disconnecting
-from backend.commands.connect import tabs
+from backend.commands.connect import connect, tabs
 from backend.commands.connect.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
 from backend.label_studio.client import Client
 
@@ -158,7 +157,7 @@ def test_all_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
     tabs.ensure_overview(api.client(), PROJECT)
     said: list[str] = []
     client = api.client()
-    removed = disconnecting.disconnect_project(
+    removed = connect.disconnect_project(
         client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
     )
     assert (removed, said, len(api.tabs)) == (True, ["tab", "tab", "tab"], 1)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.datasets.index import Index
-from backend.datasets.plain_config import plain_label_config
-from backend.datasets.sources.row import Row
-from backend.datasets.tasks import Dataset, content_number, task_name, task_number
+from backend.datasets.sources import Row
+from backend.datasets.tasks import Dataset, content_number, plain_label_config, task_name, task_number
 from backend.errors import DatasetError
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 from object_store import ObjectStore, Refuses
 
-from backend.datasets.sinks.object_errors import told
-from backend.datasets.sinks.parts_folder import PartsFolder, parts_folder
+from backend.datasets.object_folder import PartsFolder, parts_folder, told
 from backend.errors import ConfigError, DatasetError
 
 MANY = 24 * 2**20

@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datasets.columns import Columns
-from backend.datasets.index import Index
-from backend.datasets.parts import PartTasks, parts_of, rows_of_a_part, stale_names
-from backend.datasets.plain_config import plain_label_config
-from backend.datasets.sources.parquet_rows import ParquetRows
-from backend.datasets.tasks import Dataset
+from backend.datasets.index import Index, PartTasks, parts_of, rows_of_a_part, stale_names
+from backend.datasets.sources import ParquetRows
+from backend.datasets.tasks import Columns, Dataset, plain_label_config
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")
 

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.datasets.index import Index
-from backend.datasets.plain_config import plain_label_config
-from backend.datasets.shard import Shard
-from backend.datasets.sources.row import Row
-from backend.datasets.tasks import Dataset
+from backend.datasets.sources import Row
+from backend.datasets.tasks import Dataset, Shard, plain_label_config
 from backend.errors import ConfigError, DatasetError
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datasets.columns import Columns
-from backend.datasets.sinks.open_sink import open_sink
-from backend.datasets.sinks.result import Result
-from backend.datasets.sources.open_source import open_source
+from backend.datasets.sinks import Result, open_sink
+from backend.datasets.sources import open_source
+from backend.datasets.tasks import Columns
 from backend.errors import DatasetError
 
 ROWS = [{"text": 'a "b", c\nd', "n": "1"}, {"text": "é ü 漢", "n": "2"}]

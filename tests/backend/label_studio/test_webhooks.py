@@ -23,8 +23,8 @@ from label_studio_requests import (
 )
 
 from backend.errors import BadBodyError
-from backend.label_studio import webhooks
-from backend.label_studio.annotations import annotations_in
+from backend.label_studio import payloads
+from backend.label_studio.predictions import annotations_in
 from backend.ledger.human_annotations import Annotation as Stored
 from backend.questions import parse_label_config
 
@@ -32,7 +32,7 @@ CONFIG = parse_label_config(SENTIMENT)
 
 
 def stored(annotation: Annotation) -> Stored:
-    [parsed] = annotations_in(webhooks.parse_webhook(annotated(annotation)), CONFIG)
+    [parsed] = annotations_in(payloads.parse_webhook(annotated(annotation)), CONFIG)
     return parsed
 
 
@@ -45,14 +45,14 @@ def stored(annotation: Annotation) -> Stored:
     ],
 )
 def test_the_projects_key_is_its_id_and_its_creation_in_unix_seconds(created: str, key: str) -> None:
-    assert webhooks.project_key({"id": 5, "created_at": created}) == key
+    assert payloads.project_key({"id": 5, "created_at": created}) == key
 
 
 def test_the_key_agrees_with_the_one_that_predict_uses_in_any_time_zone() -> None:
     zone = timezone(timedelta(hours=-7))
     project = Project(created=datetime(2026, 5, 4, 3, 2, 1, 999_999, tzinfo=UTC))
     moved = {**project.payload(), "created_at": project.created.astimezone(zone).isoformat()}
-    assert webhooks.project_key(moved) == webhooks.project_key(project.payload()) == project.key
+    assert payloads.project_key(moved) == payloads.project_key(project.payload()) == project.key
 
 
 def test_an_annotation_is_read_as_a_whole() -> None:
@@ -103,28 +103,28 @@ def test_one_changed_region_makes_the_whole_form_changed(origins: list[str | Non
         {**choice("Sad", f"control{number}"), **({"origin": origin} if origin else {})}
         for number, origin in enumerate(origins)
     ]
-    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    [parsed] = annotations_in(payloads.parse_webhook(body), CONFIG)
     assert parsed.origin == whole
 
 
 def test_a_list_of_annotations_is_read_like_a_single_one() -> None:
     people = [Annotation(number=number, task=number, mood="Sad") for number in (1, 2, 3)]
-    event = webhooks.parse_webhook(annotated_in_bulk(people))
+    event = payloads.parse_webhook(annotated_in_bulk(people))
     assert [parsed.annotation_id for parsed in annotations_in(event, CONFIG)] == [1, 2, 3]
 
 
 def test_deletions_carry_ids_only() -> None:
-    assert list(webhooks.parse_webhook(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
-    assert list(webhooks.parse_webhook(tasks_deleted(6, 7)).task_ids) == [6, 7]
+    assert list(payloads.parse_webhook(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
+    assert list(payloads.parse_webhook(tasks_deleted(6, 7)).task_ids) == [6, 7]
 
 
 @pytest.mark.parametrize("body", [start_training(), project_updated(), tasks_deleted(1)])
 def test_events_without_annotations_have_none(body: dict[str, Any]) -> None:
-    assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
+    assert list(annotations_in(payloads.parse_webhook(body), CONFIG)) == []
 
 
 def test_the_projects_config_and_version_are_read() -> None:
-    event = webhooks.parse_webhook(project_updated(Project(model_version="title")))
+    event = payloads.parse_webhook(project_updated(Project(model_version="title")))
     assert (event.label_config, event.model_version) == (SENTIMENT, "title")
 
 
@@ -133,13 +133,13 @@ def test_the_projects_config_and_version_are_read() -> None:
 )
 def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
     body = {**annotated(Annotation(number=1, task=1, mood="Sad")), "annotation": annotation}
-    assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
+    assert list(annotations_in(payloads.parse_webhook(body), CONFIG)) == []
 
 
 def test_an_annotation_whose_result_is_not_a_list_has_no_labels() -> None:
     body = updated(Annotation(number=1, task=1, mood="Sad"))
     body["annotation"]["result"] = "Sad"
-    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    [parsed] = annotations_in(payloads.parse_webhook(body), CONFIG)
     assert parsed.labels == {}
 
 
@@ -158,7 +158,7 @@ def test_an_annotation_whose_result_is_not_a_list_has_no_labels() -> None:
 )
 def test_an_event_that_names_no_action_or_project_is_refused(change: dict[str, Any], where: str) -> None:
     with pytest.raises(BadBodyError) as caught:
-        webhooks.parse_webhook({**start_training(), **change})
+        payloads.parse_webhook({**start_training(), **change})
     assert caught.value.where == where
     assert caught.value.fix
 
@@ -169,14 +169,14 @@ def test_an_event_that_names_no_action_or_project_is_refused(change: dict[str, A
 def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
     annotations: int, ids: int, tasks: int, size: int
 ) -> None:
-    event = webhooks.WebhookEvent(
+    event = payloads.WebhookEvent(
         "ANNOTATIONS_CREATED",
         "7.1",
         annotations=[{"id": number} for number in range(annotations)],
         annotation_ids=range(ids),
         task_ids=range(tasks),
     )
-    parts = list(webhooks.split_event(event, size))
+    parts = list(payloads.split_event(event, size))
     for name in ("annotations", "annotation_ids", "task_ids"):
         pieces = [list(getattr(part, name)) for part in parts]
         assert max(map(len, pieces)) <= size
@@ -187,5 +187,5 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
 def test_an_annotation_made_from_a_prediction_counts_as_having_been_shown_one() -> None:
     body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
     del body["annotation"]["prediction"]  # Label Studio's API omits the copy
-    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    [parsed] = annotations_in(payloads.parse_webhook(body), CONFIG)
     assert parsed.prediction_shown

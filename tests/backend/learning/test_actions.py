@@ -6,7 +6,7 @@ import pytest
 from label_studio_requests import Annotation, Project, annotated, annotations_deleted, tasks_deleted
 
 from backend import settings
-from backend.label_studio.webhooks import WebhookEvent, parse_webhook
+from backend.label_studio.payloads import WebhookEvent, parse_webhook
 from backend.learning import actions
 from backend.ledger import Ledger, human_annotations
 from backend.questions import LabelConfig, parse_label_config

@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from backend.learning.background_fits import BackgroundFits
-from backend.learning.fit_cache import PAUSE
+from backend.learning.fits import PAUSE, BackgroundFits
 from backend.learning.states import StateKey
-from camvo.policies.background_fits import Fit, FitData, JointFitData, fitted
+from camvo.policies.policy import Fit, FitData, JointFitData, fitted
+from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
-from camvo.state.vote_patterns import PatternCounts, VotePattern
 
 KEY = StateKey("7.1", "mood", "epoch")
 

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from server_process import wait_until
 from whole_backend import Backend, votes
 
-from backend.label_studio.webhooks import parse_webhook, project_key
+from backend.label_studio.payloads import parse_webhook, project_key
 from backend.ledger import human_annotations
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")

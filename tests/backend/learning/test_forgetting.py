@@ -20,13 +20,12 @@ from sqlalchemy import select
 from whole_backend import Backend, prompt_of, says
 
 from backend import settings as camvo_settings
-from backend.commands.ledger.forget import withdraw
-from backend.label_studio.webhooks import parse_webhook
-from backend.learning.actions import prepare_event
-from backend.learning.forgetting import bounded
+from backend.commands.ledger import withdraw
+from backend.label_studio.payloads import parse_webhook
+from backend.learning.actions import bounded, prepare_event
 from backend.ledger import Ledger, events, rounds
 from backend.ledger.database import tables
-from backend.ledger.withdrawals import Withdrawal
+from backend.ledger.human_annotations import Withdrawal
 from backend.testing import Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -174,7 +173,7 @@ def test_a_withdrawal_that_is_interrupted_is_completed_by_the_same_withdrawal(
     heard = [(saying, saying.webhook()) for saying in said]
     with copied(predicted) as ledger, copied(predicted) as never, pytest.MonkeyPatch.context() as patch:
         hear(ledger, heard)
-        patch.setattr("backend.commands.ledger.forget._TASKS_PER_TRANSACTION", 1)
+        patch.setattr("backend.commands.ledger._TASKS_PER_TRANSACTION", 1)
         done = itertools.count(1)
 
         def advance(_: int) -> None:

@@ -13,11 +13,10 @@ from sqlalchemy import text
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
-from backend.learning.fit_cache import PAUSE
-from backend.learning.scorers import Scorers
+from backend.learning.fits import PAUSE, Scorers
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, rounds
-from camvo.scores.scorer import Scorer
+from camvo.scores.calibration import Scorer
 
 KEY = StateKey("7.1", "mood", "epoch")
 ARMS, LABELS = ("red", "green", "blue"), ("Glad", "Sad")

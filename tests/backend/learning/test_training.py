@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from backend.label_studio.webhooks import WebhookEvent
-from backend.learning.training import Training
+from backend.label_studio.payloads import WebhookEvent
+from backend.learning.actions import Training
 from backend.telemetry import logs
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from backend.ledger import Ledger, Writer
-from backend.ledger.database import batches
+from backend.ledger.database import writer as batches
 
 
 @pytest.fixture

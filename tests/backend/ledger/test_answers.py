@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger
-from backend.ledger.calls import answers
-from backend.ledger.calls.answers import StoredAnswer
+from backend.ledger import Ledger, answers
+from backend.ledger.answers import StoredAnswer
 
 ANSWER = StoredAnswer("key", "small", '{"topic": "Sport"}', 120, 7, 0.000123, 0.8)
 

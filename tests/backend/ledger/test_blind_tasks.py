@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from stored_rounds import PROJECT, a_key, a_round
 
-from backend.ledger import Ledger, blind_tasks, deleted_tasks, rounds
-from backend.ledger.certificates.blind_queue import QueuedTask
+from backend.ledger import Ledger, blind_tasks, deletions, rounds
+from backend.ledger.blind_tasks import QueuedTask
 from backend.ledger.rounds import Round
-from camvo.scores.blind_queue import queue_place
+from camvo.scores.guarantee import queue_place
 
 
 def enter(ledger: Ledger, *tasks: int, score: float = 0.9, **key: Any) -> None:
@@ -89,8 +89,8 @@ def test_a_deleted_task_stays_in_the_queue_and_counts_as_wrong(ledger: Ledger) -
     enter(ledger, 1, 2)
     hear(ledger, 1, _11=1.0)
     with ledger.write() as connection:
-        deleted_tasks.mark(connection, PROJECT, [1, 2], 2.0)
-        deleted_tasks.forget(connection, PROJECT, [1, 2])
+        deletions.mark_deleted(connection, PROJECT, [1, 2], 2.0)
+        deletions.forget_deleted(connection, PROJECT, [1, 2])
     assert [(entry.reward, entry.answers) for entry in queue(ledger)] == [(0.0, ""), (0.0, "")]
 
 

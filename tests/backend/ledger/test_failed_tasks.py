@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from ledger_workers import delete_task
 
-from backend.ledger import Ledger, failed_tasks
-from backend.ledger.failed_tasks import FailedTask
+from backend.ledger import Ledger, projects
+from backend.ledger.projects import FailedTask
 
 PROJECT = "1.1"
 
@@ -11,55 +11,54 @@ PROJECT = "1.1"
 def test_a_failed_task_is_known_until_it_is_forgotten(ledger: Ledger) -> None:
     with ledger.write() as connection:
         tasks = [(PROJECT, 4), (PROJECT, 5), ("2.1", 4)]
-        assert failed_tasks.failed_among(connection, tasks) == set()
-        failed_tasks.record(connection, PROJECT, 4, "no_vote", 1.0)
-        assert failed_tasks.failed_among(connection, tasks) == {(PROJECT, 4)}
-        failed_tasks.forget_task(connection, PROJECT, 4)
-        assert failed_tasks.failed_among(connection, tasks) == set()
+        assert projects.failed_among(connection, tasks) == set()
+        projects.record_failures(connection, PROJECT, 4, "no_vote", 1.0)
+        assert projects.failed_among(connection, tasks) == {(PROJECT, 4)}
+        projects.forget_failures_of(connection, PROJECT, 4)
+        assert projects.failed_among(connection, tasks) == set()
 
 
 def test_the_latest_reason_counts(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        failed_tasks.record(connection, PROJECT, 4, "no_vote", 1.0)
-        failed_tasks.record(connection, PROJECT, 4, "budget_exhausted", 2.0)
-        assert failed_tasks.count_by_code(connection, PROJECT) == {"budget_exhausted": 1}
-        listed = failed_tasks.list_between(connection, [PROJECT], 0, None, limit=9)
+        projects.record_failures(connection, PROJECT, 4, "no_vote", 1.0)
+        projects.record_failures(connection, PROJECT, 4, "budget_exhausted", 2.0)
+        assert projects.count_failures(connection, PROJECT) == {"budget_exhausted": 1}
+        listed = projects.list_failures(connection, [PROJECT], 0, None, limit=9)
     assert listed == [FailedTask(4, "budget_exhausted", 2.0)]
 
 
 def test_failed_tasks_are_counted_by_reason_and_project(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for task in range(5):
-            failed_tasks.record(connection, PROJECT, task, "no_vote" if task else "text_empty", 1.0)
-        failed_tasks.record(connection, "2.1", 1, "no_vote", 1.0)
-        assert list(failed_tasks.count_by_code(connection, PROJECT).items()) == [
+            projects.record_failures(connection, PROJECT, task, "no_vote" if task else "text_empty", 1.0)
+        projects.record_failures(connection, "2.1", 1, "no_vote", 1.0)
+        assert list(projects.count_failures(connection, PROJECT).items()) == [
             ("no_vote", 4),
             ("text_empty", 1),
         ]
-        assert failed_tasks.count_by_code(connection, "3.1") == {}
+        assert projects.count_failures(connection, "3.1") == {}
 
 
 def test_failed_tasks_are_listed_in_pages(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for task in (9, 3, 7, 5):
-            failed_tasks.record(connection, PROJECT, task, "no_vote", 1.0)
-        failed_tasks.record(connection, "2.1", 4, "no_vote", 1.0)
+            projects.record_failures(connection, PROJECT, task, "no_vote", 1.0)
+        projects.record_failures(connection, "2.1", 4, "no_vote", 1.0)
 
         def numbers(first: int, last: int | None, limit: int = 9) -> list[int]:
             return [
-                task.task
-                for task in failed_tasks.list_between(connection, [PROJECT], first, last, limit=limit)
+                task.task for task in projects.list_failures(connection, [PROJECT], first, last, limit=limit)
             ]
 
         assert numbers(0, None) == [3, 5, 7, 9]
         assert numbers(0, None, limit=2) == [3, 5]
         assert numbers(6, None) == [7, 9]
         assert numbers(5, 7) == [5, 7]
-        assert failed_tasks.list_between(connection, [], 0, None, limit=9) == []
+        assert projects.list_failures(connection, [], 0, None, limit=9) == []
 
 
 def test_a_deleted_task_is_no_failed_task(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        failed_tasks.record(connection, PROJECT, 4, "no_vote", 1.0)
+        projects.record_failures(connection, PROJECT, 4, "no_vote", 1.0)
         delete_task(connection, PROJECT, 4)
-        assert failed_tasks.count_by_code(connection, PROJECT) == {}
+        assert projects.count_failures(connection, PROJECT) == {}

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, projects
-from backend.ledger.database.grouped.reads import GroupedReads
+from backend.ledger.database.writer import GroupedReads
 
 
 @pytest.fixture

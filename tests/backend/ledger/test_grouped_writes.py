@@ -11,16 +11,13 @@ import pytest
 from sqlalchemy import Connection, event, select
 
 from backend.errors import BudgetExhaustedError, LedgerError, Usage
-from backend.ledger import Ledger, Writer, deleted_tasks, projects
-from backend.ledger.calls import answers
-from backend.ledger.calls.bookings import BoughtAnswer, CallOutcome, store_answers
-from backend.ledger.database import batches, tables
-from backend.ledger.database.grouped.writes import GroupedWrite
-from backend.ledger.money import accounts, spending
-from backend.ledger.money.accounts import Account, Purse
-from backend.ledger.money.spending import CallCost, Reservation
-from backend.models.call_ledger import CallLedger
-from backend.models.model_query import CallEstimate, ClaimResult, ModelQuery
+from backend.ledger import Ledger, Writer, answers, deletions, money, projects
+from backend.ledger.bookings import BoughtAnswer, CallOutcome, store_answers
+from backend.ledger.database import tables
+from backend.ledger.database import writer as batches
+from backend.ledger.database.writer import GroupedWrite
+from backend.ledger.money import Account, CallCost, Purse, Reservation
+from backend.models.call_ledger import CallEstimate, CallLedger, ClaimResult, ModelQuery
 from backend.settings import BudgetSettings
 
 CENT = 10_000_000_000
@@ -138,22 +135,22 @@ def test_money_of_many_calls_is_that_of_the_calls_one_by_one(ledger: Ledger, sql
     purse = Purse("job", 1.0)
     wanted = [reservation(number, purse=purse if number > 2 else None) for number in range(1, 6)]
     with ledger.write() as connection:
-        ids = spending.reserve_each(connection, wanted)
+        ids = money.reserve_each(connection, wanted)
         settled = [settlement(ids[each.key], each.task) for each in wanted[:4]]
-        assert spending.settle_each(connection, settled) == 4
-        assert spending.settle_each(connection, settled) == 0
+        assert money.settle_each(connection, settled) == 4
+        assert money.settle_each(connection, settled) == 0
     for each in wanted:
         with sqlite_ledger.write() as connection:
-            call = spending.reserve_each(connection, [each])[each.key]
+            call = money.reserve_each(connection, [each])[each.key]
             if each.task < 5:
-                spending.settle_each(connection, [settlement(call, each.task)])
+                money.settle_each(connection, [settlement(call, each.task)])
     assert money_of(ledger) == money_of(sqlite_ledger)
 
 
 def test_calls_that_do_not_fit_together_are_refused_together(ledger: Ledger) -> None:
     wanted = [reservation(number, project="1.1", usd=0.01, project_usd=0.015) for number in (1, 2)]
     with pytest.raises(BudgetExhaustedError), ledger.write() as connection:
-        spending.reserve_each(connection, wanted)
+        money.reserve_each(connection, wanted)
     assert money_of(ledger) == [[], []]
 
 
@@ -161,14 +158,14 @@ def test_keys_that_begin_alike_are_told_apart(ledger: Ledger) -> None:
     keys = ["0123456789", "0123456700", "abc"]
     with ledger.write() as connection:
         wanted = [reservation(number, key=key) for number, key in enumerate(keys, start=1)]
-        ids = spending.reserve_each(connection, wanted)
+        ids = money.reserve_each(connection, wanted)
         rows = connection.execute(select(tables.calls.c.id, tables.calls.c.task)).all()
     assert {row.id: row.task for row in rows} == {ids[key]: 1 + keys.index(key) for key in keys}
 
 
 def test_settling_a_call_that_is_not_there_is_refused(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="no call 7"), ledger.write() as connection:
-        spending.settle_each(connection, [settlement(7, 1)])
+        money.settle_each(connection, [settlement(7, 1)])
 
 
 def query(task: int, **budget: Any) -> ModelQuery:
@@ -196,7 +193,7 @@ def test_calls_claimed_together_take_few_statements(ledger: Ledger, writer: Writ
     assert len({each.call for each in claimed} - {None}) == 40
     assert len(sent) < 40
     with ledger.read() as connection:
-        held = accounts.balance(connection, "7.1", accounts.TOTAL)
+        held = money.balance(connection, "7.1", money.TOTAL)
         assert held == Account(0, 41 * CENT)
         rows = connection.execute(select(tables.claims.c.key, tables.claims.c.call)).all()
     expected = {f"key {task}": each.call for task, each in enumerate(claimed, start=1)}
@@ -237,7 +234,7 @@ def test_calls_settled_together_store_their_answers_and_free_their_claims(
         assert {each.content for each in stored.values()} == {OUTCOME.content}
         assert len(stored) == 10
         assert connection.execute(select(tables.claims)).all() == []
-        assert accounts.balance(connection, "7.1", accounts.TOTAL) == Account(40 * CENT // 10, 0)
+        assert money.balance(connection, "7.1", money.TOTAL) == Account(40 * CENT // 10, 0)
 
 
 def test_an_answer_of_a_deleted_task_is_dropped_and_others_of_the_transaction_stay(ledger: Ledger) -> None:
@@ -247,6 +244,6 @@ def test_an_answer_of_a_deleted_task_is_dropped_and_others_of_the_transaction_st
         )
 
     with ledger.write() as connection:
-        deleted_tasks.mark(connection, "7.1", [2], 1.0)
+        deletions.mark_deleted(connection, "7.1", [2], 1.0)
         assert store_answers(connection, [bought(task) for task in (1, 2, 3)], now=1.0) == {"key 1", "key 3"}
         assert answers.find_by_key(connection, ["key 1", "key 2", "key 3"]).keys() == {"key 1", "key 3"}

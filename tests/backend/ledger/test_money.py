@@ -12,11 +12,9 @@ from ledger_workers import Together, reserve_until_exhausted
 from sqlalchemy import Connection, text
 
 from backend.errors import BudgetExhaustedError, LedgerError
-from backend.ledger import Ledger
-from backend.ledger.money import accounts, spending
-from backend.ledger.money.accounts import day_of
-from backend.ledger.money.picodollars import from_picodollars, to_picodollars
-from backend.ledger.money.usage import ModelUsage, usage_by_model
+from backend.ledger import Ledger, money
+from backend.ledger.money import day_of, from_picodollars, to_picodollars
+from backend.ledger.spent import ModelUsage, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
@@ -42,7 +40,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(spending, "now", lambda _: clock.now)
+    monkeypatch.setattr(money, "now", lambda _: clock.now)
     return clock
 
 
@@ -57,15 +55,15 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
         "counted_tokens": 100,
         "seconds": 60.0,
     }
-    return spending.reserve(connection, usd=usd, **(arguments | changes))
+    return money.reserve(connection, usd=usd, **(arguments | changes))
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:
     return bool(
-        spending.settle_each(
+        money.settle_each(
             connection,
             [
-                spending.CallCost(
+                money.CallCost(
                     call=call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
                 )
             ],
@@ -74,8 +72,8 @@ def settle(connection: Connection, call: int, usd: float, *, error_code: str | N
 
 
 def spent(connection: Connection, *, now: float = NOON) -> Spending:
-    total = accounts.balance(connection, "1.1", accounts.TOTAL)
-    today = accounts.balance(connection, accounts.EVERY_PROJECT, day_of(now))
+    total = money.balance(connection, "1.1", money.TOTAL)
+    today = money.balance(connection, money.EVERY_PROJECT, day_of(now))
     return Spending(*map(from_picodollars, (total.spent, today.spent, total.reserved)))
 
 
@@ -109,7 +107,7 @@ def test_an_expired_reservation_counts_as_spent_in_full(ledger: Ledger, clock: C
         reserve(connection, 0.25, seconds=60.0)
         reserve(connection, 0.5, seconds=61.0)
         clock.now = NOON + 60.0
-        assert spending.expire(connection) == 1
+        assert money.expire(connection) == 1
         assert spent(connection) == Spending(0.25, 0.25, 0.5)
 
 
@@ -118,7 +116,7 @@ def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledge
         reserve(connection, 0.25)
         settle(connection, reserve(connection, 0.5), 0.125)
         clock.now = NOON + DAY
-        assert [spending.expire(connection) for _ in range(2)] == [1, 0]
+        assert [money.expire(connection) for _ in range(2)] == [1, 0]
         assert spent(connection) == Spending(0.375, 0.375, 0.0)
 
 
@@ -126,7 +124,7 @@ def test_a_lost_call_can_still_be_settled(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         call = reserve(connection, 0.25)
         clock.now = NOON + DAY
-        spending.expire(connection)
+        money.expire(connection)
         assert settle(connection, call, 0.1)
         assert spent(connection) == Spending(0.1, 0.1, 0.0)
 
@@ -227,7 +225,7 @@ def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -
         settle(connection, reserve(connection, 0.5), 0.125, error_code="model_refused")
         reserve(connection, 0.5, seconds=1.0)
         clock.now = NOON + 1.0
-        spending.expire(connection)
+        money.expire(connection)
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
         usage = usage_by_model(connection, {"small": 256, "large": 256}, max_factor=50)
@@ -240,10 +238,10 @@ def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledge
         settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
         settle(connection, reserve(connection, 0.5, model="large"), 0.5)
         absurd = reserve(connection, 0.5, counted_tokens=100)
-        spending.settle_each(
+        money.settle_each(
             connection,
             [
-                spending.CallCost(
+                money.CallCost(
                     call=absurd,
                     usd=0.5,
                     input_tokens=10**15,
@@ -291,7 +289,7 @@ def test_the_accounts_are_the_exact_sums_of_the_calls(
             if outcome == "settle":
                 settle(connection, call, cost)
             clock.now = noon + 1.0
-            spending.expire(connection)
+            money.expire(connection)
             exact = Fraction(repr(cost if outcome == "settle" else reserved)) * 10**12
             expected["reserved" if outcome == "wait" else "spent"] += round(exact)
         for owner, scope in ((project, "total"), ("*", day_of(noon))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from backend.ledger.money.money_queue import MoneyQueue
+from backend.ledger.money import MoneyQueue
 
 LONG = 60.0
 

@@ -18,7 +18,8 @@ from sqlalchemy import Connection, text
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, Writer, events, projects
-from backend.ledger.database import engines, outages
+from backend.ledger.database import database
+from backend.ledger.database import writer as outages
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_LAST_RESORT", 0.5)
-    monkeypatch.setitem(engines._CONNECT, "connect_timeout", 2)
+    monkeypatch.setattr(database, "_LAST_RESORT", 0.5)
+    monkeypatch.setitem(database._CONNECT, "connect_timeout", 2)
 
 
 def failure(ledger: Ledger, function: Callable[[Connection], object]) -> LedgerError:
@@ -232,7 +233,7 @@ def test_a_process_that_hangs_does_not_hold_up_the_others(postgres: Postgres) ->
 
 def test_a_migration_may_take_its_time(postgres: Postgres, hurried: None) -> None:
     ledger = Ledger(postgres.new_ledger_url(), patience=0.1)
-    with ledger._transaction(engines.unbounded(ledger._engine)) as connection:
+    with ledger._transaction(database.unbounded(ledger._engine)) as connection:
         time.sleep(0.3)
         connection.execute(text("SELECT pg_sleep(1)"))
     with pytest.raises(LedgerError), ledger.write() as connection:

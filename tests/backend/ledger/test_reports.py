@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from ledger_workers import delete_task
 
-from backend.ledger import Ledger, human_annotations, reports, rounds, votes
+from backend.ledger import Ledger, human_annotations, money, reports, rounds
+from backend.ledger import rounds as votes
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.money import spending
 from backend.ledger.rounds import Round, RoundKey
 
 PROJECT, OTHER = "7.100", "8.100"
@@ -85,9 +85,9 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             project = OTHER if task % 10 == 0 else PROJECT
             round_ = a_round(chance, task, project)
             number = rounds.insert_each(connection, [round_])[0]
-            votes.add(
+            votes.add_votes(
                 connection,
-                votes.rows_of(
+                votes.vote_rows_of(
                     round_,
                     number,
                     agreed=agreement(round_),
@@ -113,7 +113,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> None:
-    number = spending.reserve(
+    number = money.reserve(
         connection,
         project=project,
         task=task,
@@ -126,10 +126,10 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         seconds=call.get("expires", 10.0),
     )
     if not call["open"]:
-        spending.settle_each(
+        money.settle_each(
             connection,
             [
-                spending.CallCost(
+                money.CallCost(
                     call=number,
                     usd=call["usd"],
                     input_tokens=1,
@@ -216,7 +216,7 @@ def test_calls_are_summed_by_model_and_outcome(filled: Filled) -> None:
 def test_a_lost_call_is_reported_as_lost(ledger: Ledger) -> None:
     with ledger.write() as connection:
         _call(connection, PROJECT, 1, {"model": "red", "open": True, "expires": -1.0})
-        spending.expire(connection)
+        money.expire(connection)
         (row,) = reports.sum_calls(connection, PROJECT)
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
 
@@ -265,7 +265,9 @@ def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for round_ in both:
             number = rounds.insert_each(connection, [round_])[0]
-            votes.add(connection, votes.rows_of(round_, number, agreed={}, confirmed={}, examples={}))
+            votes.add_votes(
+                connection, votes.vote_rows_of(round_, number, agreed={}, confirmed={}, examples={})
+            )
         delete_task(connection, PROJECT, 1)
         assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(both[1].votes)
 
@@ -311,13 +313,13 @@ def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(filled: F
 
 
 def test_tasks_are_counted_once_and_by_epoch(filled: Filled) -> None:
-    assert filled.read(reports.count_tasks) == len({round_.key.task for round_ in filled.rounds})
+    assert filled.read(reports.count_task_states) == len({round_.key.task for round_ in filled.rounds})
     current = {"mood": "e1", "topic": "e2"}
     expected = {
         round_.key.task for round_ in filled.rounds if current[round_.key.control] == round_.key.epoch
     }
-    assert filled.read(reports.count_tasks, current) == len(expected)
-    assert filled.read(reports.count_tasks, {}) == 0
+    assert filled.read(reports.count_task_states, current) == len(expected)
+    assert filled.read(reports.count_task_states, {}) == 0
 
 
 def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None:

@@ -34,23 +34,20 @@ from rewards import rewards
 from sqlalchemy import Connection, event, func, select
 
 from backend import settings as server_settings
-from backend.annotation.job import Job, JobQuestion
-from backend.annotation.recording import Finished, record_rounds
-from backend.annotation.task_outcome import TaskOutcome
+from backend.annotation.annotator import Finished, record_rounds
+from backend.annotation.job import Job, JobQuestion, TaskOutcome
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
-from backend.label_studio.webhooks import parse_webhook
+from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
-from backend.ledger import Ledger, events
-from backend.ledger.calls.bookings import CallOutcome
+from backend.ledger import Ledger, events, money
+from backend.ledger.bookings import CallOutcome
 from backend.ledger.database import tables
-from backend.ledger.money import spending
 from backend.ledger.rounds import RoundKey
-from backend.models.call_ledger import LEASE, CallLedger
-from backend.models.model_query import CallEstimate, ModelQuery
+from backend.models.call_ledger import LEASE, CallEstimate, CallLedger, ModelQuery
 from backend.questions import parse_label_config
 from backend.settings import BudgetSettings
 from backend.settings.policies import PolicySettings, policy_of
-from camvo.policies.estimates import Observation
+from camvo.policies.policy import Observation
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -251,7 +248,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, fault=FAULTS)
     def expire(self, process: int, fault: str | None) -> None:
-        self._do(process, fault, lambda w: w.transactions.now(spending.expire))
+        self._do(process, fault, lambda w: w.transactions.now(money.expire))
 
     @rule(seconds=st.sampled_from([1.0, 10.0, 16.0, 70.0, 90_000.0]))
     def wait(self, seconds: float) -> None:

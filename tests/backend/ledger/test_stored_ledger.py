@@ -23,21 +23,20 @@ from sqlalchemy import create_engine, delete, func, insert, inspect, select, tex
 
 from backend.ledger import (
     Ledger,
+    answers,
     blind_tasks,
-    deleted_tasks,
+    deletions,
     events,
-    example_texts,
     human_annotations,
+    learning_data,
+    money,
     projects,
     reports,
     rounds,
-    snapshots,
 )
-from backend.ledger.calls import answers
 from backend.ledger.database.tables import metadata
-from backend.ledger.money import accounts
 from camvo.errors import SnapshotError
-from camvo.scores.blind_queue import queue_place
+from camvo.scores.guarantee import queue_place
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -185,15 +184,15 @@ def test_the_sum_of_its_events_is_the_state_that_d9d5b7b_had(stored: Ledger) -> 
 
 def test_its_snapshot_has_no_tests_of_drift_and_is_refused_so_that_events_are_summed(stored: Ledger) -> None:
     with stored.read() as connection:
-        [snapshot] = snapshots.latest(connection, PROJECT, CONTROL, EPOCH)
+        [snapshot] = events.latest_snapshots(connection, PROJECT, CONTROL, EPOCH)
     with pytest.raises(SnapshotError, match="format 5"):
         State.restore(snapshot.state)
 
 
 def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
-        examples = example_texts.labelled_tasks(connection, PROJECT, CONTROL, EPOCH)
-        assert deleted_tasks.is_deleted(connection, PROJECT, 8)
+        examples = learning_data.labelled_tasks(connection, PROJECT, CONTROL, EPOCH)
+        assert deletions.is_deleted(connection, PROJECT, 8)
     assert [example.task for example in examples] == [4, 3, 2]  # task 1 is blind
     assert [example.label for example in examples] == ["Sad", "Glad", "Sad"]
     assert examples[0].texts == {"text": "My bicycle was stolen while I bought a lock for it."}
@@ -238,7 +237,7 @@ def _place(task: int) -> int:
 def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
         calls = reports.sum_calls(connection, PROJECT)
-        total = accounts.balance(connection, PROJECT, accounts.TOTAL)
+        total = money.balance(connection, PROJECT, money.TOTAL)
         keys = connection.scalars(select(metadata.tables["answers"].c.key)).all()
         contents = {answer.content for answer in answers.find_by_key(connection, keys).values()}
     assert {(row.model, row.failure): row.calls for row in calls} == {
@@ -247,7 +246,7 @@ def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:
         ("green", "model_rejected"): 1,
         ("red", None): 8,
     }
-    assert total == accounts.Account(spent=322_000_000, reserved=0)
+    assert total == money.Account(spent=322_000_000, reserved=0)
     assert contents == {f'{{"mood": "{label}"}}' for label in ("Glad", "Sad", "Calm")}
 
 

@@ -22,12 +22,11 @@ from first_ledger import PROJECT, restore
 from sqlalchemy import Connection, Inspector, MetaData, Table, create_engine, func, insert, inspect, select
 
 import backend.ledger
-from backend.ledger import Ledger
-from backend.ledger.database import engines
+from backend.ledger import Ledger, events
+from backend.ledger.database import database
 from backend.ledger.database.tables import metadata
-from backend.ledger.retention import bases
 from backend.upkeep import verification
-from backend.upkeep.sums import nothing
+from backend.upkeep.pruning import nothing
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 
@@ -39,7 +38,7 @@ Counts = dict[str, int]
 
 
 def to_revision(url: str, revision: str) -> None:
-    engine = create_engine(engines.normalise(url))
+    engine = create_engine(database.normalise(url))
     config = Config()
     config.set_main_option("script_location", str(FOLDER))
     with engine.begin() as connection:
@@ -55,7 +54,7 @@ def stored_tables(connection: Connection) -> Iterator[Table]:
 
 
 def counts(url: str) -> Counts:
-    engine = create_engine(engines.normalise(url))
+    engine = create_engine(database.normalise(url))
     with engine.connect() as connection:
         found = {
             table.name: connection.scalar(select(func.count()).select_from(table)) or 0
@@ -66,7 +65,7 @@ def counts(url: str) -> Counts:
 
 
 def fill_empty_tables(url: str) -> None:
-    engine = create_engine(engines.normalise(url))
+    engine = create_engine(database.normalise(url))
     with engine.begin() as connection:
         for table in stored_tables(connection):
             if not connection.scalar(select(func.count()).select_from(table)):
@@ -82,7 +81,7 @@ def _value(column: Any) -> Any:
 
 def copied(source: str, target: str) -> None:
     """Copy the rows of a ledger into one of the same schema on PostgreSQL."""
-    reader, writer = create_engine(source), create_engine(engines.normalise(target))
+    reader, writer = create_engine(source), create_engine(database.normalise(target))
     with reader.connect() as before, writer.begin() as after:
         tables = {table.name: table for table in stored_tables(after)}
         for table in stored_tables(before):
@@ -138,15 +137,15 @@ def test_a_base_of_format_7_is_read_after_the_upgrade(tmp_path: Path) -> None:
     url = restore(tmp_path / "stored.sqlite")
     to_revision(url, "0021")
     data = SNAPSHOT_7.read_bytes()
-    base = bases.Base(PROJECT, "old", "e7", 50, 50, data, bases.digest_of(data), 0.0)
-    engine = create_engine(engines.normalise(url))
+    base = events.Base(PROJECT, "old", "e7", 50, 50, data, events.digest_of(data), 0.0)
+    engine = create_engine(database.normalise(url))
     with engine.begin() as connection:
         connection.execute(insert(metadata.tables["bases"]), asdict(base))
     engine.dispose()
     ledger = Ledger(url)
     ledger.migrate()
     with ledger.read() as connection:
-        stored = bases.get(connection, PROJECT, "old", "e7")
+        stored = events.base_of(connection, PROJECT, "old", "e7")
     ledger.close()
     assert stored is not None
     state = State.restore(stored.state)

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, human_annotations, withdrawals
-from backend.ledger.human_annotations import Annotation
-from backend.ledger.withdrawals import Withdrawal
+from backend.ledger import Ledger, human_annotations
+from backend.ledger.human_annotations import Annotation, Withdrawal
 
 NOON = 1_773_489_600.0
 """2026-03-14T12:00:00Z."""
@@ -30,9 +29,9 @@ def test_the_commands_of_a_project_are_listed_in_their_order(ledger: Ledger) -> 
     ]
     with ledger.write() as connection:
         for command in commands:
-            withdrawals.append(connection, command)
-        assert withdrawals.of_project(connection, "1.1") == [commands[0], commands[2]]
-        assert withdrawals.of_project(connection, "2.1") == commands[:2]
+            human_annotations.append_withdrawal(connection, command)
+        assert human_annotations.withdrawals_of(connection, "1.1") == [commands[0], commands[2]]
+        assert human_annotations.withdrawals_of(connection, "2.1") == commands[:2]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_an_annotation_that_arrives_later_is_treated_like_those_that_were_there(
 ) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, annotation(1), 1.0)
-        withdrawals.append(connection, command)
+        human_annotations.append_withdrawal(connection, command)
         assert withdrawn(connection) == []
         human_annotations.store(connection, annotation(2), 1.0)
         assert withdrawn(connection) == [2] * covered
@@ -64,7 +63,7 @@ def test_an_annotation_that_arrives_later_is_treated_like_those_that_were_there(
 
 def test_an_annotation_without_a_readable_time_is_the_oldest(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        withdrawals.append(connection, Withdrawal(annotator=7, until=0.0))
+        human_annotations.append_withdrawal(connection, Withdrawal(annotator=7, until=0.0))
         human_annotations.store(connection, annotation(updated_at="yesterday"), 1.0)
         assert withdrawn(connection) == [1]
 
@@ -87,7 +86,7 @@ def test_the_annotations_in_a_scope_have_a_task_and_are_not_deleted(ledger: Ledg
 
 def test_a_deleted_annotation_is_not_withdrawn(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        withdrawals.append(connection, Withdrawal(annotator=7))
+        human_annotations.append_withdrawal(connection, Withdrawal(annotator=7))
         human_annotations.store(connection, annotation(), 1.0)
         human_annotations.forget_tasks(connection, "1.1", [4])
         assert human_annotations.apply_withdrawals(connection, "1.1", 4) == 0

@@ -13,7 +13,7 @@ from sqlalchemy.pool import Pool
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, Writer, events, projects
-from backend.ledger.database import batches
+from backend.ledger.database import writer as batches
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -18,11 +18,10 @@ from backend.errors import BadAnswerError, ModelError, RefusedError, UnusableAns
 from backend.ledger import Ledger, Writer
 from backend.ledger.database import tables
 from backend.models import Pool
-from backend.models.caching_pool import CachingPool
-from backend.models.call_ledger import CallLedger
-from backend.models.model_query import ModelQuery
+from backend.models.call_ledger import CallLedger, ModelQuery
+from backend.models.pool import CachingPool
 from backend.questions import parse_label_config
-from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import parse_answer
 from backend.settings import BudgetSettings, ModelSettings
 from backend.testing import OpenAIServer, Reply
 

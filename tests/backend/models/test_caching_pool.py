@@ -17,14 +17,12 @@ from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
 
 from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
-from backend.ledger import Ledger, Writer
-from backend.ledger.calls import claims
+from backend.ledger import Ledger, Writer, bookings, money
 from backend.ledger.database import tables
-from backend.ledger.money import accounts
-from backend.models import Pool, caching_pool, call_ledger
-from backend.models.caching_pool import CachingPool
-from backend.models.call_ledger import CallLedger
-from backend.models.model_query import ModelQuery
+from backend.models import Pool, call_ledger
+from backend.models import pool as caching_pool
+from backend.models.call_ledger import CallLedger, ModelQuery
+from backend.models.pool import CachingPool
 from backend.settings import BudgetSettings, ModelSettings
 from backend.testing import OpenAIServer, Reply
 
@@ -238,7 +236,7 @@ def key_of(processes: Processes) -> str:
 def claimed_by_the_dead(processes: Processes, until: float) -> None:
     processes.clock = lambda: 0.0
     with processes.ledger.write() as connection:
-        assert claims.acquire(connection, key_of(processes), "a process that died", until)
+        assert bookings.acquire_claim(connection, key_of(processes), "a process that died", until)
 
 
 def test_an_expired_claim_is_taken_over(processes: Processes) -> None:
@@ -421,10 +419,10 @@ def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(processe
 
     asyncio.run(ask())
     with processes.ledger.read() as connection:
-        account = accounts.balance(connection, "7.1", accounts.TOTAL)
+        account = money.balance(connection, "7.1", money.TOTAL)
         calls = connection.scalar(select(func.sum(tables.calls.c.cost)))
     assert calls == round(110e6)
-    assert account == accounts.Account(spent=calls, reserved=0)
+    assert account == money.Account(spent=calls, reserved=0)
 
 
 def test_a_budget_that_does_not_cover_the_call_leaves_neither_a_claim_nor_a_call(
@@ -472,6 +470,6 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     released.set()
     expected = pool._pool.cost("red", MESSAGES)
     with processes.ledger.read() as connection:
-        account = accounts.balance(connection, "7.1", accounts.TOTAL)
+        account = money.balance(connection, "7.1", money.TOTAL)
     assert account.spent == pytest.approx(expected * 1e12)
     assert expected > 0.0

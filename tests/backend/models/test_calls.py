@@ -25,7 +25,8 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models import Pool, litellm_info
+from backend.models import Pool
+from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
 from backend.settings import ModelSettings
 from backend.telemetry import metrics

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from backend.errors import ModelError
-from backend.models import Pool, litellm_info
-from backend.models.prices import IMAGE_TOKENS
-from backend.questions.prompts.message_parts import image_part, text_part
+from backend.models import Pool
+from backend.models import model as litellm_info
+from backend.models.model import IMAGE_TOKENS
+from backend.questions.prompts.messages import image_part, text_part
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 

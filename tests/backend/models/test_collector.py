@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from backend.models.model_query import ModelQuery, PaidAnswer
-from backend.models.packing import collector as collectors
-from backend.models.packing.collector import Collector
-from backend.models.packing.members import Member
+from backend.models import packed_pool
+from backend.models.call_ledger import ModelQuery, PaidAnswer
+from backend.models.pack_ledger import Member
+from backend.models.packed_pool import Collector
 from backend.questions.prompts.packs import PackedTask
 from backend.settings import BudgetSettings
 
@@ -85,7 +85,7 @@ async def test_nobody_waits_for_a_task_that_waits_for_answers() -> None:
 
 @on_a_loop
 async def test_a_task_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collectors, "LONGEST", 0.02)
+    monkeypatch.setattr(packed_pool, "LONGEST", 0.02)
     sent = Sent()
     with sent.collector.preparing():
         sent.collector.add(member(), 3)

@@ -14,17 +14,14 @@ from hypothesis import strategies as st
 
 from backend.errors import ModelError, RejectedError
 from backend.models import Pool
-from backend.models.embedded_voters import register
-from backend.models.embedded_voters.features import sentences, stems, words
-from backend.models.embedded_voters.voters import VOTERS, LabelSet
-from backend.models.embedder.embedder import Embedder
-from backend.models.litellm_info import litellm
+from backend.models.embedded_voters import VOTERS, LabelSet, register, sentences, stems, words
+from backend.models.embedder import Embedder
+from backend.models.model import litellm
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
-from backend.questions.controls.closed_set import OneOf
-from backend.questions.label import Label
-from backend.questions.prompts.answers import answer_schema, parse_answer
-from backend.questions.prompts.messages import prompt_messages
-from backend.settings.built_in_voters import DEFAULT_MODELS
+from backend.questions.controls import OneOf
+from backend.questions.prompts.messages import answer_schema, parse_answer, prompt_messages
+from backend.questions.xml import Label
+from backend.settings.models import DEFAULT_MODELS
 from camvo.typing import Array
 
 CONFIG = """

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from backend.errors import EmbedderError
-from backend.models.embedder.embedder import Embedder
-from backend.models.embedder.sentence_model import model_folder, weights_digest
+from backend.models.embedder import Embedder, model_folder, weights_digest
 
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS = [f"The train was {n} minutes late." for n in range(40)] + ["", "Ein kurzer Satz.", "word " * 1000]
@@ -274,13 +273,13 @@ OFFLINE = """
 import socket
 def refuse(*_): raise AssertionError("the network was asked")
 socket.socket.connect = refuse
-from backend.models.embedder.embedder import Embedder
+from backend.models.embedder import Embedder
 print(Embedder().embed(["text"]).shape)
 """
 
 HEAVY = """
 import sys
-import backend.models.embedder.embedder
+import backend.models.embedder
 print(sorted({"torch", "transformers", "sentence_transformers", "litellm"} & set(sys.modules)))
 """
 
@@ -311,7 +310,7 @@ def test_texts_that_are_expected_are_embedded_together_and_only_once(
         batches.append(list(texts))
         return np.eye(len(texts), embedder.dimension)
 
-    monkeypatch.setattr("backend.models.embedder.embedder.encode_texts", encode)
+    monkeypatch.setattr("backend.models.embedder.encode_texts", encode)
     texts = [f"expected {number}" for number in range(40)]
 
     async def ask() -> None:

@@ -19,7 +19,7 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.models.failures import BY_CLASS, model_error
-from backend.models.litellm_info import litellm
+from backend.models.model import litellm
 
 
 def litellm_classes() -> dict[str, type[Exception]]:

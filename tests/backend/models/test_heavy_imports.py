@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from backend.models.heavy_imports import garbage_collection_paused
+from backend.models.model import garbage_collection_paused
 
 
 def test_nothing_is_collected_inside_and_everything_afterwards() -> None:

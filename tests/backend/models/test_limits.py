@@ -19,9 +19,9 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.models import Pool
-from backend.models.calling.circuit_breaker import CircuitBreaker
-from backend.models.litellm_info import litellm
-from backend.models.rates.stores import ProcessRates
+from backend.models.model import litellm
+from backend.models.model_caller import CircuitBreaker
+from backend.models.rates.controller import ProcessRates
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 

@@ -19,16 +19,13 @@ from server_process import wait_until
 from sqlalchemy import Connection, event, func, select, text
 
 from backend.errors import LedgerError, NotBookedError
-from backend.ledger import Ledger, Writer
-from backend.ledger.calls import answers
-from backend.ledger.calls.contacts import Contacts
+from backend.ledger import Ledger, Writer, answers, money
+from backend.ledger.answers import Contacts
 from backend.ledger.database import tables
-from backend.ledger.money import accounts
-from backend.ledger.money.settlements import Settlements
+from backend.ledger.money import Settlements
 from backend.models import Pool, call_ledger
-from backend.models.caching_pool import CachingPool
-from backend.models.call_ledger import CallLedger
-from backend.models.model_query import ModelQuery
+from backend.models.call_ledger import CallLedger, ModelQuery
+from backend.models.pool import CachingPool
 from backend.settings import BudgetSettings, ModelSettings
 from backend.telemetry import metrics
 from backend.testing import OpenAIServer, Reply
@@ -85,9 +82,9 @@ class Process:
         with self.ledger.read() as connection:
             return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
-    def account(self) -> accounts.Account:
+    def account(self) -> money.Account:
         with self.ledger.read() as connection:
-            return accounts.balance(connection, "7.1", accounts.TOTAL)
+            return money.balance(connection, "7.1", money.TOTAL)
 
     def close(self) -> None:
         self.writer.close()
@@ -112,7 +109,7 @@ def bought_once(process: Process, models: Models) -> None:
     assert models.asked == Counter(f"Day {task}." for task in TASKS)
     assert process.count(tables.answers) == len(TASKS)
     assert process.count(tables.claims) == 0
-    assert process.account() == accounts.Account(spent=CALL * len(TASKS), reserved=0)
+    assert process.account() == money.Account(spent=CALL * len(TASKS), reserved=0)
 
 
 def unsettled() -> float:
@@ -245,7 +242,7 @@ def test_a_commit_whose_end_is_unknown_reserves_and_books_once(
     ambiguous.next = broken
     assert asyncio.run(process.ask(1)) == '{"mood": "Glad"}'
     assert (process.count(tables.calls), models.asked.total()) == (1, 1)
-    assert process.account() == accounts.Account(spent=CALL, reserved=0)
+    assert process.account() == money.Account(spent=CALL, reserved=0)
     process.close()
 
 
@@ -269,7 +266,7 @@ def test_an_answer_that_cannot_be_booked_is_a_missing_vote_and_its_money_stays_r
     assert (account.spent, account.reserved > 0) == (0, True)
     # The next attempt reserves for itself: the first call's money may have been charged.
     asyncio.run(process.ask(1))
-    assert process.account() == accounts.Account(spent=CALL, reserved=account.reserved)
+    assert process.account() == money.Account(spent=CALL, reserved=account.reserved)
     process.close()
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.questions import ConfigQuestion, TaskQuestion
-from backend.questions.controls.closed_set import OneOf
-from backend.questions.label import Label
-from backend.questions.objects.field import Field
-from backend.questions.prompts.confidences import AnswerToken, answer_confidences
+from backend.questions.controls import OneOf
+from backend.questions.objects import Field
+from backend.questions.prompts.messages import AnswerToken, answer_confidences
+from backend.questions.xml import Label
 
 TEXT = (Field("text", "Text", "text"),)
 

@@ -16,10 +16,9 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import TaskError
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.prompts.answers import parse_answer
-from backend.questions.prompts.messages import PROMPT_VERSION, prompt_messages
+from backend.questions.prompts.messages import PROMPT_VERSION, parse_answer, prompt_messages
 from camvo.errors import InvalidParameterError
-from camvo.votes import consensus, registry
+from camvo.votes import registry
 from camvo.votes.aggregation import Ballot
 
 TEXT = '<Text name="text" value="$text"/>'
@@ -148,7 +147,7 @@ def test_a_valid_answer_is_a_vote_and_fits_the_question(name: str, data: st.Data
     vote = asked.vote_from_answer(answer)
     if name == "short text" and vote is None:
         return
-    assert consensus.is_answer(asked.question.control.aggregation, vote, asked.options)
+    assert registry.is_answer(asked.question.control.aggregation, vote, asked.options)
     assert parse_answer(json.dumps({"c": answer}), [asked]) == {"c": vote}
 
 
@@ -276,7 +275,7 @@ def test_what_is_no_answer_is_none(name: str, items: list[object]) -> None:
 def test_an_order_of_other_items_than_the_task_has_does_not_fit() -> None:
     asked = TAGS["order"].asked
     vote = asked.question.vote_from_annotation([item("ranker", {"ranker": {"c": ["b", "7"]}})])
-    assert not consensus.is_answer(asked.question.control.aggregation, vote, asked.options)
+    assert not registry.is_answer(asked.question.control.aggregation, vote, asked.options)
 
 
 INVALID = [

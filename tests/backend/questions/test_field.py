@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from backend.errors import EmptyTextError, MissingFieldError
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.objects.field import Field
+from backend.questions.objects import Field
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.questions.objects.hypertext import locate_html
+from backend.questions.objects import locate_html
 
 CHROMIUM = [
     ("<p>Hello <b>big</b> world</p>", "Hello big world", "Hello big world"),

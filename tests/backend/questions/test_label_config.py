@@ -5,9 +5,9 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import BadLabelConfigError
 from backend.questions import LabelConfig, parse_label_config
-from backend.questions.controls.closed_set import OneOf
-from backend.questions.label import Label
-from backend.questions.objects.field import Field
+from backend.questions.controls import OneOf
+from backend.questions.objects import Field
+from backend.questions.xml import Label
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
 TEXT = '<Text name="text" value="$text"/>'

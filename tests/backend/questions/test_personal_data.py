@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.questions.redaction.personal_data import redact
-from backend.questions.redaction.redacted_text import RedactedText, read_edits
+from backend.questions.personal_data import redact
+from backend.questions.redaction import RedactedText, read_edits
 
 PAGE = (Path(__file__).parents[3] / "docs" / "redaction.md").read_text("utf-8")
 

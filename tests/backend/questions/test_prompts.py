@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from backend.errors import BadAnswerError, EmptyTextError
 from backend.questions import ConfigQuestion, TaskQuestion
-from backend.questions.controls.closed_set import ONE_LABEL, OneOf
-from backend.questions.label import Label
-from backend.questions.objects.field import Field
-from backend.questions.prompts.answers import answer_schema, parse_answer
-from backend.questions.prompts.fence import fence
-from backend.questions.prompts.messages import PROMPT_VERSION, prompt_messages
+from backend.questions.controls import ONE_LABEL, OneOf
+from backend.questions.objects import Field
+from backend.questions.prompts.messages import (
+    PROMPT_VERSION,
+    answer_schema,
+    fence,
+    parse_answer,
+    prompt_messages,
+)
+from backend.questions.xml import Label
 from camvo.errors import InvalidParameterError
 
 TEXT = (Field("text", "Text", "text"),)

@@ -8,8 +8,8 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import EmptyTextError, MissingFieldError
 from backend.questions import ConfigQuestion, parse_label_config
-from backend.questions.controls.closed_set import OneOf
-from backend.questions.label import Label
+from backend.questions.controls import OneOf
+from backend.questions.xml import Label
 from camvo.errors import InvalidParameterError
 
 XML = """<View>

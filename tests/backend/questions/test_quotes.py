@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.questions.spans.quotes import QuotedText
+from backend.questions.spans import QuotedText
 
 TEXT = "The cat saw the other cat.\nTHE  END of the Straße"
 WORDS = st.text(st.sampled_from("abAB ß\n.😀"), min_size=1)

@@ -13,10 +13,9 @@ from label_studio_requests import SENTIMENT
 
 from backend.errors import RedactionError
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.epoch import epoch_of, question_hash
-from backend.questions.objects.located_text import LocatedText
-from backend.questions.redaction.redacted_text import RedactedText
-from backend.questions.redaction.redactor import Redactor
+from backend.questions.label_config import epoch_of, question_hash
+from backend.questions.objects import LocatedText
+from backend.questions.redaction import RedactedText, Redactor
 from camvo.votes.spans import read_spans
 
 SECRET = "the heron"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.spans.region_choices import RegionChoices
+from backend.questions.spans import RegionChoices
 
 CLASSES = '<Choice value="guest"/><Choice value="host"/>'
 TEXT = "Ann stayed with Bob in Rome."

@@ -15,16 +15,13 @@ from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
-from backend.commands.certificate.issue import issue_certificate
-from backend.commands.predict.ask_more_run import AskMoreRun
-from backend.commands.predict.recount_run import RecountRun
-from backend.ledger.certificates import issued
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
-from backend.ledger.recounts import further_votes
-from backend.ledger.recounts.further_votes import FurtherVote
+from backend.commands.certificate import issue_certificate
+from backend.commands.predict.prediction_run import AskMoreRun, RecountRun
+from backend.ledger import certificates, money, recounts
+from backend.ledger.money import from_picodollars
+from backend.ledger.recounts import FurtherVote
 from backend.settings import Environment
-from backend.upkeep.sums import nothing
+from backend.upkeep.pruning import nothing
 from backend.upkeep.verification import problems
 
 
@@ -38,13 +35,13 @@ def doubtful(predicted: Prepared, tmp_path: Path, api: LabelStudioApi) -> Iterat
 def further(studio: DoubtfulStudio, number: int) -> list[FurtherVote]:
     [round_] = studio.backend.rounds(studio.tasks[number], studio.project)
     with studio.backend.ledger.read() as connection:
-        return further_votes.of_rounds(connection, [round_.id]).get(round_.id, [])
+        return recounts.further_votes_of(connection, [round_.id]).get(round_.id, [])
 
 
-def reasons(studio: DoubtfulStudio) -> list[issued.Reason | None]:
+def reasons(studio: DoubtfulStudio) -> list[certificates.Reason | None]:
     """Why the project's certificates no longer hold."""
     with studio.backend.ledger.read() as connection:
-        return [standing.reason for standing in issued.standings(connection, studio.project.key)]
+        return [standing.reason for standing in certificates.standings(connection, studio.project.key)]
 
 
 def in_doubt(studio: DoubtfulStudio) -> list[int]:
@@ -53,7 +50,7 @@ def in_doubt(studio: DoubtfulStudio) -> list[int]:
 
 def spent(studio: DoubtfulStudio, purse: str = "further") -> float:
     with studio.backend.ledger.read() as connection:
-        account = accounts.balance(connection, studio.project.key, purse)
+        account = money.balance(connection, studio.project.key, purse)
         assert account.reserved == 0
         return from_picodollars(account.spent)
 
@@ -169,7 +166,7 @@ def test_the_further_votes_of_a_deleted_task_go_with_it(doubtful: DoubtfulStudio
     [round_] = doubtful.backend.rounds(doubtful.tasks[number], doubtful.project)
     doubtful.backend.hook(tasks_deleted(doubtful.tasks[number], project=doubtful.project))
     with doubtful.backend.ledger.read() as connection:
-        assert further_votes.of_rounds(connection, [round_.id]) == {}
+        assert recounts.further_votes_of(connection, [round_.id]) == {}
 
 
 def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:

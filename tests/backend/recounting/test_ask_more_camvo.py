@@ -10,10 +10,9 @@ import pytest
 from label_studio_requests import SENTIMENT_AND_TOPIC, Annotation, Project, annotated, task
 from whole_backend import CALL, Backend, prompt_of, says
 
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
-from backend.ledger.recounts import further_votes
-from backend.ledger.recounts.further_votes import FurtherVote
+from backend.ledger import money, recounts
+from backend.ledger.money import from_picodollars
+from backend.ledger.recounts import FurtherVote
 from backend.testing import Reply
 
 PROJECT = Project(label_config=SENTIMENT_AND_TOPIC)
@@ -86,13 +85,13 @@ def further(backend: Backend, number: int) -> dict[str, list[FurtherVote]]:
     """Control → the further votes on a task."""
     stored = backend.rounds(number, PROJECT)
     with backend.ledger.read() as connection:
-        votes = further_votes.of_rounds(connection, [round_.id for round_ in stored])
+        votes = recounts.further_votes_of(connection, [round_.id for round_ in stored])
     return {round_.key.control: votes.get(round_.id, []) for round_ in stored}
 
 
 def spent(backend: Backend) -> float:
     with backend.ledger.read() as connection:
-        return from_picodollars(accounts.balance(connection, PROJECT.key, "further").spent)
+        return from_picodollars(money.balance(connection, PROJECT.key, "further").spent)
 
 
 def moods(backend: Backend) -> list[tuple[str, float]]:

@@ -11,9 +11,8 @@ from label_studio_api import LabelStudioApi
 from recount_project import Prepared
 from whole_backend import CALL
 
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
-from backend.ledger.recounts import further_votes
+from backend.ledger import money, recounts
+from backend.ledger.money import from_picodollars
 from backend.server.status.build import build_report
 from camvo.student.taught_texts import STUDENT
 
@@ -50,7 +49,7 @@ def test_every_model_votes_on_a_labelled_task_and_teaches_with_the_label(
         assert len({vote.arm for vote in kept.votes} - {STUDENT}) == 4
         with studio.backend.ledger.read() as connection:
             [round_] = studio.backend.rounds(studio.tasks[other], studio.project)
-            assert further_votes.of_rounds(connection, [round_.id]) == {}
+            assert recounts.further_votes_of(connection, [round_.id]) == {}
             report = build_report(connection, studio.backend.runtime.settings, now=0.0)
             completed = report.projects[0].recounts.completed
         assert (completed.tasks, completed.usd) == (1, pytest.approx(CALL * completed.votes))
@@ -64,10 +63,10 @@ def test_a_large_import_spends_no_more_than_the_share(
     with studio.backend:
         studio.label(*left_out(studio))
         with studio.backend.ledger.read() as connection:
-            paid = from_picodollars(accounts.balance(connection, studio.project.key, accounts.TOTAL).spent)
+            paid = from_picodollars(money.balance(connection, studio.project.key, money.TOTAL).spent)
         complete(studio)
         with studio.backend.ledger.read() as connection:
-            own = accounts.balance(connection, studio.project.key, "background")
+            own = money.balance(connection, studio.project.key, "background")
         assert 0.0 < from_picodollars(own.spent) <= 0.6 * paid
         assert own.reserved == 0
 

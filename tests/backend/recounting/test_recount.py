@@ -25,10 +25,8 @@ from recount_project import (
 from server_process import wait_until
 from whole_backend import Backend
 
-from backend.ledger import open_rounds
-from backend.ledger.recounts import countings
-from backend.ledger.recounts import rows as recounts
-from backend.ledger.recounts.countings import Counting
+from backend.ledger import recounts
+from backend.ledger.recounts import Counting
 from backend.recounting import automatic
 from backend.telemetry import logs
 
@@ -227,7 +225,7 @@ def test_a_server_without_a_key_only_remembers_that_it_would_be_worth_it(
     with studio.backend:
         studio.tend()
         with studio.backend.ledger.read() as connection:
-            look = countings.last_look(connection, studio.project.key)
+            look = recounts.last_look(connection, studio.project.key)
         assert studio.countings() == []
         assert look is not None
         assert (look.by_hand, look.labels, look.counted) == (True, LEFT, LEFT)
@@ -263,7 +261,7 @@ def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
         studio.predict()
         counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, studio.backend.runtime.clock())
         with studio.backend.ledger.write() as connection:
-            countings.store(connection, studio.project.key, counting)
+            recounts.store_counting(connection, studio.project.key, counting)
         studio.label(*range(9))
         studio.tend()
         assert len(studio.countings()) == 1
@@ -331,8 +329,8 @@ def test_start_training_on_a_server_without_a_key_leaves_it_to_the_command(
 def test_review_lists_the_labels_and_scores_of_the_latest_counting(studio: Studio) -> None:
     studio.recount()
     with studio.backend.ledger.read() as connection:
-        [(control, epoch)] = open_rounds.latest_epochs(connection, studio.project.key).items()
-        listed = open_rounds.latest_per_task(connection, studio.project.key, control, epoch)
+        [(control, epoch)] = recounts.latest_epochs(connection, studio.project.key).items()
+        listed = recounts.latest_per_task(connection, studio.project.key, control, epoch)
     assert {studio.tasks.index(one.task): one.label for one in listed} == dict(
         zip(range(LABELLED, TASKS), NEW, strict=True)
     )

@@ -13,21 +13,17 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from backend import settings
-from backend.commands.accept.evidence import load_evidence
-from backend.learning.human_labels import hear_blind
+from backend.commands.accept import load_evidence
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, blind_tasks, human_annotations, projects, rounds
-from backend.ledger.certificates.blind_queue import BlindQueue
+from backend.learning.teaching import hear_blind
+from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
+from backend.ledger.blind_tasks import BlindQueue
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.recounts import rows as recounts
-from backend.ledger.recounts.countings import Counting
-from backend.ledger.recounts.rows import Recount
+from backend.ledger.recounts import Counting, Recount
 from backend.ledger.rounds import Round, RoundKey
-from backend.recounting.counting import QuestionCount
-from backend.recounting.recording import record
+from backend.recounting.recounter import QuestionCount, record
 from backend.server.status.build import build_report
-from backend.server.status.evidence import GuaranteeReport
-from backend.server.status.report import ProjectReport
+from backend.server.status.report import GuaranteeReport, ProjectReport
 
 PROJECT, KEY = "7.100", StateKey("7.100", "mood", "e1")
 TARGET = 0.7

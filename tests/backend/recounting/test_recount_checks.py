@@ -14,7 +14,7 @@ from whole_backend import Backend, prompt_of, says
 
 from backend.ledger.database import tables
 from backend.ledger.reports import CheckedRow, checked_labels
-from backend.server.status.parts.estimate import EstimateReport
+from backend.server.status.report import EstimateReport
 from backend.testing import Reply
 
 

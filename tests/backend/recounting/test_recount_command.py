@@ -9,8 +9,7 @@ from recount_project import LABELLED, LEFT, NEW, Studio
 from served_app import served
 
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.predict.prediction_run import PredictionRun
-from backend.commands.predict.recount_run import RecountRun
+from backend.commands.predict.prediction_run import PredictionRun, RecountRun
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from label_studio_requests import Annotation, annotated, setup, task
 from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
+from backend.ledger import reports
 from backend.ledger.database import tables
-from backend.ledger.reports import told_alerts
-from backend.ledger.reports.told_alerts import AlertKey
-from backend.server.status.alarms.post import Told, message
+from backend.ledger.reports import AlertKey
+from backend.server.status.alarm_watch import Told, message
 from backend.server.status.report import Alert
 from backend.telemetry import metrics
 
@@ -127,22 +127,22 @@ def test_an_address_that_refuses_is_tried_again_and_never_logged(
 def test_an_alarm_that_is_over_and_comes_back_is_told_again(tmp_path: Path) -> None:
     key = AlertKey("7.1", "score_off", "mood")
     with Backend(tmp_path, AGREE) as backend, backend.ledger.write() as connection:
-        assert told_alerts.see(connection, {key}) == told_alerts.see(connection, {key}) == [key]
-        told_alerts.told(connection, [key])
-        assert told_alerts.see(connection, {key}) == []
+        assert reports.see_alerts(connection, {key}) == reports.see_alerts(connection, {key}) == [key]
+        reports.alert_raised(connection, [key])
+        assert reports.see_alerts(connection, {key}) == []
         connection.execute(change(tables.alerts).values(seen_at=0.0))
-        assert told_alerts.see(connection, set()) == []
-        assert told_alerts.known(connection) == {key: False}
-        assert told_alerts.see(connection, {key}) == [key]
+        assert reports.see_alerts(connection, set()) == []
+        assert reports.known_alerts(connection) == {key: False}
+        assert reports.see_alerts(connection, {key}) == [key]
 
 
 def test_an_alarm_that_flickers_is_told_once(tmp_path: Path) -> None:
     key = AlertKey("", "budget_spent", "day's")
     with Backend(tmp_path, AGREE) as backend, backend.ledger.write() as connection:
-        told_alerts.see(connection, {key})
-        told_alerts.told(connection, [key])
-        assert told_alerts.see(connection, set()) == []
-        assert told_alerts.see(connection, {key}) == []
+        reports.see_alerts(connection, {key})
+        reports.alert_raised(connection, [key])
+        assert reports.see_alerts(connection, set()) == []
+        assert reports.see_alerts(connection, {key}) == []
 
 
 def test_marks_that_slack_reads_as_markup_are_escaped() -> None:

@@ -13,7 +13,7 @@ from label_studio_requests import Annotation, Project, annotated, predict, setup
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
-from backend.server import runtime, urgent_requests
+from backend.server import runtime
 
 _numbers = itertools.count(1)
 
@@ -45,7 +45,7 @@ def test_the_event_loop_pauses_while_a_webhook_is_written(
             backend.runtime._thread.loop.call_soon_threadsafe(worked.set)
             meanwhile.append(worked.wait(0.2))
 
-        monkeypatch.setattr(urgent_requests, "_LONGEST", 60.0)
+        monkeypatch.setattr(runtime, "_LONGEST", 60.0)
         monkeypatch.setattr(runtime, "prepare_event", lambda *_: apply)
         backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Calm")))
         assert worked.wait(30)
@@ -54,7 +54,7 @@ def test_the_event_loop_pauses_while_a_webhook_is_written(
 
 def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gave_way = threading.Event()
-    monkeypatch.setattr(urgent_requests.UrgentRequests, "give_way", lambda _: gave_way.set())
+    monkeypatch.setattr(runtime.UrgentRequests, "give_way", lambda _: gave_way.set())
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         backend.predict(task(1))
     assert gave_way.is_set()

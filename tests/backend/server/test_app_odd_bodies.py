@@ -21,10 +21,10 @@ from label_studio_requests import (
 from whole_backend import Backend, says, votes
 
 from backend.errors import BadBodyError
-from backend.label_studio.webhooks import project_key
+from backend.label_studio.payloads import project_key
 from backend.learning.projects import remember_project
 from backend.ledger import Ledger, projects
-from backend.server import request_bodies
+from backend.server import app
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
 
 
 def read(data: bytes) -> Any:
-    return request_bodies._read(data)
+    return app._read(data)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from whole_backend import Backend, votes
 
 from backend.learning import actions
-from backend.ledger import deleted_tasks
+from backend.ledger import deletions
 from backend.ledger.database import tables
 
 TASKS = range(1, 27)
@@ -84,7 +84,7 @@ def forget_all(backend: Backend) -> list[int]:
     """Delete every task, and say how many each transaction forgets."""
     sizes: list[int] = []
     with backend.ledger.write() as connection:
-        deleted_tasks.mark(connection, Project().key, TASKS, 1.0)
+        deletions.mark_deleted(connection, Project().key, TASKS, 1.0)
     more = True
     while more:
         before = _waiting(backend)

@@ -13,7 +13,8 @@ import pytest
 from front_thread import Front
 from server_process import wait_until
 
-from backend.server.front import connection, reception
+from backend.server import front as connection
+from backend.server import front as reception
 
 URGENT = ["/", "/health", "/webhook", "/setup", "/versions", "/ready", "/status", "/metrics"]
 

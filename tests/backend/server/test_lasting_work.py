@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from backend.server.lasting_work import KEPT, LastingWork
+from backend.server.runtime import KEPT, LastingWork
 
 
 class Started:

@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.server.status.evidence import GuaranteeReport, Share
-from backend.server.status.parts.drift import restart_alert, stops_report
-from backend.server.status.report import QuestionReport
-from camvo.state.contribution import Contribution
-from camvo.state.findings import findings
-from camvo.state.restart import Restart
-from camvo.state.state import State
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
+from backend.server.status.promises import restart_alert, stops_report
+from backend.server.status.report import GuaranteeReport, QuestionReport, Share
+from camvo.state.contribution import Contribution, Restart
+from camvo.state.exploration import ExplorationRound, VotePattern
+from camvo.state.state import State, findings
 
 CONTEXT = np.array([1.0])
 NO_GUARANTEE = GuaranteeReport(0.95, 0.95, None, None, 0, 0.0, 0, 0.0, 0, 0, 0, 0, None, None, None)

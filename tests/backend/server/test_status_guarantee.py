@@ -14,14 +14,13 @@ from stored_rounds import PROJECT, a_key, a_round
 
 from backend import settings
 from backend.commands import report as command
-from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects, rounds
+from backend.ledger import Ledger, blind_tasks, deletions, projects, rounds
 from backend.ledger.rounds import Round
-from backend.server.status import page
+from backend.server.status import build
 from backend.server.status.build import build_report
-from backend.server.status.evidence import GuaranteeReport
-from backend.server.status.report import Report
+from backend.server.status.report import GuaranteeReport, Report
 from backend.settings import Environment
-from camvo.scores.blind_queue import queue_place
+from camvo.scores.guarantee import queue_place
 
 
 class Audited:
@@ -53,8 +52,8 @@ class Audited:
 
     def delete(self, tasks: Sequence[int]) -> None:
         with self.ledger.write() as connection:
-            deleted_tasks.mark(connection, PROJECT, tasks, 2.0)
-            deleted_tasks.forget(connection, PROJECT, tasks)
+            deletions.mark_deleted(connection, PROJECT, tasks, 2.0)
+            deletions.forget_deleted(connection, PROJECT, tasks)
 
     def report(self, target: float = 0.97) -> Report:
         with self.ledger.read() as connection:
@@ -179,7 +178,7 @@ def test_people_are_told_too(mixed: Audited, tmp_path: Path) -> None:
     [waiting] = mixed.store([0.6])
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     command.print_report(Console(file=screen, width=300), environment, project=None, as_json=False)
-    html = " ".join(page.render_page(mixed.report(), overview=False).split())
+    html = " ".join(build.render_page(mixed.report(), overview=False).split())
     guaranteed = mixed.guarantee()
     assert guaranteed.counting is not None
     for shown in (screen.getvalue(), html):
@@ -188,4 +187,4 @@ def test_people_are_told_too(mixed: Audited, tmp_path: Path) -> None:
         assert guaranteed.counting[:12] in shown
     assert "from score 0.7 on" in screen.getvalue()
     assert "<strong>0.7</strong> need no review" in html
-    assert "support no score from which" in page.render_page(mixed.report(0.995), overview=False)
+    assert "support no score from which" in build.render_page(mixed.report(0.995), overview=False)

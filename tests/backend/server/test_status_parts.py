@@ -10,24 +10,25 @@ from scipy.stats import binomtest
 
 from backend import settings
 from backend.ledger import Ledger, projects
-from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
+from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, CheckedRow
 from backend.models.failures import cure
-from backend.server.status.alarms.models import model_alerts
+from backend.server.status.alarms import model_alerts
 from backend.server.status.build import build_report
-from backend.server.status.drawings.confusion import confusion
-from backend.server.status.drawings.course import course
-from backend.server.status.drawings.drawing import drawn
-from backend.server.status.drawings.prices import Priced, prices
-from backend.server.status.drawings.shares import label_shares, score_histogram
-from backend.server.status.evidence import Share
-from backend.server.status.parts.certify import certify_report
-from backend.server.status.parts.estimate import estimate_report, score_check_report
-from backend.server.status.parts.labels import BlockReport, ConfusionCount, LabelCount
-from backend.server.status.parts.progress import label_studio_address
-from backend.server.status.parts.voters.best_single import SingleModel, best_single_report
-from backend.server.status.report import ModelReport
+from backend.server.status.drawings import (
+    Priced,
+    confusion,
+    course,
+    drawn,
+    label_shares,
+    prices,
+    score_histogram,
+)
+from backend.server.status.people_and_models import SingleModel, best_single_report
+from backend.server.status.promises import certify_report, estimate_report, score_check_report
+from backend.server.status.report import BlockReport, ConfusionCount, LabelCount, ModelReport, Share
+from backend.server.status.work import label_studio_address
 
 NO_SHARE = Share.of(())
 

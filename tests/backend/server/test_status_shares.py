@@ -8,9 +8,9 @@ import pytest
 from blind_project import BlindProject
 from stored_rounds import PROJECT
 
-from backend.ledger import Ledger, blind_tasks, deleted_tasks
-from backend.server.status.parts.certificates.shares import SharesReport
-from camvo.shares.answers import LabelShare
+from backend.ledger import Ledger, blind_tasks, deletions
+from backend.server.status.report import SharesReport
+from camvo.shares.shares import LabelShare
 
 LABELS = ["Glad", "Glad", "Glad", "Sad", "Odd"] * 40
 
@@ -86,8 +86,8 @@ def test_deleted_blind_tasks_are_counted(project: BlindProject) -> None:
     project.answer(project.queue, as_voted(project))
     gone = project.queue[:2]
     with project.ledger.write() as connection:
-        deleted_tasks.mark(connection, PROJECT, gone, 2.0)
-        deleted_tasks.forget(connection, PROJECT, gone)
+        deletions.mark_deleted(connection, PROJECT, gone, 2.0)
+        deletions.forget_deleted(connection, PROJECT, gone)
     found = project.shares()
     assert found is not None
     assert (found.deleted, found.tasks, found.blind) == (2, 198, len(project.queue) - 2)

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.server import urgent_requests as module
-from backend.server.urgent_requests import UrgentRequests
+from backend.server import runtime
+from backend.server.runtime import UrgentRequests
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop pauses until the request is answered, however slow the machine is."""
-    monkeypatch.setattr(module, "_LONGEST", 60.0)
+    monkeypatch.setattr(runtime, "_LONGEST", 60.0)
 
 
 class Clock:
@@ -34,8 +34,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.waited = 0.0
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(module, "threading", SimpleNamespace(Event=lambda: self, Lock=threading.Lock))
+        monkeypatch.setattr(runtime, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(runtime, "threading", SimpleNamespace(Event=lambda: self, Lock=threading.Lock))
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -128,7 +128,7 @@ def test_the_loop_pauses_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatc
         for _ in range(1000):
             with requests.answering():
                 clock.now += 0.001
-    assert clock.waited <= clock.now / 2 + module._LONGEST
+    assert clock.waited <= clock.now / 2 + runtime._LONGEST
 
 
 def test_a_closed_loop_does_not_disturb_a_request() -> None:

@@ -14,7 +14,7 @@ from label_studio_requests import predict, task
 from otlp_collector import Collector, ReceivedSpan
 from whole_backend import Backend, votes
 
-from backend.telemetry import logs, trace_names, tracing
+from backend.telemetry import logs, tracing
 
 VOTES = votes(red="Glad", green=None, blue="Sad")
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -157,6 +157,6 @@ def test_every_name_of_the_conventions_is_one_that_the_library_knows() -> None:
     from opentelemetry.semconv._incubating.attributes import gen_ai_attributes  # noqa: PLC0415
 
     known = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI")}
-    used = {value for name, value in vars(trace_names).items() if str(value).startswith("gen_ai.")}
+    used = {value for name, value in vars(tracing).items() if str(value).startswith("gen_ai.")}
     assert used <= known
     assert len(used) > 8

@@ -12,7 +12,7 @@ from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
 from backend.ledger.database import tables
 from backend.upkeep import copying, pruning, verification
-from backend.upkeep.sums import nothing
+from backend.upkeep.pruning import nothing
 
 
 @pytest.fixture

@@ -15,11 +15,10 @@ from sqlalchemy import Table, func, select, update
 from backend.errors import LedgerError
 from backend.learning import states
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, events, projects, reports, rounds
+from backend.ledger import Ledger, Writer, deletions, events, projects, reports, rounds
 from backend.ledger.database import tables
-from backend.ledger.retention import bases, prunable
 from backend.upkeep import pruning, verification
-from backend.upkeep.sums import StateName, continued, nothing
+from backend.upkeep.pruning import StateName, continued, nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -51,7 +50,7 @@ def summed(ledger: Ledger) -> State:
 def with_base(ledger: Ledger, like: State) -> State:
     name = name_of(ledger)
     with ledger.read() as connection:
-        base = bases.get(connection, PROJECT, name.control, name.epoch)
+        base = events.base_of(connection, PROJECT, name.control, name.epoch)
         return continued(connection, name, base, like, 1 << 40)
 
 
@@ -233,7 +232,7 @@ def test_a_second_prune_does_the_rest_of_an_interrupted_one(
 
     for name in ("prune_rounds", "forget_texts"):
         with monkeypatch.context() as patched:
-            patched.setattr(prunable, name, fails)
+            patched.setattr(deletions, name, fails)
             with pytest.raises(KeyboardInterrupt):
                 pruned(ledger)
     assert pruned(ledger).rounds == 0

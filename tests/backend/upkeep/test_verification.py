@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, select, update
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.upkeep import pruning, verification
-from backend.upkeep.sums import nothing
+from backend.upkeep.pruning import nothing
 from camvo.state.state import State
 
 _events, _rounds, _calls = tables.events, tables.rounds, tables.calls

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from simulated_people import simulate
 
-from camvo.annotators.coins import PRIOR_PERSON, PeoplesTask
-from camvo.annotators.reliability import LEVEL, fit_reliabilities
-from camvo.annotators.weighed_label import weighed_label
+from camvo.annotators.annotators import LEVEL, PRIOR_PERSON, PeoplesTask, fit_reliabilities, weighed_label
 from camvo.errors import InvalidParameterError
-from camvo.votes.consensus import agreed_answer
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.registry import agreed_answer
 
 MIXED = (0.95, 0.8, 0.65)
 

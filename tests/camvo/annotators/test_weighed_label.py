@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.annotators.weighed_label import log_odds, weighed_label
-from camvo.votes.consensus import agreed_answer
+from camvo.annotators.annotators import log_odds, weighed_label
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.registry import agreed_answer
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=7))

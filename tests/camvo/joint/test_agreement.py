@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from made_up_votes import COINS, draw_votes, evidence_of, made_up_kinds, no_rounds
 
+from camvo.joint.agreement import CONFIDENCE, certain_labels, fit_agreement, rounds_needed
 from camvo.joint.beliefs import form_beliefs
-from camvo.joint.joint_fit import fit_joint
-from camvo.joint.plans.agreement import CONFIDENCE, fit_agreement, rounds_needed
-from camvo.joint.plans.kept_labels import certain_labels
-from camvo.joint.plans.plan_walk import walk
-from camvo.joint.plans.worth import NEVER, plan_by_worth
-from camvo.joint.votes_fit import fit_votes
-from camvo.numerics.proportion import upper_bound
+from camvo.joint.joint_fit import fit_joint, fit_votes
+from camvo.joint.plans import NEVER, plan_by_worth, walk
+from camvo.numerics.small import upper_bound
 from camvo.state.kept_rounds import LatestRounds
 
 MODELS = {2: COINS, 3: made_up_kinds(3, 3), 5: made_up_kinds(4, 5)}

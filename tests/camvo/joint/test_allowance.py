@@ -10,9 +10,8 @@ import pytest
 from made_up_votes import no_rounds
 
 from camvo.joint.beliefs import Beliefs, form_beliefs
-from camvo.joint.models.kinds import Kinds
-from camvo.joint.plans.allowance import expected_cost, shadow_price
-from camvo.joint.plans.worth import plan_by_worth
+from camvo.joint.models import Kinds
+from camvo.joint.plans import expected_cost, plan_by_worth, shadow_price
 
 SHARES = (0.25, 0.65, 0.1)
 """What each of three arms costs, as a share of the price of all."""

@@ -7,8 +7,8 @@ import pytest
 from made_up_votes import COINS, draw_votes, made_up_kinds, no_rounds, rows_of
 
 from camvo.joint.beliefs import _MODEL_ROUNDS, form_beliefs
-from camvo.joint.models.vote_model import fit_vote_model
-from camvo.joint.vote_rows import renumber
+from camvo.joint.models import fit_vote_model
+from camvo.joint.votes import renumber
 
 MODELS = {1: made_up_kinds(2, 1), 2: COINS, 3: made_up_kinds(3, 3), 6: made_up_kinds(4, 6)}
 

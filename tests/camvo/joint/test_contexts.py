@@ -10,13 +10,12 @@ from made_up_votes import COINS, made_up_kinds
 from scipy.special import expit
 
 from camvo.joint.beliefs import believe
-from camvo.joint.contexts import Components
 from camvo.joint.joint_fit import fit_joint
 from camvo.joint.lattice import vote_lattice
-from camvo.joint.plans.worth import plan_by_worth
-from camvo.state.context_rounds import LatestContexts
+from camvo.joint.plans import plan_by_worth
+from camvo.joint.skills import Components
+from camvo.state.exploration import LatestContexts, PatternCounts, VotePattern
 from camvo.state.kept_rounds import LatestRounds
-from camvo.state.vote_patterns import PatternCounts, VotePattern
 
 ARMS = ("a", "b", "c", "d", "e")
 LABELS = ("no", "perhaps", "yes")

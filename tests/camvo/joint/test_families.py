@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, rows_of
 
-from camvo.joint.families import excess_agreement, families, tempers
-from camvo.joint.vote_rows import VoteRows
+from camvo.joint.votes import VoteRows, excess_agreement, families, tempers
 
 SKILLS = np.array([0.75, 0.7, 0.65, 0.8, 0.85, 0.7])
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import camvo
+from camvo.joint.further_votes import NOTHING, FurtherVotes
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.plans.further_votes import NOTHING, FurtherVotes
-from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
+from camvo.policies.policy import Observation
 from camvo.state.state import State
 
 EAST = np.array([1.0, 0.0])

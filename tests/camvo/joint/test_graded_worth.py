@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.grades import Grades, Scale
+from camvo.joint.grades import Grades, Scale, SureVotes, tilt_of, tilted
 from camvo.joint.joint_fit import fit_joint
-from camvo.joint.plans.graded_worth import plan_by_graded_worth
-from camvo.joint.plans.worth import plan_by_worth
-from camvo.joint.sure_votes import SureVotes, tilt_of, tilted
+from camvo.joint.plans import plan_by_graded_worth, plan_by_worth
 from camvo.state.kept_rounds import LatestRounds
 
 ARMS = ("a", "b", "c")

@@ -9,7 +9,7 @@ import pytest
 from made_up_votes import COINS, draw_votes, every_row, made_up_kinds, rows_of
 
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
-from camvo.joint.models.kinds import fit_kinds
+from camvo.joint.models import fit_kinds
 from camvo.state.kept_rounds import CastVote, KeptRound
 
 ARMS = ("a", "b", "c")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from made_up_votes import COINS, made_up_kinds, no_rounds
 
+from camvo.joint.agreement import kept_labels
 from camvo.joint.beliefs import form_beliefs
-from camvo.joint.plans.kept_labels import kept_labels
-from camvo.joint.vote_rows import renumber
+from camvo.joint.votes import renumber
 
 MODELS = {2: COINS, 3: made_up_kinds(3, 3), 5: made_up_kinds(4, 5)}
 

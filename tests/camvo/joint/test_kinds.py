@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, every_row, made_up_kinds, rows_of
 
-from camvo.joint.models import kinds
-from camvo.joint.models.kinds import fit_kinds
-from camvo.joint.vote_rows import renumber
+from camvo.joint import models
+from camvo.joint.models import fit_kinds
+from camvo.joint.votes import renumber
 
 
 def enumerated(model, row):
@@ -72,7 +72,7 @@ def test_no_step_of_em_lowers_the_penalised_likelihood(labels, monkeypatch):
     votes, _ = draw_votes(np.array([0.8, 0.7, 0.6, 0.5]), labels=labels, items=300, decoy=0.5)
     rows, values = rows_of(votes, labels), []
     for steps in range(1, 15):
-        monkeypatch.setattr(kinds, "_STEPS", steps)
+        monkeypatch.setattr(models, "_STEPS", steps)
         values.append(penalised(fit_kinds(rows.rows, rows.counts, labels, np.ones(4)), rows))
     assert np.diff(values).min() > -1e-9
     assert values[-1] > values[0] + 1.0

@@ -10,7 +10,7 @@ import pytest
 from made_up_votes import every_row
 
 from camvo.joint.lattice import MOST_NODES, most_arms, vote_lattice
-from camvo.joint.vote_rows import renumber
+from camvo.joint.votes import renumber
 
 
 @cache

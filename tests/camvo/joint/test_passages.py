@@ -7,10 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from camvo.joint.lattice import Lattice, vote_lattice
-from camvo.joint.passages import passages
-from camvo.joint.vote_rows import renumber
-from camvo.state.vote_patterns import UNASKED
+from camvo.joint.lattice import Lattice, passages, vote_lattice
+from camvo.joint.votes import renumber
+from camvo.state.exploration import UNASKED
 
 
 def by_hand(lattice: Lattice, node: int) -> tuple[set[int], set[tuple[int, int]]]:

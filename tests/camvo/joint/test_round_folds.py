@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.plans.round_folds import fold_counts
+from camvo.joint.plans import fold_counts
 
 PATTERNS = st.dictionaries(
     st.lists(st.integers(-2, 3), min_size=3, max_size=3).map(tuple), st.integers(0, 60), min_size=1

@@ -8,8 +8,8 @@ from made_up_votes import COINS, every_row, made_up_kinds
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from camvo.joint.models.two_coins import TwoCoins, fit_two_coins
-from camvo.joint.skill_terms import _ANCHOR_ROUNDS, SkillTerms, _Lesson, fit_label_terms, fit_skill_terms
+from camvo.joint.models import TwoCoins, fit_two_coins
+from camvo.joint.skills import _ANCHOR_ROUNDS, SkillTerms, _Lesson, fit_label_terms, fit_skill_terms
 
 KINDS = made_up_kinds(3, 4, temper=np.array([1.0, 0.5, 0.8]))
 SLOPES = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0], [1.5, 1.5]])

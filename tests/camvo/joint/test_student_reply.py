@@ -9,12 +9,10 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.beliefs import believe
-from camvo.joint.grades import Grades, Scale
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.grades import Grades, Scale, SureVotes
+from camvo.joint.joint_fit import fit_joint, told_by_student
 from camvo.joint.lattice import vote_lattice
-from camvo.joint.student_reply import told_by_student
-from camvo.joint.sure_votes import SureVotes
-from camvo.stages.question_stages import QuestionStages
+from camvo.stages.stages import QuestionStages
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
 

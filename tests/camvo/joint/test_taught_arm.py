@@ -7,9 +7,8 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.joint_fit import fit_joint
-from camvo.joint.models.taught_arm import with_taught_arm
-from camvo.joint.models.vote_model import fit_vote_model
-from camvo.joint.vote_rows import tabulate
+from camvo.joint.models import fit_vote_model, with_taught_arm
+from camvo.joint.votes import tabulate
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
 

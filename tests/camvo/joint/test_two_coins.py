@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, every_row, rows_of
 
-from camvo.joint.models.two_coins import TwoCoins, fit_two_coins
-from camvo.joint.models.vote_model import fit_vote_model
+from camvo.joint.models import TwoCoins, fit_two_coins, fit_vote_model
 
 BIASED = np.array([[0.95, 0.6], [0.6, 0.9], [0.85, 0.85], [0.8, 0.7]])
 

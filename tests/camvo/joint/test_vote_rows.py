@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.vote_rows import renumber, row_of, tabulate
-from camvo.state.vote_patterns import SILENT, UNASKED, VotePattern, canonical
+from camvo.joint.votes import renumber, row_of, tabulate
+from camvo.state.exploration import SILENT, UNASKED, VotePattern, canonical
 
 ARMS = ("a", "b", "c")
 THREE, TWO = ("neg", "neutral", "pos"), ("neg", "pos")

@@ -9,10 +9,9 @@ import pytest
 from made_up_votes import COINS, draw_votes, no_rounds, rows_of
 
 from camvo.joint.beliefs import form_beliefs
-from camvo.joint.models.kinds import Kinds
-from camvo.joint.models.vote_model import fit_vote_model
-from camvo.joint.plans.worth import plan_by_worth
-from camvo.numerics.tolerances import TIE
+from camvo.joint.models import Kinds, fit_vote_model
+from camvo.joint.plans import plan_by_worth
+from camvo.numerics.small import TIE
 
 PRICES = (0.01, 0.03, 0.002)
 SKILLED = Kinds(

@@ -11,9 +11,9 @@ from scipy.special import digamma
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.beta_likelihood import fit_beta
-from camvo.numerics.tolerances import EPSILON
+from camvo.numerics.small import EPSILON
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation, estimate
+from camvo.policies.policy import Observation, estimate
 from camvo.state.beta_mixture import NO_SPREAD, BetaSums, ClassSums, posterior
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.numerics.categories import category_vector, with_category
+from camvo.numerics.small import category_vector, with_category
 
 NAMES = [f"subject {number}" for number in range(60)]
 

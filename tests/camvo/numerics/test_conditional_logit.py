@@ -5,13 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import approx_fprime
 
-from camvo.numerics.conditional_logit import (
-    ChoiceSets,
-    NormalPrior,
-    _lbfgs,
-    _newton,
-    fit_conditional_logit,
-)
+from camvo.numerics.logit import ChoiceSets, NormalPrior, _lbfgs, _newton, fit_conditional_logit
 
 
 def drawn(rounds=400, seed=0, coefficients=(1.5, -0.5, 0.0), candidates=3):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.proportion import clopper_pearson
+from camvo.numerics.small import clopper_pearson
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior, fit_conditional_logit
-from camvo.numerics.proven_logit import fit_proven_logit
+from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_conditional_logit, fit_proven_logit
 
 PRIOR = NormalPrior(np.array([1.0, 0.0, 0.0]), np.array([2.0, 20.0, 20.0]))
 CORRECTIONS = np.array([False, True, True])

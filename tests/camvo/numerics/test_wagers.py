@@ -12,9 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.exchangeability import STEPS, ExchangeabilityTest, _factors
-from camvo.numerics.promises import PromiseTest
-from camvo.numerics.wagers import Wager, needed_evidence
+from camvo.numerics.sequential_tests import (
+    STEPS,
+    ExchangeabilityTest,
+    PromiseTest,
+    Wager,
+    _factors,
+    needed_evidence,
+)
 
 TILTS = (1.0, 4.0, -1.5)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from camvo.policies.baselines import Baseline
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation
+from camvo.policies.ensemble import Baseline
+from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.subsets.confidence import confidence_by_lemma_1

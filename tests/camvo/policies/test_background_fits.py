@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from camvo.policies.background_fits import JointFitData, fitted
+from camvo.policies.policy import JointFitData, fitted
+from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.state.kept_rounds import LatestRounds
-from camvo.state.vote_patterns import PatternCounts, VotePattern
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "c")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Ensemble
-from camvo.policies.estimates import Observation
+from camvo.policies.ensemble import Baseline, Ensemble, Fixed, Majority, Random, Single
+from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Ensemble
-from camvo.policies.estimates import Observation
+from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.estimates import Observation
-from camvo.policies.rivals.cascade import Cascade
+from camvo.policies.policy import Observation
+from camvo.policies.rivals import Cascade
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

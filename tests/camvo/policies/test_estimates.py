@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.estimates import Observation, estimate
+from camvo.policies.policy import Observation, estimate
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

@@ -12,10 +12,8 @@ import pytest
 from same_state import assert_same_state
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.estimates import Observation
 from camvo.policies.named import POLICIES
-from camvo.policies.plan import Plan
-from camvo.policies.policy import Policy
+from camvo.policies.policy import Observation, Plan, Policy
 from camvo.state.contribution import Contribution, revision, withdrawal
 from camvo.state.state import State
 from camvo.typing import Array, Votes

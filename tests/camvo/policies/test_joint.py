@@ -11,13 +11,11 @@ from made_up_votes import draw_votes
 from same_state import assert_same_state
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.background_fits import fitted
-from camvo.policies.baselines import Majority
-from camvo.policies.estimates import Observation
+from camvo.policies.ensemble import Majority
 from camvo.policies.joint import Joint
+from camvo.policies.policy import Observation, fitted
 from camvo.policies.teaching import TaughtRound
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import VotesTable, replay
 from camvo.state.contribution import Contribution, revision, withdrawal
 from camvo.state.state import State
 from camvo.student.taught_texts import STUDENT

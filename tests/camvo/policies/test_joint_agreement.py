@@ -10,12 +10,12 @@ import pytest
 from made_up_votes import draw_votes
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.plans.agreement import rounds_needed
-from camvo.policies.estimates import Observation
+from camvo.joint.agreement import rounds_needed
 from camvo.policies.joint import FIRST, MOST_FIRST, Joint
-from camvo.policies.past_rounds.going_on import goes_on
+from camvo.policies.past_rounds import goes_on
+from camvo.policies.policy import Observation
+from camvo.replays.replay import VotesTable
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import revision
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
+from camvo.policies.policy import Observation
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, revision
+from camvo.state.exploration import UNASKED
 from camvo.state.state import State
-from camvo.state.vote_patterns import UNASKED
 
 ARMS = ("large", "medium", "small")
 CONTEXT = np.array([1.0, 0.5])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
-from camvo.state.contribution import Contribution
-from camvo.state.restart import Restart
+from camvo.policies.policy import Observation
+from camvo.state.contribution import Contribution, Restart
+from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 COSTS = {"large": 9.0, "medium": 3.0, "small": 1.0, "tiny": 0.5}
 ACCURACIES = {"large": 0.97, "medium": 0.95, "small": 0.9, "tiny": 0.8}

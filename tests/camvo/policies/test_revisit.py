@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import camvo
-from camvo.joint.plans.further_votes import NOTHING
+from camvo.joint.further_votes import NOTHING
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.estimates import Observation, estimate
-from camvo.policies.past_rounds.going_on import goes_on
-from camvo.policies.past_rounds.past_round import PastRound
-from camvo.policies.past_rounds.revisit import Revisit
+from camvo.policies.past_rounds import PastRound, Revisit, goes_on
+from camvo.policies.policy import Observation, estimate
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.subsets.confidence import confidence_by_beta, confidence_by_lemma_1

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.rivals.best_single import BestSingle
-from camvo.policies.rivals.router import Router
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.policies.rivals import BestSingle, Router
+from camvo.replays.replay import VotesTable, replay
 
 PRICES = {"dear": 9.0, "middle": 3.0, "cheap": 1.0}
 

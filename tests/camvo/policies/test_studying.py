@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from camvo.policies.baselines import Majority
 from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Majority
 from camvo.policies.joint import Joint
-from camvo.policies.studying import has_student
+from camvo.policies.named import has_student
 
 
 def test_a_policy_that_plans_one_task_differently_keeps_its_student() -> None:

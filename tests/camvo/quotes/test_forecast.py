@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.vote_rows import Rows, renumber
+from camvo.joint.votes import Rows, renumber
 from camvo.policies.joint import Joint
-from camvo.quotes.documented import documented_share
-from camvo.quotes.forecast import KEPT_FROM, WIDEST, Forecast, forecast, interval
-from camvo.quotes.joint_project import JointProject
-from camvo.quotes.known_votes import KnownVotes
-from camvo.replays.replay import replay
-from camvo.replays.votes_table import VotesTable
+from camvo.quotes.forecast import (
+    KEPT_FROM,
+    WIDEST,
+    Forecast,
+    JointProject,
+    KnownVotes,
+    documented_share,
+    forecast,
+    interval,
+)
+from camvo.replays.replay import VotesTable, replay
 
 ARMS = ("cheap", "dear", "middle")
 LABELS = ("a", "b", "c")

@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.quotes.known_votes import KnownVotes
+from camvo.quotes.forecast import KnownVotes
 from camvo.quotes.mixes import FEWEST, LabelledVotes, human_shares, mixes
-from camvo.state.vote_patterns import UNASKED
+from camvo.state.exploration import UNASKED
 
 LABELS, ARMS = ("a", "b", "c"), ("dear", "fair", "poor")
 SKILL, PRICES = np.array([0.95, 0.85, 0.7]), np.array([6.0, 2.0, 1.0])

@@ -10,8 +10,14 @@ from scipy import stats
 from scipy.special import ndtri
 
 from camvo.errors import InvalidParameterError
-from camvo.replays.bernoulli_copula import binary_correlation, bivariate_normal, calibrate_copula
-from camvo.replays.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
+from camvo.replays.synthetic import (
+    PAPER_MODELS,
+    binary_correlation,
+    bivariate_normal,
+    calibrate_copula,
+    equal_correlation,
+    heterogeneous_correlation,
+)
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
 points = st.one_of(st.just(0.0), st.floats(-4.0, 4.0))

@@ -5,15 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from camvo.policies.baselines import Majority
-from camvo.policies.rivals.cascade import Cascade
-from camvo.replays.calibrated_scores import calibrated_scores
-from camvo.replays.replay import replay
+from camvo.policies.ensemble import Majority
+from camvo.policies.rivals import Cascade
+from camvo.replays.replay import calibrated_scores, replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.scores import scorer
-from camvo.scores.calibration import IDENTITY
+from camvo.scores import calibration
+from camvo.scores.calibration import IDENTITY, FinishedRound, Scorer
 from camvo.scores.panel import Panel
-from camvo.scores.scorer import FinishedRound, Scorer
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("yes", "no", "maybe")
@@ -59,7 +57,7 @@ def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     rounds = [finished_round(table, trace, item, human) for item in range(40)]
     scores = calibrated_scores(*first(trace, table, 40), human, growth=0.0)
     for item in (1, 20, 39):
-        fitted = scorer.fit_scorer(rounds[:item], tuple(MODELS), LABELS)
+        fitted = calibration.fit_scorer(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
 
 

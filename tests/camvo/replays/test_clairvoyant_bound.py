@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from camvo.replays.clairvoyant_bound import clairvoyant_bound
-from camvo.replays.measures import accuracy, full_vote, full_vote_weights
+from camvo.replays.measures import accuracy, clairvoyant_bound, full_vote, full_vote_weights
 from camvo.votes.labels import weighted_vote
 
 COSTS = np.array([4.0, 1.0, 2.0])

@@ -7,9 +7,13 @@ from scipy.special import ndtri
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
-from camvo.replays.copula_data import draw_correlated_rounds
-from camvo.replays.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
 from camvo.replays.replay import replay
+from camvo.replays.synthetic import (
+    PAPER_MODELS,
+    draw_correlated_rounds,
+    equal_correlation,
+    heterogeneous_correlation,
+)
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from drift import ask_everyone, drawn, waited
 
-from camvo.state.restart import Restart
+from camvo.state.contribution import Restart
 
 
 def first(kind: str, seed: int, tasks: int, rate: float) -> tuple[Restart | None, int | None]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from camvo.errors import InvalidParameterError
-from camvo.replays import frontier as module
-from camvo.replays.frontier import MOST_SETS, fixed_sets, pareto_positions, set_accuracy
+from camvo.replays import measures
+from camvo.replays.measures import MOST_SETS, fixed_sets, pareto_positions, set_accuracy
 from camvo.votes.labels import weighted_vote
 
 LABELS = ("a", "b", "c", "d")
@@ -84,7 +84,7 @@ def test_counting_in_small_chunks_changes_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     votes, truth, weights = rng.integers(-1, 4, (200, 5)), rng.integers(0, 4, 200), rng.random(5)
     at_once = set_accuracy(sets_of(5), votes, weights, truth, 4)
-    monkeypatch.setattr(module, "_CHUNK", 1)
+    monkeypatch.setattr(measures, "_CHUNK", 1)
     assert np.array_equal(set_accuracy(sets_of(5), votes, weights, truth, 4), at_once)
 
 

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation
+from camvo.policies.ensemble import Baseline, Majority, Single
 from camvo.policies.joint import Joint
+from camvo.policies.policy import Observation
 from camvo.replays.lookahead import LookaheadState
-from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.texts.student_arm import QUESTION, StudentArm, has_student
-from camvo.replays.texts.topic_texts import draw_topic_texts
-from camvo.replays.votes_table import VotesTable
+from camvo.replays.replay import QUESTION, StudentArm, VotesTable, has_student, replay
+from camvo.replays.synthetic import SyntheticModel, draw_topic_texts, draw_votes_table
 from camvo.student.student import LEAST_TEXTS
 from camvo.student.taught_texts import STUDENT
 

@@ -5,9 +5,8 @@ import pytest
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation
-from camvo.replays.lookahead import LookaheadState
-from camvo.replays.windows import plan_window
+from camvo.policies.policy import Observation
+from camvo.replays.lookahead import LookaheadState, plan_window
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place, unbroken_run
-from camvo.scores.guarantee import Guarantee
+from camvo.scores.guarantee import BlindTask, Guarantee, Verdicts, queue_place, unbroken_run
 
 # -- the queue
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from camvo.scores.few_shot import MIN_SHARE, ExampleTrial
+from camvo.scores.reviews import MIN_SHARE, ExampleTrial
 
 
 def test_before_any_vote_examples_help_with_probability_one_half() -> None:

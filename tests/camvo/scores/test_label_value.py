@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.reviews.label_value import (
-    HALF,
-    SHARE,
-    TaughtBefore,
-    seconds_per_label,
-    taught_share,
-    teaches,
-)
+from camvo.scores.reviews import HALF, SHARE, TaughtBefore, seconds_per_label, taught_share, teaches
 
 NUMBERS = st.floats(0.0, 1e6)
 

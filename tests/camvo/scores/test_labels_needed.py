@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.guarantee import Guarantee
-from camvo.scores.labels_needed import labels_to_certify
+from camvo.scores.guarantee import Guarantee, labels_to_certify
 
 HIGH = [(0.99, 500.0)]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.near_copies import merge_copies, near_copies_in
+from camvo.scores.panel import merge_copies, near_copies_in
 
 
 def drawn(accuracies, n, seed, labels=4):

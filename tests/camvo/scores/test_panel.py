@@ -8,12 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.replays.copula_data import draw_correlated_rounds
-from camvo.replays.paper_models import equal_correlation
-from camvo.scores.panel import SLIP, Panel
-from camvo.scores.panel_fit import fit_panel
-from camvo.scores.panel_likelihood import PatternLikelihood
-from camvo.scores.panel_patterns import tabulate_patterns
+from camvo.replays.synthetic import draw_correlated_rounds, equal_correlation
+from camvo.scores.panel import SLIP, Panel, PatternLikelihood, fit_panel, tabulate_patterns
 from camvo.votes.labels import label_posterior
 
 LABELS = ("a", "b", "c", "d")

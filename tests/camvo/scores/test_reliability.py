@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.scores.reliability import reliability, risk_curve
+from camvo.scores.calibration import reliability, risk_curve
 
 
 def answers(*items):

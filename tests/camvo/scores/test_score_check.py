@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.score_check import LEAST, LEVEL, TOLERANCE, check_scores
+from camvo.scores.calibration import LEAST, LEVEL, TOLERANCE, check_scores
 
 RUNS = 150
 LABELS = 100

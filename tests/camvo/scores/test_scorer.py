@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.calibration import IDENTITY
+from camvo.scores.calibration import IDENTITY, FinishedRound, Scorer, fit_scorer
 from camvo.scores.panel import Panel
-from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
-from camvo.votes.decision import Decision
+from camvo.votes.aggregation import Decision
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")
 

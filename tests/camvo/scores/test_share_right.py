@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, logit
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.share_right import ScoreCounts, corrected_share
+from camvo.scores.guarantee import ScoreCounts, corrected_share
 from camvo.typing import Array
 
 RUNS = 80

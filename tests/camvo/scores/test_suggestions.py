@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.reviews.suggestions import TEACHES, Candidate, Suggestion, dispute, suggest
+from camvo.scores.reviews import TEACHES, Candidate, Suggestion, dispute, suggest
 from camvo.typing import Array
 
 NOBODY = np.zeros((0, 3))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.shares.answers import answer_shares
-from camvo.shares.label_shares import label_shares
+from camvo.shares.shares import answer_shares, label_shares
 
 A, B, BOTH, NONE = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset[str]()
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from shares import DRAWN, KINDS, Tasks, measure
 
 from camvo.errors import InvalidParameterError
-from camvo.shares.label_shares import label_shares
-from camvo.shares.population_counts import count_bounds
+from camvo.shares.shares import count_bounds, label_shares
 
 RUNS = 1000
 

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.grades import Grades, Scale
+from camvo.joint.agreement import kept_labels
+from camvo.joint.grades import Grades, Scale, SureVotes
 from camvo.joint.joint_fit import fit_joint
-from camvo.joint.plans.kept_labels import kept_labels
-from camvo.joint.sure_votes import SureVotes
-from camvo.stages.question_stages import QuestionStages
-from camvo.stages.stages import Stages, next_arms
+from camvo.stages.stages import QuestionStages, Stages, next_arms
+from camvo.state.exploration import SILENT, UNASKED
 from camvo.state.kept_rounds import LatestRounds
-from camvo.state.vote_patterns import SILENT, UNASKED
-from camvo.votes.decision import Decision
+from camvo.votes.aggregation import Decision
 
 ARMS = ("a", "b", "c")
 PRICES = {"a": 0.05, "b": 0.01, "c": 0.002}

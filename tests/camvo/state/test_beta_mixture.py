@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.tolerances import EPSILON
+from camvo.numerics.small import EPSILON
 from camvo.state.beta_mixture import BetaSums, ClassSums, posterior
 
 estimates = st.floats(-0.5, 1.5)

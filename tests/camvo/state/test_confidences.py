@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.confidences import (
-    TOP_LEVEL,
-    ConfidenceSums,
-    SureVote,
-    compared_with_others,
-    level_of,
-)
-from camvo.state.contribution import Contribution, revision, withdrawal
+from camvo.state.confidences import TOP_LEVEL, ConfidenceSums, SureVote, compared_with_others, level_of
+from camvo.state.contribution import Contribution, Restart, revision, withdrawal
 from camvo.state.kept_rounds import KeptRound
-from camvo.state.restart import Restart
 from camvo.state.state import State
 
 EQUAL = {"a": 1.0, "b": 1.0, "c": 1.0}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from camvo.state.context_rounds import MOST_CONTEXTS, ContextRounds
-from camvo.state.contribution import Contribution, withdrawal
-from camvo.state.restart import Restart
+from camvo.state.contribution import Contribution, Restart, withdrawal
+from camvo.state.exploration import MOST_CONTEXTS, ContextRounds, ExplorationRound, VotePattern
 from camvo.state.state import State
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 
 def pattern(number=0, *, everyone=True):

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from camvo.state.contribution import Change, Contribution
+from camvo.state.contribution import Change, Contribution, Restart
 from camvo.state.drift_tests import DriftTests
-from camvo.state.restart import Restart
+from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 ARMS = tuple("abcde")
 CONTEXT = np.array([1.0])

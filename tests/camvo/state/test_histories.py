@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from same_state import assert_same_state
 
-from camvo.state.contribution import Change, Contribution, revision, withdrawal
-from camvo.state.histories import MOST_VERSIONS, RUN, Histories
+from camvo.state.arm import MOST_VERSIONS, RUN, Histories
+from camvo.state.contribution import Change, Contribution, Restart, revision, withdrawal
+from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.kept_rounds import CastVote, KeptRound
-from camvo.state.restart import Restart
 from camvo.state.state import State
-from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 ARMS = ("a", "b", "c")
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.state.linucb import Inverse, score
+from camvo.state.arm import Inverse, score
 
 
 def learn(inverse, context, sign):

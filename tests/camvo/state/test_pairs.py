@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.numerics.correlation_matrices import nearest_psd, root
+from camvo.numerics.small import nearest_psd, root
+from camvo.state.arm import PairSums
 from camvo.state.contribution import Change, Contribution, revision
-from camvo.state.pairs import PairSums
 from camvo.state.state import State
 
 ARMS = ("a", "b", "c", "d")

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.state.arm import Arm
+from camvo.state.arm import Arm, Inverse
 from camvo.state.contribution import Change, Contribution, revision, withdrawal
-from camvo.state.linucb import Inverse
 from camvo.state.state import State, check_contexts
-from camvo.student.ngrams import hashed_ngrams
-from camvo.student.taught_texts import TaughtText
+from camvo.student.taught_texts import TaughtText, hashed_ngrams
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 24

@@ -7,9 +7,9 @@ import pytest
 
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
 from camvo.policies.named import POLICIES
+from camvo.policies.policy import Observation
 from camvo.questions.question import Question
 from camvo.replays import lookahead
 from camvo.replays.replay import replay

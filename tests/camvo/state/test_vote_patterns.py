@@ -5,15 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.state.contribution import Change, Contribution, revision
+from camvo.state.exploration import SILENT, UNASKED, ExplorationRound, ExplorationSums, VotePattern, canonical
 from camvo.state.state import State
-from camvo.state.vote_patterns import (
-    SILENT,
-    UNASKED,
-    ExplorationRound,
-    ExplorationSums,
-    VotePattern,
-    canonical,
-)
 
 ARMS = ("a", "b", "c", "d")
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.ngrams import FEATURES, LONGEST, from_json, hashed_ngrams, numbers_in, to_json
+from camvo.student.taught_texts import FEATURES, LONGEST, from_json, hashed_ngrams, numbers_in, to_json
 
 
 @given(st.text())

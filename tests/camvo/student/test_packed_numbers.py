@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.packed_numbers import BOUND, pack_numbers, unpack_numbers
+from camvo.student.taught_texts import BOUND, pack_numbers, unpack_numbers
 
 SETS = st.sets(st.integers(0, BOUND - 1), max_size=300)
 

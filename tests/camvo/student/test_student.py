@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from camvo.replays.synthetic import SyntheticModel
-from camvo.replays.texts.topic_texts import draw_topic_texts
-from camvo.student.ngrams import hashed_ngrams
-from camvo.student.ridge import fit_ridge
-from camvo.student.student import LEAST_TEXTS, Student, teach
-from camvo.student.taught_texts import Lessons, TaughtText
+from camvo.replays.synthetic import SyntheticModel, draw_topic_texts
+from camvo.student.student import LEAST_TEXTS, Student, fit_ridge, teach
+from camvo.student.taught_texts import Lessons, TaughtText, hashed_ngrams
 
 ITEMS, LEARNT = 1600, 1200
 TABLE = draw_topic_texts({"m": SyntheticModel(0.8, 1.0)}, items=ITEMS, topics=4, seed=0)

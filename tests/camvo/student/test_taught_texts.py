@@ -9,8 +9,15 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.ngrams import hashed_ngrams, is_sealed, numbers_in, sealed
-from camvo.student.taught_texts import StudiedText, TaughtText, TaughtTexts
+from camvo.student.taught_texts import (
+    StudiedText,
+    TaughtText,
+    TaughtTexts,
+    hashed_ngrams,
+    is_sealed,
+    numbers_in,
+    sealed,
+)
 
 TEXTS = st.builds(TaughtText, st.sampled_from([b"\x01\x00", b"\x02\x00", b""]), st.sampled_from("xy"))
 

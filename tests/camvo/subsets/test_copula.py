@@ -10,11 +10,17 @@ from scipy import stats
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.estimates import Observation
+from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
-from camvo.subsets.confidence import confidence_by_lemma_1
-from camvo.subsets.copula import SAMPLES, STREAMS, Copula, CopulaConfidence, copula_seed
+from camvo.subsets.confidence import (
+    SAMPLES,
+    STREAMS,
+    Copula,
+    CopulaConfidence,
+    confidence_by_lemma_1,
+    copula_seed,
+)
 from camvo.subsets.oracle import cheapest_subset
 
 seeds = st.integers(0, 2**32 - 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from camvo.errors import InvalidParameterError
-from camvo.subsets import candidates, enumeration
+from camvo.subsets import oracle
 from camvo.subsets.confidence import confidence_by_lemma_1
 from camvo.subsets.oracle import MOST_ARMS, Subset, cheapest_subset
 
@@ -181,8 +181,8 @@ def test_the_block_size_changes_nothing(monkeypatch, form, n):
     demand = (rng.uniform(0.6, 0.95, n), rng.random(n))
     answers = set()
     for block, window in ((1, 1), (3, 2), (1000, 64)):
-        monkeypatch.setattr(candidates, "_BLOCK", block)
-        monkeypatch.setattr(enumeration, "_WINDOW", window)
+        monkeypatch.setattr(oracle, "_BLOCK", block)
+        monkeypatch.setattr(oracle, "_WINDOW", window)
         answers.add(cheapest_subset(costs, [demand], 0.9, 2, confidence=form))
     assert len(answers) == 1
 

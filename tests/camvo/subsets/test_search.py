@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import betainc
 
 from camvo.errors import InvalidParameterError
-from camvo.subsets.beta_confidence import BetaConfidence
-from camvo.subsets.candidates import sets_by_cost
-from camvo.subsets.confidence import confidence_by_lemma_1
-from camvo.subsets.copula import Copula
-from camvo.subsets.exact_confidence import ExactConfidence
-from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, cheapest_subset
+from camvo.subsets.confidence import BetaConfidence, Copula, ExactConfidence, confidence_by_lemma_1
+from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, cheapest_subset, sets_by_cost
 
 TIE = 1e-12
 

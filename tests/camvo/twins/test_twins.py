@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from camvo.joint.families import excess_agreement
-from camvo.joint.vote_rows import tabulate
+from camvo.joint.votes import excess_agreement, tabulate
 from camvo.state.drift_tests import DriftTests
-from camvo.state.vote_patterns import ExplorationRound, ExplorationSums, VotePattern
-from camvo.twins.same_model import once_each, same_model, twins, unheard
+from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern
+from camvo.twins.twins import once_each, same_model, twins, unheard
 
 PRICES = {"haiku": 1.0, "haiku:20": 0.2, "gpt": 2.0, "gpt:20": 0.5, "small": 0.1}
 ARMS = sorted(PRICES)

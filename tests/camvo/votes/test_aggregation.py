@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.baselines import Baseline, Majority
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation
+from camvo.policies.ensemble import Baseline, Majority
+from camvo.policies.policy import Observation
 from camvo.policies.teaching import lesson
 from camvo.state.state import State
 from camvo.subsets.confidence import confidence_by_lemma_1

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from camvo.votes import consensus
+from camvo.votes import registry
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.numbers import NumericVote
-from camvo.votes.open_numbers import OpenNumericVote
+from camvo.votes.numbers import NumericVote, OpenNumericVote
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
-from camvo.votes.span_vote import SpanVote
+from camvo.votes.spans import SpanVote
 from camvo.votes.texts import OpenVote
 
 ABC = ("a", "b", "c")
@@ -28,7 +27,7 @@ ABC = ("a", "b", "c")
     ],
 )
 def test_the_votes_of_several_people_have_equal_weight(aggregation, answers, options, together):
-    assert consensus.agreed_answer(aggregation, answers, options) == together
+    assert registry.agreed_answer(aggregation, answers, options) == together
 
 
 @pytest.mark.parametrize(
@@ -45,11 +44,11 @@ def test_the_votes_of_several_people_have_equal_weight(aggregation, answers, opt
     ],
 )
 def test_tied_people_have_no_agreed_answer(aggregation, answers, options):
-    assert consensus.agreed_answer(aggregation, answers, options) is None
+    assert registry.agreed_answer(aggregation, answers, options) is None
 
 
 def test_two_spellings_of_one_answer_are_not_a_tie():
-    assert consensus.agreed_answer(OpenVote("words"), ["new york", "New York"], ()) in {
+    assert registry.agreed_answer(OpenVote("words"), ["new york", "New York"], ()) in {
         "new york",
         "New York",
     }
@@ -69,4 +68,4 @@ def test_two_spellings_of_one_answer_are_not_a_tie():
     ],
 )
 def test_an_answer_that_the_question_does_not_allow_is_not_an_answer(aggregation, answer, options):
-    assert not consensus.is_answer(aggregation, answer, options)
+    assert not registry.is_answer(aggregation, answer, options)

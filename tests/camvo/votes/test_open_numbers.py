@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.open_numbers import OpenNumericVote
+from camvo.votes.numbers import OpenNumericVote
 
 VOTE = OpenNumericVote()
 

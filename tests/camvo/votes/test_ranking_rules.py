@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.votes.ranking_rules import (
+from camvo.votes.rankings import (
     MAX_KEMENY_ITEMS,
     borda_points,
     kemeny_order,

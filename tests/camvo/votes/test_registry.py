@@ -7,11 +7,10 @@ import pytest
 from camvo.errors import InvalidParameterError
 from camvo.votes import registry
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.numbers import NumericVote
-from camvo.votes.open_numbers import OpenNumericVote
+from camvo.votes.numbers import NumericVote, OpenNumericVote
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
-from camvo.votes.span_vote import SpanVote
+from camvo.votes.spans import SpanVote
 from camvo.votes.texts import OpenVote
 
 EACH = [

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.span_vote import SpanVote, _expected_f1
-from camvo.votes.spans import Span, read_spans, span_overlap, write_spans
+from camvo.votes.spans import Span, SpanVote, _expected_f1, read_spans, span_overlap, write_spans
 
 LABELS = ("A", "B")
 VOTE = SpanVote()

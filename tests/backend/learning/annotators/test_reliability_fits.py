@@ -13,11 +13,10 @@ from label_studio_requests import SENTIMENT, Annotation, Project, annotated, ann
 from sqlalchemy import Connection
 from whole_backend import Backend, votes
 
-from backend.label_studio.webhooks import WebhookEvent
-from backend.learning.annotators.reliability_fits import ReliabilityFits, is_due
-from backend.ledger import Writer, human_annotations
-from backend.ledger.annotators import reliabilities
-from backend.ledger.annotators.reliabilities import StoredReliabilities
+from backend.label_studio.payloads import WebhookEvent
+from backend.learning.annotators import ReliabilityFits, is_due
+from backend.ledger import Writer, human_annotations, learning_data
+from backend.ledger.learning_data import StoredReliabilities
 
 GOOD, CAREFUL, GUESSER = 1, 2, 3
 TASKS = range(1, 13)
@@ -59,7 +58,7 @@ def fit(backend: Backend, writer: Any = None) -> list[StoredReliabilities]:
 
 def stored(backend: Backend) -> list[StoredReliabilities]:
     with backend.ledger.read() as connection:
-        return reliabilities.latest(connection, Project().key, "mood", 99)
+        return learning_data.latest_reliabilities(connection, Project().key, "mood", 99)
 
 
 def human(backend: Backend, number: int) -> tuple[str | None, str | None]:
@@ -109,7 +108,7 @@ class OvertakenWriter:
 
     async def persist(self, function: Callable[[Connection], Any]) -> Any:
         for fit in self._fit:
-            await self._writer.persist(partial(reliabilities.store, fit=fit))
+            await self._writer.persist(partial(learning_data.store_reliabilities, fit=fit))
         return await self._writer.persist(function)
 
 
@@ -161,7 +160,7 @@ def test_a_stored_fit_is_applied_by_the_next_process(backend: Backend, tmp_path:
     label_all(backend, TASKS[:1])
     accuracies = {str(GOOD): 0.95, str(GUESSER): 0.55}
     with backend.ledger.write() as connection:
-        reliabilities.store(
+        learning_data.store_reliabilities(
             connection, StoredReliabilities(Project().key, "mood", 1, accuracies, 5, False, 1.0)
         )
     applied = asyncio.Event()

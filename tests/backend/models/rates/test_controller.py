@@ -9,8 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from backend.models.rates.controller import RateController
-from backend.models.rates.messages import Allowance, Lease, RateReport
+from backend.models.rates.controller import Allowance, Lease, RateController, RateReport
 
 NOW = 1_000_000.0
 

@@ -11,9 +11,9 @@ from simulated_calls import SimulatedCalls, model_settings
 from virtual_time import run_in_virtual_time
 
 from backend.errors import RateLimitedError
-from backend.models.rates.concurrency import START, Concurrency
+from backend.models.rates.answers import CallEnd
+from backend.models.rates.controller import START, Concurrency
 from backend.models.rates.gate import RateGate, request_size
-from backend.models.rates.outcomes import CallEnd
 
 
 async def passes(gate: RateGate, size: int, order: list[int]) -> None:

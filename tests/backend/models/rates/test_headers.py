@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from backend.models.rates.headers import (
+from backend.models.rates.answers import (
     allowances,
     error_headers,
     refusing_unit,
     response_headers,
     retry_after,
 )
-from backend.models.rates.messages import Allowance
+from backend.models.rates.controller import Allowance
 
 
 def failure(headers: dict[str, str], body: object = None) -> Exception:

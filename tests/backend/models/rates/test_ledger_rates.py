@@ -10,10 +10,8 @@ import pytest
 from rate_workers import MODEL, lease_calls, lease_for
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer
-from backend.ledger.calls import model_rates
-from backend.models.rates.messages import RateReport
-from backend.models.rates.stores import LedgerRates
+from backend.ledger import Ledger, Writer, answers
+from backend.models.rates.controller import LedgerRates, RateReport
 
 
 class SetClock:
@@ -75,4 +73,4 @@ def test_what_one_process_is_told_to_wait_holds_the_other_too(writer: Writer) ->
 
 def test_a_model_that_was_never_called_has_no_rates(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert model_rates.read(connection, "test") is None
+        assert answers.read_rates(connection, "test") is None

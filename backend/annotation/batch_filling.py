@@ -1,0 +1,329 @@
+"""Filling a job: lines are claimed, and their money is reserved, before anything is sent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from backend.errors import BudgetExhaustedError, Usage
+from backend.ledger import answers, batches, bookings, deletions, money
+from backend.ledger.batches import BatchLine
+from backend.ledger.bookings import CallOutcome, store_answer
+from backend.ledger.database.statements import now
+from backend.ledger.money import Purse
+from backend.models import Pool
+from backend.models.batches.provider import Limits
+from backend.models.pack_ledger import MOST_TOKENS, Pack, own_tokens
+from backend.questions.prompts.packs import PackedTask
+from backend.settings import BudgetSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """One request.
+
+    Attributes:
+        lines: the ledger's lines that it answers. The first has the ceiling, tokens and bytes of the request.
+        shares: the tasks of a request about several, each with its share of the cost; together 1.
+    """
+
+    lines: Sequence[BatchLine]
+    shares: Mapping[int, float]
+
+    @property
+    def lead(self) -> BatchLine:
+        """The first line."""
+        return self.lines[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedLine:
+    """A line of a packed arm, and its task as it stands in the prompt."""
+
+    line: BatchLine
+    task: PackedTask
+
+    @property
+    def key(self) -> str:
+        return self.line.key
+
+
+class Requests:
+    """Makes requests of lines.
+
+    Args:
+        pool: the models.
+        rng: draws the ids of tasks in a prompt.
+    """
+
+    def __init__(self, pool: Pool, rng: random.Random | None = None) -> None:
+        self._pool, self._rng = pool, rng or random.SystemRandom()
+
+    def pack_size(self, arm: str) -> int:
+        """The most lines of a request."""
+        return self._pool.pack_size(arm)
+
+    def bundle(self, lines: Sequence[BatchLine], most: int | None = None) -> list[BatchRequest]:
+        """Put lines of one arm into requests.
+
+        Lines share a request if their arm is packed, and they ask the same questions with the same
+        instructions. Lines whose texts leave no ids for a prompt are left out.
+
+        Args:
+            lines: the lines, with their bodies.
+            most: the most lines of a request; ``None`` for as many as the arm takes.
+        """
+        if not lines or self.pack_size(lines[0].model) == 1:
+            return [BatchRequest([line], {}) for line in lines]
+        groups = _grouped(lines, most or self.pack_size(lines[0].model))
+        requests = (self._packed(group) for group in groups)
+        return [request for request in requests if request is not None]
+
+    def body(self, lines: Sequence[BatchLine]) -> Mapping[str, Any] | None:
+        """The body of a request that a job has taken; ``None`` if all its tasks were deleted."""
+        left = [line for line in lines if line.body is not None]
+        if not left or left[0].number is None:
+            return left[0].body if left else None
+        packed = {str(line.number): _PackedLine(line, PackedTask.from_json(line.body or {})) for line in left}
+        return self._body(left[0].model, Pack(dict(sorted(packed.items()))))
+
+    def split(self, lines: Sequence[BatchLine], content: str) -> dict[str, str]:
+        """Key → the answer to each line of a request; empty if it is missing or unreadable."""
+        if lines[0].number is None:
+            return {lines[0].key: content}
+        forms = {line.key: PackedTask("", {}, {name: {} for name in line.questions}) for line in lines}
+        return Pack({str(line.number): _PackedLine(line, forms[line.key]) for line in lines}).split(content)
+
+    def _packed(self, group: Sequence[_PackedLine]) -> BatchRequest | None:
+        if (pack := Pack.drawn(group, self._rng)) is None:
+            return None
+        arm, messages, schema = group[0].line.model, pack.messages, pack.schema
+        numbers = list(pack.members)
+        first, *others = [
+            replace(
+                pack.members[number].line,
+                request=pack.members[numbers[0]].key,
+                number=number,
+                ceiling_usd=0.0,
+                counted_tokens=0,
+                most_input=0,
+                size=0,
+            )
+            for number in numbers
+        ]
+        lead = replace(
+            first,
+            ceiling_usd=self._pool.batch_ceiling(arm, messages, schema, tasks=len(numbers)),
+            counted_tokens=self._pool.count(arm, messages),
+            most_input=self._pool.most_input(arm, messages, schema),
+            size=self._pool.batch_provider(arm).size(self._body(arm, pack)),
+        )
+        shares = pack.shares
+        return BatchRequest([lead, *others], {line.task: shares[line.key] for line in (lead, *others)})
+
+    def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
+        tasks = len(pack.members)
+        request = self._pool.request(arm, pack.messages, pack.schema, tasks=tasks)
+        return self._pool.batch_provider(arm).body(request)
+
+
+def _grouped(lines: Sequence[BatchLine], most: int) -> list[list[_PackedLine]]:
+    """Lines that may share a prompt, in groups that are not too large."""
+    full: list[list[_PackedLine]] = []
+    open_: dict[str, tuple[list[_PackedLine], int]] = {}
+    for line in lines:
+        packed = _PackedLine(line, PackedTask.from_json(line.body or {}))
+        group, tokens = open_.get(packed.task.system, ([], 0))
+        own = own_tokens(packed.task)
+        if group and (len(group) == most or tokens + own > MOST_TOKENS):
+            full.append(group)
+            group, tokens = [], 0
+        open_[packed.task.system] = ([*group, packed], tokens + own)
+    return [*full, *(group for group, _ in open_.values())]
+
+
+AT_ONCE = 200
+"""Lines that one transaction handles, so that other writers get their turn."""
+
+HELD = 30 * 24 * 3600.0
+"""Seconds for which claims and reservations of a job last: as long as providers keep its results."""
+
+
+UNSENT: Final = CallOutcome(None, Usage(0, 0, 0.0), None, 0.0)
+"""The outcome of a request that was never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job to be filled.
+
+    Attributes:
+        id: its id.
+        project: the project that pays.
+        model: the model's name in the pool.
+        owner: the process that fills it.
+        lease: seconds until another process may take it over.
+        limits: the most that its provider takes in one batch.
+        tokens: the most tokens that it may hold; ``None`` for any number.
+        budget: the limits on spending.
+        purse: an account inside the project's that must cover the lines, too; ``None`` for none.
+    """
+
+    id: str
+    project: str
+    model: str
+    owner: str
+    lease: float
+    limits: Limits
+    tokens: int | None
+    budget: BudgetSettings
+    purse: Purse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """How full a job is.
+
+    Attributes:
+        requests: how many requests it has.
+        size: their bytes.
+        tokens: their tokens.
+        after: the key of the last line that was looked at.
+        full: whether it takes no more.
+        short: why money for the next line is missing; ``None`` if it is not.
+    """
+
+    requests: int = 0
+    size: int = 0
+    tokens: int = 0
+    after: str = ""
+    full: bool = False
+    short: BudgetExhaustedError | None = None
+
+    def has_room(self, job: JobRequest, request: BatchRequest) -> bool:
+        """Whether the next request fits. One that is too long for any job goes alone."""
+        if not self.requests:
+            return True
+        lead, limits = request.lead, job.limits
+        within = job.tokens is None or self.tokens + lead.counted_tokens <= job.tokens
+        return within and self.requests < limits.lines and self.size + lead.size <= limits.size
+
+    def plus(self, request: BatchRequest) -> Filling:
+        """The job with one more request."""
+        return replace(
+            self,
+            requests=self.requests + 1,
+            size=self.size + request.lead.size,
+            tokens=self.tokens + request.lead.counted_tokens,
+        )
+
+
+def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Filling) -> Filling:
+    """Let a job take the next lines, and reserve their money.
+
+    Args:
+        connection: a write transaction.
+        job: the job.
+        requests: puts lines into requests.
+        so_far: what earlier transactions filled it with.
+    """
+    pack = requests.pack_size(job.model)
+    found = batches.wanted_lines(
+        connection, job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after
+    )
+    held = batches.held_lines(connection, job.id)
+    filling = replace(so_far, requests=held.requests, size=held.size, tokens=held.tokens, full=not found)
+    owner = bookings.batch_owner(job.id)
+    # A line that a process asks for at the moment is left for later.
+    mine = [
+        line
+        for line in _open(connection, found)
+        if bookings.acquire_claim(connection, line.key, owner, HELD) is not None
+    ]
+    bundled = requests.bundle(mine)
+    for request in bundled:
+        filling = _take(connection, job, requests, filling, request)
+    taken = {line.key for request in bundled for line in request.lines}
+    _ask_singly(connection, [line for line in mine if line.key not in taken], owner)
+    if filling.requests:
+        batches.change_job(connection, job.id, lines=filling.requests, tokens=filling.tokens)
+    return replace(filling, after=found[-1].key) if found else filling
+
+
+def _open(connection: Connection, found: Sequence[BatchLine]) -> list[BatchLine]:
+    """The lines that are still to be answered; the others end."""
+    stored = answers.find_by_key(connection, [line.key for line in found])
+    still = []
+    for line in found:
+        if line.key in stored:
+            batches.end_lines(connection, line.key, "answered", None, 0)
+        elif line.body is None or deletions.is_deleted(connection, line.project, line.task):
+            batches.end_lines(connection, line.key, "discarded", None, 0)
+        else:
+            still.append(line)
+    return still
+
+
+def _take(
+    connection: Connection, job: JobRequest, requests: Requests, filling: Filling, request: BatchRequest
+) -> Filling:
+    """Reserve the money of a request whose lines are claimed, or give the claims back.
+
+    A budget that covers a part of the tasks of a prompt is spent on that part.
+    """
+    owner = bookings.batch_owner(job.id)
+    if filling.full or not filling.has_room(job, request):
+        _let_go(connection, request.lines, owner)
+        return replace(filling, full=True)
+    try:
+        call = _reserve(connection, job, request)
+    except BudgetExhaustedError as error:
+        most = len(request.lines) // 2
+        if not most or error.held:
+            _let_go(connection, request.lines, owner)
+            return replace(filling, short=error, full=True)
+        for part in requests.bundle(request.lines, most):
+            filling = _take(connection, job, requests, filling, part)
+        return filling
+    if not filling.requests:
+        batches.create_job(connection, job.id, job.project, job.model, job.owner, job.lease)
+    for line in request.lines:
+        bookings.note_call(connection, line.key, owner, call)
+        batches.take_lines(connection, line, job.id, call)
+    return filling.plus(request)
+
+
+def _reserve(connection: Connection, job: JobRequest, request: BatchRequest) -> int:
+    lead = request.lead
+    return money.reserve(
+        connection,
+        project=lead.project,
+        task=lead.task,
+        model=lead.model,
+        key=lead.key,
+        usd=lead.ceiling_usd,
+        project_usd=job.budget.project_usd,
+        day_usd=job.budget.day_usd,
+        counted_tokens=lead.counted_tokens,
+        seconds=HELD,
+        shares=request.shares,
+        purse=job.purse,
+    )
+
+
+def _ask_singly(connection: Connection, alone: Sequence[BatchLine], owner: str) -> None:
+    """Store an empty answer about tasks that no prompt can hold, so that they are asked about singly."""
+    for line in alone:
+        payer, at = (line.project, line.task), now(connection)
+        store_answer(connection, line.key, line.model, payer, "", UNSENT, now=at)
+        batches.end_lines(connection, line.key, "answered", None, 0)
+    _let_go(connection, alone, owner)
+
+
+def _let_go(connection: Connection, some: Sequence[BatchLine], owner: str) -> None:
+    for line in some:
+        bookings.release_claim(connection, line.key, owner)

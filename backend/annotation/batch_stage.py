@@ -1,0 +1,456 @@
+"""One task's stage of a batch: the votes that are there, and the lines that are still to be bought."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from backend.annotation.asking import ModelReply, Voters, asked_singly, packed_reply, votes_in
+from backend.annotation.job import Batching, Job, JobQuestion
+from backend.annotation.task_prompt import TaskPrompt
+from backend.errors import BadAnswerError, BatchPendingError, TaskDeletedError, UnusableAnswersError
+from backend.ledger import Ledger, Writer, answers, batches, deletions
+from backend.ledger.answers import StoredAnswer
+from backend.ledger.batches import BatchLine, BatchTask
+from backend.ledger.database import writer as outages
+from backend.models import Pool
+from backend.models.call_ledger import ATTEMPTS, attempt_key
+from backend.models.pack_ledger import pack_key
+from backend.questions.question import TaskQuestion
+from camvo.policies.joint import Drawn, Staged, Waiting
+from camvo.policies.policy import Plan, Policy
+from camvo.twins.twins import twins
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAnswer:
+    """How far one model's answer is.
+
+    Attributes:
+        key: the key of the answer.
+        reply: what the model said, or why it says nothing; ``None`` if the answer is still to come.
+        waits: whether the answer is on its way; else it has to be bought.
+    """
+
+    key: str
+    reply: ModelReply | None
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswers:
+    """Stored answers and lines, by key."""
+
+    answers: Mapping[str, StoredAnswer]
+    lines: Mapping[str, BatchLine]
+
+    def __or__(self, others: KnownAnswers) -> KnownAnswers:
+        """These answers and lines, and others."""
+        return KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
+
+    @classmethod
+    def read(cls, connection: Connection, keys: Sequence[str]) -> KnownAnswers:
+        """Read what the ledger holds under some keys."""
+        return cls(answers.find_by_key(connection, keys), batches.find_lines(connection, keys))
+
+    def again(
+        self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
+    ) -> StandingAnswer:
+        """How far an answer is that the task asked for in an earlier stage."""
+        if (stored := self.answers.get(key)) is not None:
+            return StandingAnswer(key, self._reply(stored, project, task, questions))
+        line = self.lines.get(key)
+        if line is not None and line.state in ("wanted", "out"):
+            return StandingAnswer(key, None, waits=True)
+        if line is not None and line.state == "failed" and not retry:
+            return StandingAnswer(key, ModelReply({}, line.usd, line.code))
+        return StandingAnswer(key, None)
+
+    def first(
+        self, fingerprint: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
+    ) -> StandingAnswer:
+        """How far the answer to a prompt is that the task has not asked for yet.
+
+        Unusable answers of earlier tasks are passed over, as for a single call.
+        """
+        for attempt in range(ATTEMPTS):
+            standing = self.again(
+                attempt_key(fingerprint, attempt), project, task, questions, retry=retry or attempt == 0
+            )
+            if standing.reply is None or standing.reply.votes:
+                return standing
+        return StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
+
+    def packed(
+        self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
+    ) -> StandingAnswer:
+        """How far the answer of a packed arm is.
+
+        Its reply has neither votes nor a failure if the task has to be asked about singly: it is missing in
+        the answer, or the prompt failed for good.
+        """
+        standing = self.again(key, project, task, questions, retry=retry)
+        if (reply := standing.reply) is None:
+            return standing
+        return StandingAnswer(key, packed_reply(reply.votes, reply.cost, reply.version))
+
+    def _reply(
+        self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]
+    ) -> ModelReply:
+        line = self.lines.get(stored.key)
+        cost = line.usd if line is not None and (line.project, line.task) == (project, task) else 0.0
+        votes = votes_in(stored.content, questions)
+        if not votes:
+            return ModelReply({}, cost, BadAnswerError.code)
+        return ModelReply.voted(votes, cost, stored.confidences, stored.version)
+
+
+def wanted_line(  # noqa: PLR0917 - what a line is made of
+    pool: Pool, job: Job, prompt: TaskPrompt, arm: str, key: str, now: float
+) -> BatchLine:
+    """Return the line that is to be sent.
+
+    A line of a packed arm holds the task as it stands in a prompt. What the prompt costs is known when it is
+    put together.
+
+    Args:
+        pool: the models.
+        job: the task.
+        prompt: what the models are shown.
+        arm: the arm to ask.
+        key: the key under which its answer will be stored.
+        now: unix seconds.
+    """
+    packed = prompt.pack is not None and pool.pack_size(arm) > 1
+    sizes = _packed(prompt) if packed else _alone(pool, prompt, arm)
+    return BatchLine(
+        key=key,
+        project=job.project,
+        task=job.task,
+        model=arm,
+        questions=[question.name for question in prompt.questions],
+        created_at=now,
+        **sizes,
+    )
+
+
+def _packed(prompt: TaskPrompt) -> dict[str, Any]:
+    body = None if prompt.pack is None else prompt.pack.to_json()
+    return {"body": body, "ceiling_usd": 0.0, "counted_tokens": 0, "most_input": 0, "size": 0}
+
+
+def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
+    messages, schema, provider = prompt.for_model(arm), prompt.schema, pool.batch_provider(arm)
+    body = provider.body(pool.request(arm, messages, schema))
+    return {
+        "body": body,
+        "ceiling_usd": pool.batch_ceiling(arm, messages, schema),
+        "counted_tokens": pool.count(arm, messages),
+        "most_input": pool.most_input(arm, messages, schema),
+        "size": provider.size(body),
+    }
+
+
+class BatchStages:
+    """Makes the stages of tasks. Used from one event loop only.
+
+    Args:
+        voters: the models, asked at once.
+        pool: the models.
+        ledger: where answers, lines and waiting tasks are read.
+        writer: writes them.
+        readers: the threads that read.
+        clock: unix seconds.
+    """
+
+    def __init__(  # noqa: PLR0917 - what a stage needs
+        self,
+        voters: Voters,
+        pool: Pool,
+        ledger: Ledger,
+        writer: Writer,
+        readers: Executor,
+        clock: Callable[[], float],
+    ) -> None:
+        self.voters, self.pool, self.clock = voters, pool, clock
+        self._ledger, self._writer, self._readers = ledger, writer, readers
+        self._waiting: dict[str, Waiting] = {}
+
+    async def begin(
+        self, job: Job, batching: Batching, questions: Sequence[JobQuestion], prompt: TaskPrompt
+    ) -> BatchStage:
+        """Look up what a task has asked for so far."""
+        asked_about = _hash_of(questions)
+
+        def read(connection: Connection) -> tuple[BatchTask | None, KnownAnswers]:
+            stored = batches.find_tasks(connection, job.project, job.task)
+            if stored is not None and stored.questions != asked_about:
+                stored = None
+            keys = [key for asked in ([] if stored is None else stored.asked) for key in asked.values()]
+            return stored, KnownAnswers.read(connection, keys)
+
+        await self._count_waiting(job.project)
+        stored, known = await outages.read(self._ledger, self._readers, read)
+        stage = BatchStage(self, job, batching, asked_about, prompt, known, stored)
+        await stage.resume()
+        return stage
+
+    async def _count_waiting(self, project: str) -> None:
+        if project not in self._waiting:
+            counted = await outages.read(
+                self._ledger, self._readers, lambda connection: batches.count_tasks(connection, project)
+            )
+            self._waiting.setdefault(project, Waiting(*counted))
+
+    def waiting(self, project: str) -> Waiting:
+        """The tasks of a project that wait for votes."""
+        return self._waiting.get(project, Waiting())
+
+    def add_waiting(self, project: str, task: BatchTask, sign: int) -> None:
+        """Count a task that begins to wait (+1) or has ended (−1)."""
+        waiting, everyone = self.waiting(project), int(task.exploration == "everyone")
+        self._waiting[project] = Waiting(waiting.rounds + sign, waiting.everyone + sign * everyone)
+
+    async def look_up(self, keys: Sequence[str]) -> KnownAnswers:
+        """Read what the ledger holds under some keys."""
+        return await outages.read(
+            self._ledger, self._readers, lambda connection: KnownAnswers.read(connection, keys)
+        )
+
+    async def store(self, task: BatchTask, wanted: Sequence[BatchLine], used: Sequence[str]) -> None:
+        """Store what a task waits for, in one transaction, before any of it can be sent.
+
+        Raises:
+            TaskDeletedError: the task was deleted meanwhile.
+        """
+
+        def write(connection: Connection) -> None:
+            if deletions.is_deleted(connection, task.project, task.task):
+                raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task.task}")
+            batches.store_tasks(connection, task)
+            for line in wanted:
+                batches.want_lines(connection, line)
+            for key in used:
+                answers.link_task(connection, key, task.project, task.task)
+
+        await self._writer.persist(write)
+
+
+@dataclass(slots=True)
+class BatchStage:
+    """One task's stage: votes for what is stored, and lines for what is not.
+
+    Attributes:
+        stages: makes the stages.
+        job: the task.
+        batching: which models are asked in batches.
+        questions: a hash of what is asked.
+        prompt: what the models are shown.
+        known: what the ledger holds of the answers that were looked up.
+        stored: what the task waited for so far; ``None`` at first.
+        replies: the replies of the arms that were asked in earlier stages.
+    """
+
+    stages: BatchStages
+    job: Job
+    batching: Batching
+    questions: str
+    prompt: TaskPrompt
+    known: KnownAnswers
+    stored: BatchTask | None = None
+    replies: dict[str, ModelReply] = field(default_factory=dict)
+    _asked: list[dict[str, str]] = field(default_factory=list)
+    _asked_now: dict[str, str] = field(default_factory=dict)
+    _open: bool = False
+    _wanted: list[BatchLine] = field(default_factory=list)
+    _used: list[str] = field(default_factory=list)
+    _looked_up: set[str] = field(default_factory=set)
+
+    async def resume(self) -> None:
+        """Take the answers of earlier stages."""
+        self._asked = [dict(asked) for asked in (self.stored.asked if self.stored else ())]
+        self._looked_up.update(key for asked in self._asked for key in asked.values())
+        for asked in self._asked:
+            replies: dict[str, ModelReply] = {}
+            for arm in list(asked):
+                if (reply := await self._reply(arm, asked)) is None:
+                    self._open = True
+                else:
+                    replies[arm] = reply
+            self.replies |= _once_each(replies)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the answer of an earlier stage is not back yet, or has to be bought again."""
+        return self._open
+
+    def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
+        """The packed arms that the task does not ask; it goes on with the arms that it has asked.
+
+        Args:
+            unpacked: those that the project does not ask.
+        """
+        asked = {arm for stage in self._asked for arm in stage}
+        packed = twins(self.job.settings.arms)
+        singly = {arm for arm, model in packed.items() if model in asked}
+        return (unpacked | singly) - asked
+
+    def adapt(self, policy: Policy) -> Policy:
+        """The policy for what is left of the task: its draw stays, and its stages are counted."""
+        if not isinstance(policy, Staged):
+            return policy
+        policy = policy.besides(self.stages.waiting(self.job.project))
+        if self.stored is not None and self.stored.exploration is not None:
+            policy = policy.resumed(_drawn(self.stored))
+        return policy.in_stages(self.batching.stages - len(self._asked))
+
+    def fixed(self, plan: Plan) -> Plan:
+        """A new plan with the subset of the first one, for a policy without stages."""
+        if self.stored is None or plan.stages is not None:
+            return plan
+        first = self.stored.drawn
+        subset = tuple([arm for arm in plan.arms if arm in first["subset"]])
+        propensity = np.array([first["propensity"].get(arm, 0.0) for arm in plan.arms])
+        return replace(plan, subset=subset, propensity=propensity)
+
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """The arm's vote, if it is stored.
+
+        Raises:
+            BatchPendingError: it is not; the line is noted, and :meth:`keep` stores it.
+        """
+        if self._packed_model(arm, arm) not in self.batching.models:
+            return await self.stages.voters.vote(job, arm, prompt)
+        if (reply := await self._reply(arm, self._asked_now)) is None:
+            raise pending(job)
+        return reply
+
+    async def _reply(self, arm: str, asked: dict[str, str]) -> ModelReply | None:
+        """An arm's reply; ``None`` if it is not there yet, and then its line is noted.
+
+        A task that is missing in a packed answer is asked about singly.
+
+        Args:
+            arm: the arm.
+            asked: arm → the key of its answer, in the stage that asks it; completed.
+        """
+        model, pack = self._packed_model(arm), self.prompt.pack
+        if model is None or pack is None:
+            return await self._alone(arm, asked)
+        key = asked.setdefault(arm, pack_key(self.stages.pool, arm, pack))
+        known = await self._look_up([key])
+        together = self._noted(arm, known.packed(key, *self._about, retry=self.job.again))
+        if together is None or together.votes:
+            return together
+        alone = await self._alone(model, asked)
+        return None if alone is None else asked_singly(together, alone)
+
+    async def _alone(self, arm: str, asked: dict[str, str]) -> ModelReply | None:
+        """The reply of an arm that is asked about the task alone; ``None`` if it is not there yet."""
+        retry = self.job.again
+        if (key := asked.get(arm)) is not None:
+            return self._noted(arm, (await self._look_up([key])).again(key, *self._about, retry=retry))
+        fingerprint = self.stages.pool.fingerprint(arm, self.prompt.for_model(arm), self.prompt.schema)
+        known = await self._look_up([attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)])
+        standing = known.first(fingerprint, *self._about, retry=retry)
+        asked[arm] = standing.key
+        return self._noted(arm, standing)
+
+    @property
+    def _about(self) -> tuple[str, int, Sequence[TaskQuestion]]:
+        return self.job.project, self.job.task, self.prompt.questions
+
+    def _packed_model(self, arm: str, otherwise: str | None = None) -> str | None:
+        """The model whose packed arm this is."""
+        return twins(self.job.settings.arms).get(arm, otherwise)
+
+    async def _look_up(self, keys: Sequence[str]) -> KnownAnswers:
+        if new := [key for key in keys if key not in self._looked_up]:
+            self.known |= await self.stages.look_up(new)
+            self._looked_up.update(new)
+        return self.known
+
+    def _noted(self, arm: str, standing: StandingAnswer) -> ModelReply | None:
+        """The reply, if it is there; a line that is neither there nor on its way is wanted."""
+        if standing.reply is not None:
+            self._used.append(standing.key)
+        elif not standing.waits:
+            stages = self.stages
+            line = wanted_line(stages.pool, self.job, self.prompt, arm, standing.key, stages.clock())
+            self._wanted.append(line)
+        return standing.reply
+
+    async def keep(self, plan: Plan | None) -> None:
+        """Store what is new: the plan and the lines of this stage. The plan of the first stage stays.
+
+        Raises:
+            TaskDeletedError: the task was deleted meanwhile.
+        """
+        asked = [*self._asked, *([self._asked_now] if self._asked_now else ())]
+        task = self.stored
+        if task is None and plan is not None:
+            task = self._first(plan)
+            self.stages.add_waiting(self.job.project, task, +1)
+        if task is not None and (self._wanted or asked != list(task.asked)):
+            await self.stages.store(replace(task, asked=asked), self._wanted, self._used)
+
+    def ended(self) -> None:
+        """The task has its round."""
+        if self.stored is not None:
+            self.stages.add_waiting(self.job.project, self.stored, -1)
+
+    def _first(self, plan: Plan) -> BatchTask:
+        drawn: dict[str, Any] = {
+            "subset": list(plan.subset),
+            "propensity": dict(zip(plan.arms, plan.propensity.tolist(), strict=True)),
+        }
+        exploration = None
+        if plan.stages is not None:
+            first = Drawn.of(plan.stages)
+            exploration = first.exploration
+            drawn |= {"rate": first.rate, "first": list(first.first)}
+        return BatchTask(
+            project=self.job.project,
+            task=self.job.task,
+            questions=self.questions,
+            exploration=exploration,
+            drawn=drawn,
+            plan={name: plan.describe(name) for name in plan.estimates},
+            asked=(),
+            created_at=self.stages.clock(),
+        )
+
+
+def pending(job: Job) -> BatchPendingError:
+    """The error of a task that waits."""
+    return BatchPendingError(
+        "waits for a provider's batch",
+        where=f"task {job.task}",
+        fix="run the same command again when it is back; camvo jobs lists what is out",
+    )
+
+
+def _once_each(replies: Mapping[str, ModelReply]) -> dict[str, ModelReply]:
+    """The replies of a stage, without the single one that a packed arm's reply is made of."""
+    packed = twins(replies)
+    made_of = {packed[arm] for arm, reply in replies.items() if arm in packed and not reply.together}
+    return {arm: reply for arm, reply in replies.items() if arm not in made_of}
+
+
+def _drawn(stored: BatchTask) -> Drawn:
+    # Tasks of older versions have two rates, the first of which is that of asking everyone.
+    rate = stored.drawn["rate"] if "rate" in stored.drawn else stored.drawn["rates"][0]
+    exploration: Any = stored.exploration
+    return Drawn(exploration, rate, tuple(stored.drawn["first"]))
+
+
+def _hash_of(questions: Sequence[JobQuestion]) -> str:
+    keys: Mapping[str, list[str]] = {q.name: [q.key.question, q.key.epoch] for q in questions}
+    return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()

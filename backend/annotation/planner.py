@@ -1,0 +1,206 @@
+"""What a policy observes of a task's questions before it plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlalchemy import Connection
+
+from backend.annotation.asking import ModelReply
+from backend.annotation.job import Job, JobQuestion
+from backend.annotation.task_prompt import Contexts
+from backend.learning.fits import BackgroundFits, Students
+from backend.learning.states import StateKey, States
+from backend.ledger import Ledger, projects, rounds
+from backend.ledger import money as accounts
+from backend.ledger.database.writer import GroupedReads
+from backend.ledger.money import from_picodollars
+from camvo.policies.joint import Joint
+from camvo.policies.policy import Observation, Plan, Policy
+from camvo.state.state import State
+from camvo.student.taught_texts import STUDENT, StudiedText, hashed_ngrams
+from camvo.twins.twins import once_each
+from camvo.typing import Confidences, Votes
+from camvo.votes.labels import LABEL_VOTE
+
+_SECONDS: Final = 2.0
+"""For so long a count of the finished tasks is good enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """What bounds a project's spending.
+
+    Attributes:
+        project: the project's key.
+        limits: accounts, each with the most that may be spent of it, $.
+        tasks: the number of the project's tasks by its settings; ``None`` if they do not say.
+    """
+
+    project: str
+    limits: tuple[tuple[str, float], ...]
+    tasks: int | None
+
+
+class Allowances:
+    """Divides what is left of a budget among the tasks that are left. Used from one event loop only.
+
+    Args:
+        ledger: where money and tasks are counted.
+        readers: the threads that read.
+        clock: returns unix seconds.
+    """
+
+    def __init__(self, ledger: Ledger, readers: Executor, clock: Callable[[], float]) -> None:
+        self._reads, self._clock = GroupedReads.of_equals(ledger, readers, self._left), clock
+        self._finished: dict[str, tuple[float, int]] = {}
+
+    async def keep(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> Policy:
+        """Return the policy with what the task may cost.
+
+        Without a budget, or if the number of tasks is unknown, it is returned as it is. So is any policy but
+        ``joint``: no other weighs the worth of a label against its price at every step.
+
+        Args:
+            policy: the project's policy.
+            job: the task.
+            costs: the expected price in $ of each model that may be asked.
+        """
+        full, budget = sum(once_each(costs).values()), job.settings.budget
+        purse = None if job.purse is None else job.purse.name
+        limits = [
+            (accounts.TOTAL, budget.project_usd),
+            *([] if job.purse is None else [(purse, job.purse.usd), (purse, job.aim_usd)]),
+        ]
+        limited = tuple([(scope, limit) for scope, limit in limits if scope and limit is not None])
+        if not isinstance(policy, Joint) or not limited or full <= 0.0:
+            return policy
+        money, tasks_left = await self._reads.read(_Limited(job.project, limited, budget.tasks))
+        if tasks_left is None:
+            return policy
+        left = max(money, 0.0) / max(tasks_left, 1)
+        return policy.within(left / full)
+
+    def _left(self, connection: Connection, limited: _Limited) -> tuple[float, int | None]:
+        """What is left to spend, $, and the tasks that are left; ``None`` if their number is unknown."""
+        money = min(
+            limit - from_picodollars(accounts.balance(connection, limited.project, scope).spent)
+            for scope, limit in limited.limits
+        )
+        stored = projects.get(connection, limited.project)
+        tasks = limited.tasks or (None if stored is None else stored.task_number) or None
+        return money, None if tasks is None else tasks - self._count_finished(connection, limited.project)
+
+    def _count_finished(self, connection: Connection, project: str) -> int:
+        counted_at, finished = self._finished.get(project, (-math.inf, 0))
+        if self._clock() - counted_at > _SECONDS:
+            finished = rounds.count_tasks(connection, project)
+            self._finished[project] = (self._clock(), finished)
+        return finished
+
+
+@dataclass(frozen=True, slots=True)
+class StudentReply:
+    """What the student says of a task's questions. It costs nothing.
+
+    Attributes:
+        votes: question → label; questions of which it says nothing are absent.
+        confidences: question → the probability in [0, 1] that its label will come out.
+        texts: question → the features of its text, where the text may teach.
+    """
+
+    votes: dict[str, str] = field(default_factory=dict)
+    confidences: dict[str, float] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+    def hear(self, students: Students, key: StateKey, state: State, question: JobQuestion) -> None:
+        """Ask the student about one question; questions whose votes are not labels are left out."""
+        if question.aggregation != LABEL_VOTE:
+            return
+        ngrams = hashed_ngrams(question.question.context)
+        student = students.current(key, state.texts.lessons)
+        vote = None if student is None else student.vote(ngrams)
+        if vote is not None and vote.label in question.question.options:
+            self.votes[question.name] = vote.label
+            self.confidences[question.name] = vote.confidence
+        if not state.texts.full:
+            self.texts[question.name] = ngrams
+
+    @property
+    def replies(self) -> dict[str, ModelReply]:
+        """The reply as one of an arm."""
+        return {STUDENT: ModelReply(self.votes, 0.0, confidences=self.confidences)}
+
+    def studied(
+        self, policy: Policy, plan: Plan, votes: Votes, confidences: Confidences
+    ) -> dict[str, StudiedText]:
+        """Question → its text, beside the label that the other arms voted for."""
+        others = {arm: answers for arm, answers in votes.items() if arm != STUDENT}
+        sure = {arm: answers for arm, answers in confidences.items() if arm != STUDENT}
+        decisions = policy.decide(plan, others, confidences=sure) if self.texts else {}
+        return {
+            name: StudiedText(ngrams, decisions[name].label if name in decisions else None)
+            for name, ngrams in self.texts.items()
+        }
+
+
+class Planner:
+    """Plans with the current states. Used from one event loop only."""
+
+    def __init__(self, states: States, background_fits: BackgroundFits, students: Students) -> None:
+        self._states, self._background_fits, self._students = states, background_fits, students
+
+    async def plan(
+        self,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        contexts: Contexts,
+        policy: Policy,
+        costs: Mapping[str, float],
+    ) -> tuple[Plan, StudentReply | None]:
+        """The policy's plan for several questions of a task.
+
+        Args:
+            job: the task.
+            questions: the questions.
+            contexts: the questions' contexts, which are embedded only if the plan reads them.
+            policy: the project's policy.
+            costs: the expected price in $ of each model that may be asked.
+
+        Returns:
+            The plan, and what the student says; ``None`` if there is no student.
+        """
+        student = StudentReply() if job.settings.has_student(policy) else None
+        if student is not None:
+            costs = {**costs, STUDENT: 0.0}
+        observations = {}
+        for question in questions:
+            reads = policy.reads_context(question.aggregation)
+            context = await contexts.of(question) if reads else contexts.so_far(question)
+            key = StateKey(job.project, question.key.control, question.key.epoch)
+            state = await self._states.current(
+                key,
+                dimension=context.shape[0],
+                lambda_l=job.settings.policy.lambda_l,
+                linear=policy.linear(question.aggregation),
+            )
+            if student is not None:
+                student.hear(self._students, key, state, question)
+            observation = Observation(
+                state, context, question.question.options, question.aggregation, task=_task_name(question)
+            )
+            if (data := policy.fit_data(observation, costs)) is not None:
+                fit = await self._background_fits.current(key, data)
+                context = await contexts.of(question) if fit.reads_context else context
+                observation = replace(observation, fit=fit, context=context)
+            observations[question.name] = observation
+        return policy.plan(observations, costs), student
+
+
+def _task_name(question: JobQuestion) -> str:
+    """What tells the task from others in the exploration draw: the same in every process."""
+    return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"

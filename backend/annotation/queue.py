@@ -1,0 +1,235 @@
+"""The answer for one task of a request: its prediction, or why it has none."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import structlog
+
+from backend.annotation.annotator import Annotator
+from backend.annotation.job import Job
+from backend.errors import TaskError
+from backend.label_studio.predictions import Prediction
+from backend.models.rates.gate import request_size
+from backend.telemetry import metrics, tracing
+from camvo.errors import CamvoError
+
+DEADLINE, AUDIT, UNREADABLE, CROWDED, INTERNAL = "deadline", "audit", "task_unreadable", "busy", "internal"
+NOT_STORED = "not_stored"
+"""Codes of reasons that are no error of the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a task has no prediction.
+
+    Attributes:
+        code: a stable name: one of those above, or the code of an error.
+        message: what happened, without any text of the task.
+        fix: what to do; ``None`` if nothing can be done.
+    """
+
+    code: str
+    message: str
+    fix: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The reason in the body of an answer."""
+        return {"code": self.code, "message": self.message, "fix": self.fix}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request gets for one of its tasks.
+
+    Attributes:
+        prediction: as Label Studio takes it; ``[]`` for none.
+        reason: why there is none.
+    """
+
+    prediction: Prediction
+    reason: Reason | None = None
+
+
+NOT_READY = Answer([], Reason(DEADLINE, "models are still at work on it", "ask again"))
+BLIND = Answer([], Reason(AUDIT, "it is kept blind, so that people label it without seeing a prediction"))
+UNSTORED = Answer([], Reason(NOT_STORED, "it is undecided or kept blind, and no model was to be asked"))
+NO_TASK = Answer([], Reason(UNREADABLE, "it has no id or no data", "send it as Label Studio does"))
+TOO_MANY = Answer([], Reason(CROWDED, "too many tasks are waiting", "ask again later"))
+
+
+def failure(error: BaseException) -> Answer:
+    """The answer for a task that ended with an error; the text of an unexpected one is withheld."""
+    if isinstance(error, CamvoError):
+        return Answer([], Reason(error.code, error.message, error.fix))
+    return Answer([], Reason(INTERNAL, "an error in CaMVo", "see CaMVo's log"))
+
+
+class Slots:
+    """A semaphore with priorities: a request for one task does not wait behind a batch of a thousand.
+
+    Args:
+        free: how many slots can be held at once.
+    """
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = itertools.count()
+
+    @asynccontextmanager
+    async def slot(self, size: int) -> AsyncIterator[None]:
+        """Hold a slot during the block. The smallest waiting ``size`` is served first, then the earliest."""
+        if self._free > 0:
+            self._free -= 1
+        else:
+            turn = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (size, next(self._arrivals), turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    self._pass_on()
+                raise
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+BACKGROUND = 1000
+"""Jobs that may run or wait after their request was answered; further ones are cancelled."""
+
+_Task: TypeAlias = asyncio.Task[Prediction | None]
+
+_log = structlog.get_logger(__name__)
+
+
+class JobQueue:
+    """The jobs of one process. Used from its event loop only.
+
+    Args:
+        annotator: does one job.
+        concurrency: jobs worked on at once; jobs of the smallest request go first.
+    """
+
+    def __init__(self, annotator: Annotator, concurrency: int) -> None:
+        self._annotator = annotator
+        self._slots = Slots(concurrency)
+        self._under_way: dict[tuple[Any, ...], _Task] = {}
+        self._background: set[_Task] = set()
+
+    async def answer_request(self, jobs: Sequence[Job | None], deadline: float) -> list[Answer]:
+        """Run the jobs of one request and return an answer for each, or the reason why it has none.
+
+        Args:
+            jobs: the request's jobs; ``None`` for a task that could not be read.
+            deadline: seconds to wait; jobs that are not done then go on in the background.
+        """
+        tasks = [None if job is None else self._start(job, len(jobs)) for job in jobs]
+        waiting = [task for task in tasks if task is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=deadline)
+        answers = [self._answer(job, task) for job, task in zip(jobs, tasks, strict=True)]
+        self._move_to_background(waiting)
+        return answers
+
+    async def drain(self, patience: float) -> None:
+        """Wait up to ``patience`` seconds for the jobs under way, then cancel the rest."""
+        tasks = list(self._under_way.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, job: Job, size: int) -> _Task:
+        """Start a job, or join the identical one under way: Label Studio sends equal requests in parallel.
+
+        A joined job keeps the ``size`` that it was started with. A task of a batch that somebody opens
+        meanwhile is still asked in stages.
+        """
+        # Equal settings are one object. Equal configs may be several: threads that parse the same text for
+        # the first time together each get their own.
+        key = (job.project, job.task, repr(job.data), job.config, id(job.settings), job.stored_only)
+        if (task := self._under_way.get(key)) is None:
+            task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
+            task.add_done_callback(lambda done: self._remove(key, done))
+        return task
+
+    def _remove(self, key: tuple[Any, ...], task: _Task) -> None:
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # it is reported already; asyncio would log one that nobody reads again
+
+    async def _annotate(self, job: Job, size: int) -> Prediction | None:
+        request_size.set(size)  # the calls of small requests go first
+        under_way = metrics.tasks_under_way.labels(project=job.project)
+        with tracing.task(job.project, job.task), under_way.track_inprogress():
+            async with self._slots.slot(size):
+                try:
+                    return await self._annotator.annotate(job, alone=size == 1)
+                except Exception as error:
+                    _report(job, error)
+                    raise
+
+    def _move_to_background(self, tasks: Sequence[_Task]) -> None:
+        """Let unfinished tasks go on in the background as long as there is room; cancel the others."""
+        for task in tasks:
+            if task.done() or task in self._background:
+                continue
+            if len(self._background) < BACKGROUND:
+                self._background.add(task)
+                task.add_done_callback(self._background.discard)
+            else:
+                task.cancel()
+
+    @staticmethod
+    def _answer(job: Job | None, task: _Task | None) -> Answer:
+        if job is None or task is None:
+            metrics.tasks.labels(outcome=UNREADABLE).inc()
+            _log.warning("no_prediction", code=UNREADABLE, reason="no id or no data")
+            return NO_TASK
+        if not task.done():
+            metrics.tasks.labels(outcome=DEADLINE).inc()
+            _log.info(
+                "no_prediction", project=job.project, task=job.task, code=DEADLINE, reason="the work goes on"
+            )
+            return NOT_READY
+        if task.cancelled():
+            return TOO_MANY
+        if (error := task.exception()) is not None:
+            return failure(error)
+        prediction = task.result()
+        if prediction is None and job.stored_only:
+            metrics.tasks.labels(outcome=NOT_STORED).inc()
+            return UNSTORED
+        metrics.tasks.labels(outcome=AUDIT if prediction is None else "predicted").inc()
+        return BLIND if prediction is None else Answer(prediction)
+
+
+def _report(job: Job, error: Exception) -> None:
+    """Log and count a task without a prediction.
+
+    Of an unexpected error only the type is logged: its text might quote the task.
+    """
+    code, reason = INTERNAL, type(error).__name__
+    if isinstance(error, CamvoError):
+        code, reason = error.code, str(error)
+    metrics.tasks.labels(outcome=code).inc()
+    log = _log.warning if isinstance(error, TaskError) else _log.error
+    log("no_prediction", project=job.project, task=job.task, code=code, reason=reason)

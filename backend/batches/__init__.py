@@ -1,1 +1,0 @@
-"""Providers' batches: lines become jobs, jobs are sent and awaited, and what comes back is settled."""

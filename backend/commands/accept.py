@@ -1,0 +1,269 @@
+"""What the ledger says of a project's predictions: their scores, which are blind, which are certified."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend.errors import ConfigError
+from backend.label_studio.client import PAGE, Client
+from backend.ledger import Ledger, blind_tasks, recounts, rounds
+from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger.projects import Project
+from backend.ledger.recounts import OpenRound
+from backend.ledger.rounds import Accepted
+from backend.server.status.promises import covered_rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One task's decided questions.
+
+    Attributes:
+        score: the prediction's score, the product of the questions' scores.
+        labels: control → the voted label.
+        certified: whether blind labels cover the label of every question.
+    """
+
+    score: float
+    labels: Mapping[str, str]
+    certified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known about a project's tasks.
+
+    Attributes:
+        decided: task → its decided questions; only tasks that nobody has annotated and that are not blind.
+        blind: the tasks that are or were blind.
+        threshold: the lowest score that the certificates of all questions cover; ``None`` without one.
+    """
+
+    decided: Mapping[int, Decided]
+    blind: frozenset[int]
+    threshold: float | None
+
+
+def load_evidence(connection: Connection, project: Project, target: float) -> Evidence:
+    """Read what the ledger knows about a project's tasks.
+
+    Args:
+        connection: a read transaction.
+        project: the project.
+        target: the share of labels that must be right, as set.
+    """
+    epochs = recounts.latest_epochs(connection, project.key)
+    queues = blind_tasks.queues(connection, project.key)
+    covers = {
+        control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
+        for control, epoch in epochs.items()
+    }
+    rounds: dict[int, dict[str, OpenRound]] = {}
+    for control, epoch in epochs.items():
+        for round_ in recounts.latest_per_task(connection, project.key, control, epoch):
+            rounds.setdefault(round_.task, {})[control] = round_
+
+    def is_certified(control: str, round_: OpenRound) -> bool:
+        if (cover := covers[control]) is None:
+            return False
+        certified, after, through = cover
+        return round_.score >= certified.threshold and after < round_.id <= through
+
+    decided = {
+        task: Decided(
+            score=math.prod(round_.score for round_ in of_task.values()),
+            labels={control: round_.label for control, round_ in of_task.items()},
+            certified=all(is_certified(*item) for item in of_task.items()),
+        )
+        for task, of_task in rounds.items()
+    }
+    thresholds = [None if cover is None else cover[0].threshold for cover in covers.values()]
+    return Evidence(
+        decided,
+        frozenset(blind.task for queue in queues.values() for blind in queue),
+        max((each for each in thresholds if each is not None), default=None)
+        if all(covers.values())
+        else None,
+    )
+
+
+def require_certificate(evidence: Evidence, above: float) -> None:
+    """Refuse to accept labels that no blind label certifies.
+
+    Raises:
+        ConfigError: no certificate covers scores from ``above`` on.
+    """
+    if evidence.threshold is None:
+        raise ConfigError(
+            "no label is certified yet",
+            where="--above",
+            fix="label blind tasks (camvo review lists them; they need the setting audit), or accept on your"
+            " own responsibility with --uncertified",
+        )
+    if above < evidence.threshold:
+        raise ConfigError(
+            f"labels with a score of {above:g} are not certified, only those from {evidence.threshold:g} on",
+            where="--above",
+            fix=f"give --above {evidence.threshold:g}, label more blind tasks, or use --uncertified",
+        )
+
+
+_SAME = 1e-6
+"""Scores that differ by less are the same; Label Studio stores them as JSON numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """One run of ``camvo accept``.
+
+    Attributes:
+        client: Label Studio.
+        ledger: where accepted tasks are noted.
+        project: Label Studio's number of the project.
+        key: the project's key.
+        model_version: the version of CaMVo's predictions.
+        evidence: what the ledger knows of the tasks.
+        above: the lowest score of a prediction that is accepted.
+        uncertified: whether labels are accepted that no blind label certifies.
+        clock: returns unix seconds.
+    """
+
+    client: Client
+    ledger: Ledger
+    project: int
+    key: str
+    model_version: str
+    evidence: Evidence
+    above: float
+    uncertified: bool
+    clock: Callable[[], float]
+
+    def chosen(self) -> tuple[list[int], Counter[str]]:
+        """Return the tasks to accept, in ascending order, and how many are left out, by reason."""
+        drafted = self.client.drafted_tasks(self.project)
+        tasks: list[int] = []
+        left: Counter[str] = Counter()
+        for page in self.client.pages(self.project):
+            for task in page:
+                reason = self._obstacle(task, drafted)
+                if reason is None:
+                    tasks.append(task["id"])
+                else:
+                    left[reason] += 1
+        return tasks, left
+
+    def accept(self, tasks: Sequence[int]) -> int:
+        """Accept the predictions of tasks, as far as they still may be, and return how many were accepted.
+
+        Each portion is looked at again right before: somebody may have begun to label it meanwhile. What is
+        accepted is noted before Label Studio sends its webhooks, so that nothing of it is ever learnt.
+        """
+        done = 0
+        for start in range(0, len(tasks), PAGE):
+            portion = tasks[start : start + PAGE]
+            drafted = self.client.drafted_tasks(self.project)
+            fit = [
+                task["id"]
+                for task in self.client.tasks(self.project, portion)
+                if self._obstacle(task, drafted) is None
+            ]
+            if fit:
+                self._note(fit)
+                self.client.accept_predictions(self.project, fit, self.model_version)
+                done += self._note_annotations(fit)
+        return done
+
+    def _obstacle(self, task: Mapping[str, Any], drafted: set[int]) -> str | None:
+        """Return why a task is not accepted, or ``None``."""
+        number = task["id"]
+        if number in self.evidence.blind:
+            return "blind"
+        if task["annotations"] or task.get("total_annotations") or task.get("cancelled_annotations"):
+            return "annotated or skipped"
+        if number in drafted:
+            return "begun by somebody"
+        return self._doubt(self._predictions(task), self.evidence.decided.get(number))
+
+    def _doubt(self, ours: Sequence[Mapping[str, Any]], known: Decided | None) -> str | None:
+        """Return why a task's prediction is not accepted, or ``None``."""
+        if not ours or not ours[0]["result"] or ours[0]["score"] is None:
+            return "without a prediction"
+        if ours[0]["score"] < self.above:
+            return f"below {self.above:g}"
+        if len(ours) > 1 or known is None or abs(ours[0]["score"] - known.score) > _SAME:
+            return "with another prediction than the ledger's: run camvo predict --refresh"
+        return None if known.certified or self.uncertified else "not covered by the certificate"
+
+    def _predictions(self, task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        return [stored for stored in task["predictions"] if stored["model_version"] == self.model_version]
+
+    def _note(self, tasks: Sequence[int]) -> None:
+        now = self.clock()
+        with self.ledger.write() as connection:
+            rounds.store_accepted(
+                connection, [self._record(task, self.evidence.decided[task], now) for task in tasks]
+            )
+
+    def _record(self, task: int, decided: Decided, now: float) -> Accepted:
+        return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, now)
+
+    def _note_annotations(self, tasks: Sequence[int]) -> int:
+        """Note the annotations that Label Studio made; forget tasks of which it made none."""
+        made = {
+            task["id"]: annotation["id"]
+            for task in self.client.tasks(self.project, tasks)
+            for annotation in task["annotations"]
+            if annotation.get("parent_prediction") in {stored["id"] for stored in self._predictions(task)}
+        }
+        with self.ledger.write() as connection:
+            for task, annotation in made.items():
+                rounds.set_accepted_annotation(connection, self.key, task, annotation)
+            rounds.forget_accepted(connection, self.key, [task for task in tasks if task not in made])
+        return len(made)
+
+
+def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Counter[str]:
+    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
+
+    Args:
+        client: Label Studio.
+        ledger: where accepted tasks are noted.
+        project: Label Studio's number of the project.
+        key: the project's key.
+
+    Returns:
+        How many annotations were ``deleted``, were ``kept`` because somebody changed them, or were ``gone``.
+    """
+    outcome: Counter[str] = Counter()
+    with ledger.read() as connection:
+        records = rounds.accepted_of(connection, key)
+    for portion in _portions(records):
+        listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
+        for record in portion:
+            what, annotation = _standing(record, listed.get(record.task))
+            if what == "deleted" and annotation is not None:
+                client.remove_annotation(annotation)
+            outcome[what] += 1
+        with ledger.write() as connection:
+            rounds.forget_accepted(connection, key, [record.task for record in portion])
+    return outcome
+
+
+def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, int | None]:
+    """What becomes of an accepted annotation, and its number if it is still there."""
+    for annotation in task["annotations"] if task is not None else ():
+        if annotation["id"] == record.annotation_id:
+            touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")
+            return ("kept" if touched else "deleted"), annotation["id"]
+    return "gone", None
+
+
+def _portions(records: Sequence[Accepted]) -> Iterator[Sequence[Accepted]]:
+    for start in range(math.ceil(len(records) / PAGE)):
+        yield records[start * PAGE : (start + 1) * PAGE]

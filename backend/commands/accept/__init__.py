@@ -1,1 +1,0 @@
-"""``camvo accept``: predictions that become annotations without a human look."""

@@ -1,0 +1,238 @@
+"""The options that the commands for Label Studio share. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+
+import typer
+
+from backend.errors import ConfigError, ReplayError
+
+if TYPE_CHECKING:
+    from backend.commands.label.options import LabelOptions
+
+LabelStudioUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--label-studio",
+        help="Label Studio's address, e.g. http://host:8080.",
+        show_default="LABEL_STUDIO_URL",
+    ),
+]
+ProjectNumber: TypeAlias = Annotated[
+    int, typer.Option("--project", min=1, help="The project's number, as in the address of its page.")
+]
+BackendUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--backend-url",
+        help="URL at which Label Studio reaches CaMVo.",
+        show_default="from CAMVO_HOST and CAMVO_PORT",
+    ),
+]
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
+]
+
+SourceFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(help="The tasks: .csv, .jsonl, .parquet, or Label Studio's .json.", show_default=False),
+]
+LabelConfigFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--label-config", help="The label config, an XML file.")
+]
+Labels: TypeAlias = Annotated[
+    str | None, typer.Option("--labels", help="Instead of a label config: the labels, with commas.")
+]
+TextColumn: TypeAlias = Annotated[
+    str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
+]
+IdColumn: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
+]
+Name: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--name", help="The project in the ledger.", show_default="the file's name"),
+]
+Out: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="PATH",
+        help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
+        " With --engine: a folder, or s3://bucket/folder/.",
+    ),
+]
+Blind: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--blind", min=0, help="Keep so many random tasks blind, and write them to blind.csv beside --out."
+    ),
+]
+Budget: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--budget", min=0, help="The most dollars that the job may cost over all its runs."),
+]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Spend what the quote says without being asked.")]
+Pilot: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--pilot", min=0, help="First ask every model about so many random tasks, for a narrower quote."
+    ),
+]
+Sample: TypeAlias = Annotated[
+    int, typer.Option("--sample", min=0, help="Label so many random tasks and no others, for a look.")
+]
+RetryFailed: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--retry-failed",
+        help="Ask again about the tasks that failed, and no others; models get another attempt.",
+    ),
+]
+ProjectInstead: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
+]
+Batch: TypeAlias = Annotated[
+    bool,
+    typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+]
+Recount: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--recount", help="At the end, count kept votes again by what is known then. Costs nothing."
+    ),
+]
+AskMore: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--ask-more",
+        min=0,
+        help="With --recount: ask models that were left out, where that is worth most, for at most so"
+        " many dollars over all runs.",
+    ),
+]
+Certificate: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+]
+ShardOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
+]
+Engine: TypeAlias = Annotated[
+    Literal["asyncio", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Label in parts, here or on a Ray cluster; --out is then a folder.",
+        show_default=False,
+    ),
+]
+
+
+def options_of(
+    label_config: Path | None, labels: str | None, text_column: str | None, **others: object
+) -> LabelOptions:
+    """The options of a run, from those of the command line.
+
+    Args:
+        label_config: the file of the label config.
+        labels: the labels, with commas.
+        text_column: the column of the text.
+        others: the options whose names and types are those of :class:`LabelOptions`.
+
+    Raises:
+        ConfigError: the label config cannot be read.
+    """
+    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+
+    return LabelOptions(
+        label_config=None if label_config is None else _text(label_config),
+        labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],
+        text_column=text_column,
+        **others,  # type: ignore[arg-type]
+    )
+
+
+def file_of(out: str) -> Path:
+    """The file that ``--out`` names.
+
+    Raises:
+        ConfigError: it is the address of a folder in an object store.
+    """
+    if "://" in out:
+        raise ConfigError(
+            "only parts are written to an object store",
+            where="--out",
+            fix="add --engine asyncio, or name a file",
+        )
+    return Path(out)
+
+
+def refuse(message: str, fix: str, **options: object) -> None:
+    """Refuse options that are given where they have no meaning.
+
+    Args:
+        message: what they are for.
+        fix: what to do.
+        options: the options by their parameter; ``None``, ``False`` and 0 are not given.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    for name, value in options.items():
+        if value is not None and value is not False and value != 0:
+            raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {type(error).__name__}", where="--label-config", fix="check the path"
+        ) from None
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def decimals(text: str, option: str) -> list[float]:
+    """Parse a comma-separated list of finite numbers.
+
+    Raises:
+        ReplayError: the text is not such a list.
+    """
+    numbers = _parse(text, option, float, "numbers", "0.9,0.95")
+    if not all(math.isfinite(number) for number in numbers):
+        raise ReplayError(f"{text!r} has a value that is not finite", where=option, fix="give e.g. 0.9,0.95")
+    return numbers
+
+
+def integers(text: str, option: str) -> list[int]:
+    """Parse a comma-separated list of whole numbers.
+
+    Raises:
+        ReplayError: the text is not such a list.
+    """
+    return _parse(text, option, int, "whole numbers", "1,3")
+
+
+def _parse(
+    text: str, option: str, number: Callable[[str], _Number], what: str, example: str
+) -> list[_Number]:
+    try:
+        return [number(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ReplayError(
+            f"{text!r} is not a list of {what}", where=option, fix=f"give e.g. {example}"
+        ) from error

@@ -1,0 +1,435 @@
+"""A certificate as one HTML page that loads nothing, for a screen of any width and for A4."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment as Jinja2Environment
+from jinja2 import PackageLoader, StrictUndefined
+from rich.console import Console
+from rich.markup import escape
+from sqlalchemy import Connection
+
+from backend import settings as settings_module
+from backend.charts.charts import COLOURS, DOT, Picture, new_figure, percent_tick, short
+from backend.commands.report import share_tables
+from backend.commands.shared import existing_ledger, stored_project
+from backend.datasets.sinks import WholeFile, check_writable
+from backend.errors import ConfigError
+from backend.learning.projects import project_settings
+from backend.ledger import blind_tasks, certificates, projects, recounts, reports
+from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger.certificates import (
+    CoveredLabels,
+    Issued,
+    current_counting,
+    hash_evidence,
+    hash_labels,
+    resting_on,
+)
+from backend.ledger.database.statements import now
+from backend.ledger.projects import Project, is_of_label_studio
+from backend.server.status import report
+from backend.server.status.build import build_report
+from backend.server.status.drawings import SIZE, Drawing, drawn
+from backend.server.status.report import (
+    ProjectReport,
+    QuestionReport,
+    count,
+    dollars,
+    of,
+    percent,
+    share_of_hundred,
+)
+from backend.settings import Environment, Settings
+from backend.settings.policies import policy_in_force, policy_of
+from camvo.shares.shares import LabelShare
+
+
+def what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
+    """Say what to label so that the guarantee names a score; ``None`` if it does."""
+    guarantee, certify = question.guarantee, question.certify
+    if guarantee.threshold is not None:
+        return None
+    target = share_of_hundred(guarantee.target)
+    if certify is None:
+        needed = question.blind_needed
+        if needed is None:
+            return (
+                f"by the scores, which nobody has checked yet, too many labels are wrong to certify {target};"
+                f" blind labels correct the scores: {_how(project)}"
+            )
+        return f"about {count(needed)} blind labels are expected to certify {target}; {_how(project)}"
+    if certify.needed is None:
+        return f"by the scores, no number of blind labels certifies {target}: too many labels are wrong"
+    wanted = share_of_hundred(certify.target)
+    if certify.needed <= certify.waiting:
+        return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
+    waiting = f"{count(certify.waiting)} wait" if certify.waiting else "none waits"
+    more = f"about {count(certify.needed)} more blind labels are expected to certify {wanted}"
+    return f"{more}, and {waiting}; {_how(project)}"
+
+
+def _where(project: ProjectReport) -> str:
+    if is_of_label_studio(project.key):
+        return f"camvo review --project {project.id} --tab shows them"
+    return "fill in blind.csv from its top, then run camvo teach blind.csv"
+
+
+def _how(project: ProjectReport) -> str:
+    if is_of_label_studio(project.key):
+        return "set audit in camvo.yaml before tasks are predicted"
+    return "a file's first run says how many tasks are blind (camvo label --blind)"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model as the certificate names it: its name, litellm's name, and what was set of it."""
+
+    name: str
+    model: str
+    settings: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a certificate says beyond the project's report.
+
+    Attributes:
+        counting: the number of the counting whose labels it covers, 0 for the first labels.
+        counted_at: when that was, unix seconds; for the first labels when the last task was decided.
+        through: the last round that it covers.
+        covered: the labels' number and hash.
+        evidence: control → ``epoch``, number of ``blind`` tasks and ``hash``.
+        config_hash: SHA-256 of the label config.
+        instructions_hash: SHA-256 of the instructions, ``None`` without any.
+        voters: the models.
+        settings: name → value of the settings that bear on labels.
+    """
+
+    counting: int
+    counted_at: float
+    through: int
+    covered: CoveredLabels
+    evidence: Mapping[str, Mapping[str, Any]]
+    config_hash: str
+    instructions_hash: str | None
+    voters: tuple[NamedModel, ...]
+    settings: Mapping[str, str]
+
+
+def current_questions(project: ProjectReport) -> list[QuestionReport]:
+    """The questions of a project as they are asked now."""
+    return [question for question in project.questions if question.current]
+
+
+def contents(connection: Connection, stored: Project, settings: Settings) -> Contents:
+    """Gather what a certificate says. Reads every round of the project.
+
+    Args:
+        connection: a read transaction.
+        stored: the project.
+        settings: the settings of every project.
+    """
+    own, _ = project_settings(stored, settings)
+    epochs = recounts.latest_epochs(connection, stored.key)
+    queues = blind_tasks.queues(connection, stored.key)
+    through = reports.newest(connection, stored.key)
+    counting = current_counting(connection, stored.key)
+    made = recounts.countings_of(connection, stored.key)
+    evidence = {}
+    for control, epoch in sorted(epochs.items()):
+        blind = resting_on(queues.get((control, epoch), BlindQueue()))
+        evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
+    return Contents(
+        counting=counting,
+        counted_at=made[0].created_at if made else reports.newest_at(connection, stored.key),
+        through=through,
+        covered=hash_labels(connection, stored.key, epochs, through),
+        evidence=evidence,
+        config_hash=_sha256(stored.label_config or ""),
+        instructions_hash=_sha256(own.instructions) if own.instructions else None,
+        voters=tuple(_voters(own)),
+        settings=_settings(own),
+    )
+
+
+def _voters(settings: Settings) -> list[NamedModel]:
+    shown = ("temperature", "max_tokens", "structured_output", "system_message", "vision", "logprobs")
+    return [
+        NamedModel(
+            model.name,
+            model.model,
+            ", ".join(
+                f"{name} {getattr(model, name)}".lower()
+                for name in shown
+                if name in model.model_fields_set and getattr(model, name) is not None
+            ),
+        )
+        for model in settings.models
+    ]
+
+
+def _settings(settings: Settings) -> dict[str, str]:
+    """The settings that bear on labels. None of them is a text, an address or a path."""
+    name, _ = policy_in_force(settings.policy)
+    policy = settings.policy.model_dump(exclude={"name"}, exclude_unset=True, exclude_none=True)
+    parameters = ", ".join(f"{key} {value}" for key, value in sorted(policy.items()))
+    return {
+        "policy": f"{name} ({parameters})" if parameters else name,
+        "right, as wanted": f"{settings.guarantee:g}",
+        "scores are calibrated": _yes(settings.calibrate),
+        "people's labels teach": _yes(settings.human_rewards),
+        "examples in prompts": str(settings.few_shot),
+        "a student votes": _yes(settings.has_student(policy_of(settings.policy))),
+        "texts are redacted": _yes(settings.redact is not None),
+        "embedder": _sha256(settings.embedder) if "/" in settings.embedder else settings.embedder,
+    }
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def print_outcome(console: Console, environment: Environment, project: str) -> None:
+    """Print what a project's labels have come to, from the ledger.
+
+    Args:
+        console: where to print.
+        environment: the ledger's address and ``camvo.yaml``.
+        project: the project's key.
+    """
+    settings = settings_module.load(environment.config)
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        report = project_report(connection, settings, project)
+    if report is None or not report.rounds:
+        return
+    for line in outcome_lines(report):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    for table in share_tables(report):
+        console.print(table)
+
+
+def project_report(connection: Connection, settings: Settings, project: str) -> ProjectReport | None:
+    """The report on one project, with the shares of its labels; ``None`` if the ledger does not know it.
+
+    Args:
+        connection: a read transaction.
+        settings: the settings of every project.
+        project: the project's key.
+    """
+    report = build_report(connection, settings, now=now(connection), project=project, certificates=True)
+    return next((found for found in report.projects if found.key == project), None)
+
+
+def outcome_lines(project: ProjectReport) -> Iterator[str]:
+    """What was spent beside asking everyone, and which labels are certified."""
+    cost = project.cost
+    saved = "" if cost.saved is None else f": {percent(cost.saved)} saved"
+    yield (
+        f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost"
+        f" {dollars(cost.every_model_usd)}{saved}"
+    )
+    for question in project.questions:
+        if question.current:
+            yield _certified(project, question)
+            if (shares := question.shares) is not None:
+                later = f"; {of(shares.beyond, 'later task')} not covered" if shares.beyond else ""
+                yield (
+                    f"{question.control}: the share of each label among {of(shares.tasks, 'task')},"
+                    f" by {of(shares.blind, 'blind label')}{later}"
+                )
+
+
+def _certified(project: ProjectReport, question: QuestionReport) -> str:
+    guarantee = question.guarantee
+    if guarantee.threshold is None:
+        void = f"; the recount has voided {of(guarantee.void, 'earlier one')}" if guarantee.void else ""
+        return f"{question.control}: nothing is certified yet: {what_to_label(project, question)}{void}"
+    return (
+        f"{question.control}: {percent(guarantee.freed)} of the labels are at least"
+        f" {share_of_hundred(guarantee.target)} right, with {share_of_hundred(guarantee.confidence)}"
+        f" confidence: {count(guarantee.labels)} with a score of at least {guarantee.threshold:g}, by"
+        f" {of(guarantee.audits, 'blind label')}"
+    )
+
+
+MOST = 25
+"""The labels that are drawn, the most frequent ones."""
+
+
+def shares(labels: tuple[LabelShare, ...]) -> Picture:
+    """Draw each label's share with its interval, above the interval of the blind labels alone."""
+    drawn = sorted(labels, key=lambda label: -label.share)[:MOST]
+    figure = new_figure(SIZE[0], 0.8 + 0.28 * len(drawn))
+    axes = figure.add_subplot()
+    for row, label in enumerate(drawn):
+        axes.plot(
+            [label.alone_low, label.alone_high], [row, row], color=DOT, linewidth=6, solid_capstyle="butt"
+        )
+        axes.plot([label.low, label.high], [row, row], color=COLOURS[0], linewidth=2.6, solid_capstyle="butt")
+    rows = range(len(drawn))
+    axes.plot(
+        [label.predicted for label in drawn], rows, "D", color=COLOURS[1], markersize=4, fillstyle="none"
+    )
+    axes.plot([label.share for label in drawn], rows, "o", color=COLOURS[0], markersize=5)
+    axes.set_yticks(rows, [short(label.label, 18) for label in drawn])
+    axes.set(ylim=(len(drawn) - 0.4, -0.6), xlim=(0, None))
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(percent_tick)
+    left_out = len(labels) - len(drawn)
+    caption = (
+        "Filled: the estimate, with its 95% interval. Open: the models' labels, counted.",
+        "Grey: the interval that the blind labels give alone.",
+        *([f"{left_out} rarer labels are in the table only."] if left_out else []),
+    )
+    alt = "Shares with 95% intervals: " + ", ".join(
+        f"{label.label} {label.share:.1%} ({label.low:.1%} to {label.high:.1%})" for label in drawn
+    )
+    return Picture("shares", "The share of each label", figure, alt, caption)
+
+
+def draw(project: ProjectReport) -> dict[str, Drawing]:
+    """Return control → the picture of its labels' shares; controls without shares are absent."""
+    return {
+        question.control: drawn(shares, f"shares-{number}", question.shares.labels)
+        for number, question in enumerate(current_questions(project))
+        if question.shares is not None and question.shares.labels
+    }
+
+
+def render(  # noqa: PLR0917 - what the page says
+    project: ProjectReport,
+    contents: Contents,
+    number: int,
+    issued_at: float,
+    version: str,
+    drawings: dict[str, Drawing],
+) -> str:
+    """Return the page.
+
+    Args:
+        project: the project's report, with shares.
+        contents: what else it says.
+        number: the certificate's number.
+        issued_at: unix seconds.
+        version: CaMVo's version.
+        drawings: control → the picture of its shares.
+    """
+    questions = current_questions(project)
+    return (
+        _environment()
+        .get_template("certificate.html")
+        .render(
+            project=project,
+            contents=contents,
+            number=number,
+            issued_at=issued_at,
+            version=version,
+            questions=questions,
+            drawings=drawings,
+            advice={question.control: what_to_label(project, question) for question in questions},
+            models={model.name: model for model in project.models},
+        )
+    )
+
+
+@cache
+def _environment() -> Jinja2Environment:
+    environment = Jinja2Environment(
+        loader=PackageLoader("backend.commands", "resources"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = ("count", "dollars", "iso", "moment", "of", "percent", "share_of_hundred")
+    environment.filters |= {name: getattr(report, name) for name in names}
+    return environment
+
+
+def issue_certificate(console: Console, environment: Environment, project: str | None, path: Path) -> int:
+    """Write the certificate of a project's labels as they are now, and remember it.
+
+    Args:
+        console: where earlier certificates that no longer hold are named.
+        environment: the ledger's address and ``camvo.yaml``.
+        project: the project's key, or its number in Label Studio; ``None`` for the only one of the ledger.
+        path: the page.
+
+    Returns:
+        The certificate's number.
+
+    Raises:
+        ConfigError: the ledger has no such project or several, or it has no label.
+        DatasetError: the page cannot be written.
+    """
+    check_writable(path)
+    settings = settings_module.load(environment.config)
+    with existing_ledger(environment) as ledger:
+        ledger.migrate()
+        with ledger.read() as connection:
+            stored = stored_project(connection, _named(connection, project))
+            report = project_report(connection, settings, stored.key)
+            if report is None or not report.rounds:
+                raise ConfigError(
+                    f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
+                )
+            said = contents(connection, stored, settings)
+        drawings = draw(report)
+        with ledger.write() as connection:
+            number, at = certificates.next_number(connection, stored.key), now(connection)
+            page = render(report, said, number, at, metadata.version("camvo"), drawings).encode()
+            certificates.store_certificate(connection, stored.key, _record(said, number, at, page))
+            with WholeFile(path) as file:
+                file.write(page)
+    _say(console, report, number, path, hashlib.sha256(page).hexdigest())
+    return number
+
+
+def _named(connection: Connection, project: str | None) -> str:
+    if project is not None:
+        return project
+    known = [stored.key for stored in projects.list_all(connection)]
+    if len(known) != 1:
+        raise ConfigError(
+            f"the ledger has {len(known)} projects", where="--certificate", fix="name one with --project"
+        )
+    return known[0]
+
+
+def _record(said: Contents, number: int, at: float, page: bytes) -> Issued:
+    return Issued(
+        number=number,
+        issued_at=at,
+        counting=said.counting,
+        through=said.through,
+        labels=said.covered.count,
+        labels_hash=said.covered.hash,
+        evidence=said.evidence,
+        file_hash=hashlib.sha256(page).hexdigest(),
+    )
+
+
+def _say(console: Console, report: ProjectReport, number: int, path: Path, file_hash: str) -> None:
+    console.print(
+        f"certificate {number} written to {path} (SHA-256 {file_hash[:16]}…)", highlight=False, soft_wrap=True
+    )
+    for earlier in report.certificates or ():
+        if earlier.reason is not None:
+            console.print(
+                f"certificate {earlier.number} no longer holds: {earlier.message}",
+                highlight=False,
+                soft_wrap=True,
+            )

@@ -1,0 +1,358 @@
+"""``camvo check --live``: one small call to each model, with its answer, time, usage and price."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend import settings
+from backend.commands.shared import Fact, print_fact
+from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError
+from backend.ledger import Ledger, migrate, reports
+from backend.models import Pool, embedded_voters
+from backend.models import model as litellm_info
+from backend.models.calls import ModelAnswer
+from backend.models.embedder import Embedder
+from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.controls import lists_labels
+from backend.questions.objects import IMAGE
+from backend.questions.prompts.messages import Messages, answer_schema, parse_answer, prompt_messages
+from backend.questions.question import ConfigQuestion
+from backend.questions.redaction import Redactor, redactor_named
+from backend.runtime.annotation_process import recall_usage
+from backend.server.status.report import dollars, of, seconds
+from backend.settings import Environment, ModelSettings, Settings
+from backend.settings.policies import policy_in_force, policy_of
+from camvo.errors import CamvoError
+from camvo.policies.policy import Observation
+from camvo.state.state import State
+
+_PATIENCE = 60.0
+"""Seconds for which a model is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCall:
+    """What one model did with one call.
+
+    Attributes:
+        name: the model's name in the pool.
+        vote: the label it gave; ``None`` if it gave none.
+        answer: its answer; ``None`` if the call failed.
+        problem: what is wrong and what to do; ``None`` if it voted.
+    """
+
+    name: str
+    vote: str | None = None
+    answer: ModelAnswer | None = None
+    problem: str | None = None
+
+
+def call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[LiveCall]:
+    """Ask each model of a pool the same question, at once; this costs money."""
+
+    async def all_calls() -> Sequence[LiveCall]:
+        return await asyncio.gather(*(_call(pool, name, question, messages) for name in pool.names))
+
+    return list(asyncio.run(all_calls()))
+
+
+async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Messages) -> LiveCall:
+    try:
+        answer = await pool.attempt(
+            name, messages, answer_schema([question]), _PATIENCE, questions=[question]
+        )
+    except ModelError as error:
+        return LiveCall(name, problem=_told(error))
+    try:
+        vote = parse_answer(answer.content, [question])[question.name]
+    except BadAnswerError:
+        problem = "its answer names none of the labels (set structured_output: true, or name another model)"
+        return LiveCall(name, None, answer, problem)
+    return LiveCall(name, vote, answer)
+
+
+def _told(error: ModelError) -> str:
+    """What went wrong and what to do; the table names the model already."""
+    plain = type(error)(error.message, fix=error.fix or _FIXES.get(error.code))
+    return str(plain)
+
+
+_FIXES = {
+    "model_timeout": "raise its timeout, or look whether it is overloaded",
+    "model_unavailable": "look at the provider's status page, and check api_base",
+    "model_refused": "look at the provider's content filter",
+}
+"""What to do about errors that carry no fix of their own, by code."""
+
+
+def print_calls(console: Console, calls: Sequence[LiveCall]) -> bool:
+    """Print the calls; return whether every model voted."""
+    table = Table(title="One call to each model", title_justify="left")
+    for column in ("model", "answer", "time", "tokens in", "out", "paid"):
+        table.add_column(column, justify="left" if column in {"model", "answer"} else "right")
+    for call in calls:
+        table.add_row(escape(call.name), escape(call.vote or "✗"), *_usage(call.answer))
+    console.print(table)
+    for call in calls:
+        if call.problem is not None:
+            text = f"[red]✗[/] {escape(call.name)}: {escape(call.problem)}"
+            console.print(text, highlight=False, soft_wrap=True)
+    paid = sum(call.answer.cost for call in calls if call.answer is not None)
+    line = f"{dollars(paid)} paid for these calls. The times include loading the client libraries."
+    console.print(line, highlight=False)
+    return all(call.problem is None for call in calls)
+
+
+def _usage(answer: ModelAnswer | None) -> tuple[str, str, str, str]:
+    if answer is None:
+        return "", "", "", ""
+    estimated = "~" if answer.estimated else ""
+    return (
+        seconds(answer.seconds),
+        f"{estimated}{answer.input_tokens}",
+        f"{estimated}{answer.output_tokens}",
+        dollars(answer.cost),
+    )
+
+
+_NAME = "label config"
+
+
+def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
+    """Say of each control whether it gets predictions; the last fact fails if none of them does.
+
+    Args:
+        xml: the label config.
+        settings: the server's settings, whose models may be unable to answer a control.
+    """
+    try:
+        config = parse_label_config(xml)
+    except BadLabelConfigError as error:
+        yield Fact(_NAME, str(error), holds=False)
+        return
+    obstacles = {question.name: _obstacle(question, settings) for question in config.questions}
+    for question in config.questions:
+        if (reason := obstacles[question.name]) is None:
+            yield _predicted(question)
+        else:
+            yield Fact(_NAME, f"{question.name} ({question.tag}) stays blank: {reason}", holds=None)
+    for control in config.skipped:
+        text = f"{control.control} ({control.tag}) stays blank: {control.reason}"
+        yield Fact(_NAME, text, holds=None)
+    if all(obstacles.values()):
+        text = "no control gets a prediction: add one that can be voted on (docs/tags.md)"
+        yield Fact(_NAME, text, holds=False)
+
+
+def _predicted(question: ConfigQuestion) -> Fact:
+    text = f"{question.name} ({question.tag}) gets predictions"
+    if any(field.tag == "Chat" for field in question.fields):
+        return Fact(_NAME, f"{text}, but Label Studio's open-source editor cannot draw a Chat", holds=None)
+    return Fact(_NAME, text)
+
+
+def _obstacle(question: ConfigQuestion, settings: Settings) -> str | None:
+    """Return why no model can answer a question, or ``None``."""
+    if not lists_labels(question.control) and all(model.is_embedded for model in settings.models):
+        return "the embedded voters answer only lists of labels; name other models in camvo.yaml"
+    shows_image = any(field.tag == IMAGE for field in question.fields)
+    if shows_image and not any(map(_sees, settings.models)):
+        return "it shows an image, and no model accepts images; name one, or set its vision: true"
+    return None
+
+
+def _sees(model: ModelSettings) -> bool:
+    if model.vision is None:
+        return not model.is_embedded and litellm_info.accepts_images(model.model)
+    return model.vision
+
+
+_SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}
+
+_PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
+
+
+def check_setup(
+    console: Console, environment: Environment, *, live: bool = False, label_config: Path | None = None
+) -> bool:
+    """Check each part and print the results; return whether the server can start.
+
+    Args:
+        console: where the results are printed.
+        environment: names ``camvo.yaml`` and the ledger, and holds the keys.
+        live: whether to ask each model once, which costs money.
+        label_config: a file with a label config; each of its controls is checked.
+
+    Raises:
+        ConfigError: ``camvo.yaml`` is invalid, or a model has no price.
+    """
+    loaded = settings.load(environment.config)
+    console.print(
+        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
+        highlight=False,
+    )
+    _step(console, "policy", lambda: _policy(loaded))
+    pool = Pool(loaded.models, keys=environment.keys(loaded.models))
+    console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    redactor = redactor_named(loaded.redact)
+    embedder = Embedder(loaded.embedder)
+    ledger_works = _step(console, "ledger", lambda: _ledger(environment))
+    results = [
+        redactor is None or _step(console, "redaction", lambda: _redaction(redactor, loaded)),
+        _step(console, "keys", lambda: _keys(loaded, pool)),
+        ledger_works,
+        _step(console, "embedder", lambda: _embedder(embedder)),
+        _step(console, "webhooks", lambda: _webhooks(environment)),
+        _step(console, "alerts", lambda: _alerts(environment, loaded)),
+    ]
+    if label_config is not None:
+        results += _print_config(console, label_config, loaded)
+    paid = _recall(environment, pool) if ledger_works else (0, 0.0)
+    question, messages = _sample(loaded)
+    if live:
+        if any(model.is_embedded for model in loaded.models):
+            embedded_voters.register(embedder)
+        results.append(print_calls(console, call_each(pool, question, messages)))
+    _print_estimate(console, loaded, pool, question, messages)
+    if paid[0]:
+        line = f"So far, {paid[0]:,} tasks cost {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."
+        console.print(line, highlight=False)
+    return all(results)
+
+
+def _print_config(console: Console, path: Path, loaded: Settings) -> list[bool]:
+    """Print what becomes of each control of a label config; return which of these facts do not fail."""
+    try:
+        facts = list(config_facts(path.read_text("utf-8"), loaded))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"cannot be read: {reason}", where="--label-config", fix="name a file") from None
+    for fact in facts:
+        print_fact(console, fact)
+    return [fact.holds is not False for fact in facts]
+
+
+def _recall(environment: Environment, pool: Pool) -> tuple[int, float]:
+    """Tell the pool what its models used so far; return the tasks so far, and what they cost in $."""
+    ledger = Ledger(environment.database_url)
+    try:
+        recall_usage(pool, ledger)
+        with ledger.read() as connection:
+            return reports.paid_tasks(connection)
+    finally:
+        ledger.close()
+
+
+def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
+    """A short question, and the messages that ask it."""
+    config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
+    (question,) = (question.about(_SAMPLE) for question in config.questions)
+    return question, prompt_messages([question], loaded.instructions)
+
+
+def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
+    try:
+        outcome = step()
+    except CamvoError as error:
+        console.print(f"[red]✗[/] {name:<14} {escape(str(error))}", highlight=False, soft_wrap=True)
+        return False
+    console.print(f"[green]✓[/] {name:<14} {escape(outcome)}", highlight=False, soft_wrap=True)
+    return True
+
+
+def _policy(loaded: Settings) -> str:
+    name, without_effect = policy_in_force(loaded.policy)
+    return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
+
+
+def _redaction(redactor: Redactor, loaded: Settings) -> str:
+    images = "images are shown as they are" if loaded.unredacted_images else "no images are shown"
+    redacted = redactor.redact({"sample": _PERSONAL_SAMPLE})["sample"].text
+    return f"{redactor.identity}; {images}; “{_PERSONAL_SAMPLE}” becomes “{redacted}”"
+
+
+def _keys(loaded: Settings, pool: Pool) -> str:
+    if _is_free(loaded):
+        return "none needed"
+    missing = pool.missing_keys()
+    if missing:
+        raise ConfigError(
+            f"not set: {', '.join(missing)}", fix="set these variables in the server's environment"
+        )
+    return "present (--live tries them, which costs money)"
+
+
+def _is_free(loaded: Settings) -> bool:
+    """Whether all models are embedded voters."""
+    return all(model.is_embedded for model in loaded.models)
+
+
+def _ledger(environment: Environment) -> str:
+    return f"{migrate(environment.database_url)}, opened and migrated"
+
+
+def _embedder(embedder: Embedder) -> str:
+    embedder.embed([_SAMPLE["text"]])
+    return f"{embedder.identity}, d = {embedder.dimension}"
+
+
+def _webhooks(environment: Environment) -> str:
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
+        )
+    return (
+        "protected by the secret header"
+        if environment.webhook_secret
+        else "accepted from anyone who can reach the port"
+    )
+
+
+def _alerts(environment: Environment, loaded: Settings) -> str:
+    name = loaded.alerts.url_env
+    if name is None:
+        return "shown at /status, posted nowhere"
+    if environment.secret(name) is None:
+        raise ConfigError("is not set", where=name, fix="set it to the address that alarms are posted to")
+    return f"posted to the address in {name}"
+
+
+def _print_estimate(
+    console: Console, loaded: Settings, pool: Pool, question: TaskQuestion, messages: Messages
+) -> None:
+    """Print the cost of one short text in a project that has learnt nothing yet."""
+    costs = {name: pool.cost(name, messages) for name in pool.names}
+    state = State(1, loaded.policy.lambda_l)
+    observation = Observation(state, np.ones(1), question.options)
+    plan = policy_of(loaded.policy).plan({question.name: observation}, costs)
+    table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
+    for column in ("model", "litellm", "expected $", "asked", "from"):
+        table.add_column(column, justify="right" if column == "expected $" else "left")
+    for model in loaded.models:
+        asked = "yes" if model.name in plan.subset else ""
+        calls = pool.measured_calls(model.name)
+        source = of(calls, "call") if calls else "max_tokens"
+        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
+    console.print(table)
+    total = sum(costs[name] for name in plan.subset)
+    unmeasured = [name for name in plan.subset if not pool.measured_calls(name)]
+    console.print(
+        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
+        + (", at most" if unmeasured else "")
+        + "."
+        + (" Answers of models that were not measured count as max_tokens long; " if unmeasured else "")
+        + ("camvo check --live measures one of each." if unmeasured else "")
+        + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
+        highlight=False,
+    )

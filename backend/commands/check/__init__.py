@@ -1,1 +1,0 @@
-"""``camvo check``: the configuration, one call to each model, and label configs."""

@@ -1,1 +1,0 @@
-"""``camvo demo``: sixty short texts with known labels, sent through the real server."""

@@ -1,1 +1,0 @@
-"""``camvo jobs``: providers' batches, what they cost, and how to cancel them."""

@@ -1,0 +1,281 @@
+"""``camvo label --batch``: a first window, then everything else through providers' batches.
+
+A run keeps no state of its own. It looks after the jobs that are out, counts the votes that are back, and
+sends what the next stage wants. The same command goes on whenever it is run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from rich.console import Console
+
+from backend.annotation.batch_desk import Desk, DeskReport
+from backend.annotation.job import Batching
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.errors import BatchesUnsupportedError
+from backend.ledger import batches, rounds
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Settings
+from backend.settings.policies import policy_of
+from camvo.policies.ensemble import Baseline, Majority, Single
+from camvo.twins.twins import twins
+
+FIRST_WINDOW: Final = 150
+"""The most tasks that are labelled first, so that stopping is learnt before the large batches."""
+
+_SHARE: Final = 20
+"""The first window is at most one task in so many."""
+
+_LEAST: Final = 10
+"""Fewer tasks teach nothing, so that there is no first window then."""
+
+AT_ONCE_FROM: Final = 5000
+"""Tasks from which the first window is asked at once.
+
+With fewer, its full price would be much of the whole bill, so that it is a round of batches of its own.
+"""
+
+_FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 1.0, 60.0, 1.5
+"""Seconds between two looks at the jobs: at first, at most, and how many times longer each is."""
+
+_PATIENCE: Final = 30.0
+"""Seconds after an interruption in which requests to a provider may end, so that the ledger knows of them."""
+
+_Result = TypeVar("_Result")
+
+Pause = Callable[[float], object]
+
+
+def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: bool) -> Batching | None:
+    """Which models are asked in batches; ``None`` if none is.
+
+    Args:
+        settings: the project's settings.
+        process: knows the models.
+        everyone: whether every model is that has batches (``--batch``), else those with ``batch: true``.
+
+    Raises:
+        BatchesUnsupportedError: a model has no batches although it should, or no model has any.
+        PriceMissingError: nobody knows what a model costs in batches.
+    """
+    pool = process.pool
+    chosen = [
+        model.name
+        for model in settings.models
+        if model.batch or (everyone and not model.is_embedded and pool.has_batches(model.name))
+    ]
+    for name in chosen:
+        pool.batch_provider(name)
+    if everyone and not chosen:
+        raise BatchesUnsupportedError(
+            "no model of the pool has batches", where="--batch", fix="leave it out, or name other models"
+        )
+    return Batching(frozenset(chosen), settings.policy.max_stages) if chosen else None
+
+
+def _first_window(jobs: DatasetJobs, tasks: int) -> int:
+    """How many more tasks are labelled before the others are planned."""
+    if jobs.again:
+        return 0
+    policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
+    if isinstance(policy, Majority | Baseline | Single):
+        return 0  # nothing is learnt that says when to stop
+    with jobs.process.ledger.read() as connection:
+        learnt = rounds.count_tasks(connection, jobs.project)
+    window = min(FIRST_WINDOW, tasks // _SHARE)
+    return max(window - learnt, 0) if window >= _LEAST else 0
+
+
+@dataclass(slots=True)
+class BatchRun:
+    """The rounds of batches of one run.
+
+    Attributes:
+        jobs: makes the jobs of tasks.
+        label: sweeps over the tasks, or some of them; those whose answers are not back wait.
+        console: where the run says what it does.
+        wait: whether the run waits for its batches.
+        pause: waits for so many seconds; tests may replace it.
+    """
+
+    jobs: DatasetJobs
+    label: Callable[[DatasetJobs, int | None], None]
+    console: Console
+    wait: bool
+    pause: Pause = time.sleep
+    _problems: dict[str, None] = field(default_factory=dict)
+
+    def run(self, tasks: int) -> None:
+        """Label the tasks, and send and settle batches until none is out or it is time to come back later.
+
+        Args:
+            tasks: how many there are.
+
+        Raises:
+            KeyboardInterrupt: somebody interrupted; what is out stays out.
+        """
+        if self.jobs.batching is None and not _some_are_out(self.jobs):
+            return self.label(self.jobs, None)
+        with self._desk() as desk:
+            if self.jobs.batching is None:
+                self._say(self._finished(desk.look(self.jobs.project)))
+                return self.label(self.jobs, None)
+            try:
+                if self._learnt_to_stop(desk, tasks):
+                    self._rounds(desk, lambda: None)
+            except KeyboardInterrupt:
+                self._say(DeskReport(out=desk.out(self.jobs.project)))
+                raise
+            return None
+
+    @contextmanager
+    def _desk(self) -> Iterator[Desk]:
+        process = self.jobs.process
+        desk = Desk(
+            process.ledger,
+            process.writer,
+            process.pool,
+            process.settings.models,
+            self.jobs.settings.retries,
+            process.clock,
+        )
+        renewing = process.thread.submit(desk.renew_leases())
+        try:
+            yield desk
+        finally:
+            renewing.cancel()
+
+    def _learnt_to_stop(self, desk: Desk, tasks: int) -> bool:
+        """Label the first window; whether the others can follow now."""
+        window = partial(_first_window, self.jobs, tasks)
+        if not (most := window()):
+            return True
+        if tasks < AT_ONCE_FROM:
+            return self._rounds(desk, window)
+        self.label(replace(self.jobs, batching=None), most)
+        return True
+
+    def _rounds(self, desk: Desk, most: Callable[[], int | None]) -> bool:
+        """Send and settle batches until none is out, or it is time to come back later.
+
+        Args:
+            desk: looks after the jobs.
+            most: how many tasks are asked about by now; ``None`` for all.
+
+        Returns:
+            Whether nothing is left to wait for.
+        """
+        seconds, fresh = _FIRST_PAUSE, True
+        while True:
+            report = self._look(desk)
+            moved = report.settled or report.sent
+            if (not report.out and not report.full) or (report.settled and fresh):
+                before, fresh = self._wanted(), False
+                self.label(self.jobs, most())
+                self.jobs = replace(self.jobs, again=False)  # one more attempt, not one in each round
+                settled, report = report.settled, self._send(desk)
+                stuck = report.problems or report.short or self._wanted() in (0, before)
+                if not report.out and not report.full and stuck and not settled:
+                    self._say(report)
+                    return not (report.problems or report.short)
+            if not self.wait and (report.out or report.full):
+                self._say(report)
+                return False
+            if report.out or report.full:
+                seconds = _FIRST_PAUSE if moved or report.sent else seconds
+                self.pause(seconds)
+                seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
+
+    def _look(self, desk: Desk) -> DeskReport:
+        """Settle what is back, and send what was held back."""
+        report = self._finished(desk.look(self.jobs.project))
+        if report.settled:
+            self.console.print(f"{_batches(report.settled)} back", highlight=False)
+        sent = self._send(desk, report.full)
+        sent.settled, sent.problems = report.settled, [*report.problems, *sent.problems]
+        self._problems |= dict.fromkeys(sent.problems)
+        return sent
+
+    def _send(self, desk: Desk, full: Collection[str] = ()) -> DeskReport:
+        """Send what is wanted, and say which jobs are out."""
+        jobs, report = self.jobs, DeskReport(full=set(full))
+
+        async def send() -> DeskReport:
+            for arm in _arms(jobs):
+                await desk.send(jobs.project, arm, jobs.settings.budget, report, jobs.purse)
+            report.out = desk.out(jobs.project)
+            return report
+
+        self._finished(send())
+        if report.sent:
+            self.console.print(
+                f"{report.sent:,} requests sent; {_batches(len(report.out))} out", highlight=False
+            )
+        return report
+
+    def _finished(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Do some work with providers; after an interruption, first let it end."""
+        future = self.jobs.process.thread.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            wait([future], timeout=_PATIENCE)
+            raise
+
+    def _wanted(self) -> int:
+        with self.jobs.process.ledger.read() as connection:
+            counted = batches.count_lines(connection, self.jobs.project)
+        return sum(number for (_, state), number in counted.items() if state == "wanted")
+
+    def _say(self, report: DeskReport) -> None:
+        """Say what is out, and when to come back."""
+        self._problems |= dict.fromkeys(report.problems)
+        for problem in self._problems:
+            self.console.print(problem, highlight=False, soft_wrap=True)
+        if report.short is not None:
+            self.console.print(f"lines are held back: {report.short}", highlight=False, soft_wrap=True)
+        if report.full:
+            self.console.print(
+                f"the provider of {', '.join(sorted(report.full))} has too many tokens enqueued: run the same"
+                " command again later, or with --wait",
+                highlight=False,
+                soft_wrap=True,
+            )
+        due = [job.due_at for job in report.out if job.due_at is not None]
+        if report.out:
+            latest = f", at the latest {_time(max(due))}" if due else ""
+            self.console.print(
+                f"{_batches(len(report.out))} out{latest}: run the same command again when all are back,"
+                " or with --wait; camvo jobs lists them",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _arms(jobs: DatasetJobs) -> list[str]:
+    """The arms that are asked in batches: the models, and the packed arms beside them."""
+    models = frozenset[str]() if jobs.batching is None else jobs.batching.models
+    packed = twins(jobs.settings.arms)
+    return sorted(arm for arm in jobs.settings.arms if packed.get(arm, arm) in models)
+
+
+def _some_are_out(jobs: DatasetJobs) -> bool:
+    """Whether batches of the project are out."""
+    with jobs.process.ledger.read() as connection:
+        return bool(batches.find_jobs(connection, states=batches.OPEN, project=jobs.project, limit=1))
+
+
+def _batches(number: int) -> str:
+    return "1 batch is" if number == 1 else f"{number:,} batches are"
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

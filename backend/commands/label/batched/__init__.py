@@ -1,1 +1,0 @@
-"""Labelling through providers' batches."""

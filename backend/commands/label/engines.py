@@ -1,0 +1,362 @@
+"""``camvo label FILE --engine …``: a file in parts, on a cluster or in this process, into a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import structlog
+from rich.console import Console
+
+from backend import settings as settings_module
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.labelling import RunCounts, Spending, label_tasks
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.process import annotation_process, asking_nobody
+from backend.commands.label.run import dataset_jobs, interruptible, quiet_logs, results
+from backend.commands.quote.output import agreed
+from backend.commands.shared import environment_with, progress_bar
+from backend.datasets.index import Index, Part, PartTasks, parts_of, stale_names
+from backend.datasets.object_folder import PartsFolder, parts_folder
+from backend.datasets.sinks import ParquetSink
+from backend.datasets.sources import open_source, pyarrow_parquet
+from backend.datasets.tasks import Columns, Dataset
+from backend.errors import ConfigError
+from backend.ledger import Ledger, migrate
+from backend.models.embedder import Embedder
+from backend.models.model import provider_of
+from backend.settings import Environment, Settings
+from backend.telemetry import logs
+from camvo.errors import CamvoError
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What every process of a run is told. It can be sent to other hosts, which see the same files.
+
+    Attributes:
+        path: the file of the tasks.
+        folder: where the results go.
+        options: how to label.
+        settings: the settings of every project.
+        environment: the ledger's address and the secrets.
+        project: the project's name in the ledger.
+        columns: the columns of the whole file.
+        tasks: how many tasks it has.
+    """
+
+    path: Path
+    folder: PartsFolder
+    options: LabelOptions
+    settings: Settings
+    environment: Environment
+    project: str
+    columns: Columns
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartOutcome:
+    """What came of one part.
+
+    Attributes:
+        part: its number.
+        counts: what was done with its tasks.
+        code: the code of the error that ended it early; ``None`` if none did.
+        error: the same for people.
+    """
+
+    part: int
+    counts: RunCounts = field(default_factory=RunCounts)
+    code: str | None = None
+    error: str | None = None
+
+
+class PartLabeller:
+    """Labels parts, one after another, with one runtime. A context manager.
+
+    Args:
+        work: what is to be done.
+        embedder: an embedder to use instead of a new one; closed at the end.
+    """
+
+    def __init__(self, work: Work, embedder: Embedder | None = None) -> None:
+        self._work, self._embedder = work, embedder
+        self._dataset: Dataset = work.options.dataset(open_source(work.path))
+        self._opened = ExitStack()
+        self._jobs: DatasetJobs | None = None
+
+    def __enter__(self) -> PartLabeller:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def label(self, part: Part) -> PartOutcome:
+        """Label a part and write its file. A part that cannot be labelled does not end those after it.
+
+        The file is the same whoever writes it: it says what the ledger holds of the part's rows. So a part
+        may be labelled again after its process was killed, or by two processes at once.
+        """
+        try:
+            counts = self._label(part)
+        except CamvoError as error:
+            self._close()  # the runtime asks nothing any more; the next part opens another
+            return PartOutcome(part.number, code=error.code, error=str(error))
+        except Exception as error:  # its text might quote a task
+            _log.error("part_failed", part=part.number, kind=type(error).__name__)
+            self._close()
+            return PartOutcome(part.number, code="internal", error=type(error).__name__)
+        return PartOutcome(part.number, counts)
+
+    def _label(self, part: Part) -> RunCounts:
+        work = self._work
+        jobs, tasks = self._open(), PartTasks(self._dataset, part, work.columns)
+        tally = label_tasks(jobs, tasks, Console(quiet=True))
+        with ParquetSink(work.folder.file(part.file_name), work.columns) as sink:
+            for result in results(tasks, jobs):
+                sink.write(result)
+        return tally.counts
+
+    def _open(self) -> DatasetJobs:
+        if self._jobs is None:
+            work = self._work
+            process = self._opened.enter_context(
+                annotation_process(work.settings, work.environment, self._embedder)
+            )
+            self._jobs = dataset_jobs(
+                process, self._dataset, work.project, work.settings, work.options, work.tasks
+            )
+        return self._jobs
+
+    def _close(self) -> None:
+        self._jobs = None
+        self._opened.close()
+
+
+def is_installed() -> bool:
+    """Whether the extra ``[ray]`` is installed."""
+    from importlib.util import find_spec  # noqa: PLC0415 - only where an engine is asked for
+
+    return find_spec("ray") is not None and find_spec("pyarrow") is not None
+
+
+def label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+    """Label parts on the cluster of ``RAY_ADDRESS``, or on one that is started on this host.
+
+    Args:
+        work: what every actor is told.
+        parts: the parts.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it during its import
+    import ray  # noqa: PLC0415 - an extra
+    import ray.data  # noqa: PLC0415
+
+    started = not ray.is_initialized()
+    if started:
+        ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+    try:
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        most = min(max(int(ray.cluster_resources().get("CPU", 1)), 1), len(parts))
+        items = [{"part": pickle.dumps(part)} for part in parts]
+        outcomes = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _Actor,
+            batch_size=1,
+            num_cpus=1,
+            compute=ray.data.ActorPoolStrategy(
+                min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=2
+            ),
+            fn_constructor_args=(work, keys_of(work)),
+        )
+        for row in outcomes.iter_rows():
+            yield pickle.loads(row["outcome"])  # noqa: S301 - made by our own actors
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class _Actor:
+    """One process of the cluster. It lives as long as the run."""
+
+    def __init__(self, work: Work, keys: Mapping[str, str]) -> None:
+        # litellm reads keys from the environment, and that of another host may lack them.
+        os.environ.update(keys)
+        logs.configure(work.environment.log_level)
+        self._labeller = PartLabeller(work)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
+        """Label the parts of a batch."""
+        parts: list[Part] = [pickle.loads(data) for data in batch["part"]]  # noqa: S301 - made by the driver
+        return {"outcome": [pickle.dumps(self._labeller.label(part)) for part in parts]}
+
+
+_OF_S3 = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+)
+"""The variables from which pyarrow takes credentials, region and server of S3, if they are no files."""
+
+
+def keys_of(work: Work) -> dict[str, str]:
+    """The variables of this process's environment that hold the models' keys, and those of the bucket."""
+    providers = {provider_of(model.model) or "" for model in work.settings.models}
+    names = {model.api_key_env for model in work.settings.models if model.api_key_env}
+    names |= {f"{provider.upper()}_API_KEY" for provider in providers if provider}
+    if work.folder.name.startswith("s3://"):
+        names.update(_OF_S3)
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+Engine = Literal["asyncio", "ray"]
+Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
+
+
+def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: Engine) -> bool:
+    """Label a file and write the labels to a folder of Parquet files.
+
+    Args:
+        path: the tasks; every host of a cluster must see the file under this path.
+        out: the folder, for which the same is true, or the address of one in an object store.
+        options: how to label.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        engine: where parts are labelled.
+
+    Returns:
+        Whether all tasks are labelled or have failed, so that none is left.
+
+    Raises:
+        CamvoError: an input is wrong, which is found before anything is spent.
+        typer.Exit: somebody interrupted the run.
+    """
+    folder, environment = parts_folder(out), environment_with(config)
+    quiet_logs(environment)
+    console = Console()
+    if engine == "ray" and not is_installed():
+        console.print(
+            'Ray is not installed (pip install "camvo[ray]"): this process labels alone', soft_wrap=True
+        )
+        engine = "asyncio"
+    label = label_on_ray if engine == "ray" else label_here
+    with interruptible():
+        counts, errors = run_parts(path, folder, options, environment, console, label)
+    for outcome in errors:
+        console.print(
+            f"part {outcome.part} is not labelled: {outcome.error}", highlight=False, soft_wrap=True
+        )
+    console.print(f"written to {folder.name}", highlight=False, soft_wrap=True)
+    return not (counts.left or errors)
+
+
+def run_parts(  # noqa: PLR0917 - two places, and what a run needs
+    path: Path,
+    folder: PartsFolder,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    label: Outcomes,
+) -> tuple[RunCounts, list[PartOutcome]]:
+    """Read and check the whole file, and let an engine label its parts.
+
+    Returns:
+        What was done with the tasks, and the parts that could not be labelled.
+
+    Raises:
+        CamvoError: an input is wrong, which is found before anything is spent.
+    """
+    pyarrow_parquet()
+    dataset = options.dataset(open_source(path))
+    folder.prepare()
+    settings = settings_module.load(environment.config)
+    _refuse_batches(settings)
+    with Index(dataset) as index:
+        with console.status("reading") as status:
+            index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
+        parts = list(parts_of(index.rows, index.is_first()))
+        work = Work(
+            path=path.resolve(),
+            folder=folder,
+            options=options,
+            settings=settings,
+            environment=environment,
+            project=options.project(path),
+            columns=index.columns,
+            tasks=index.tasks,
+        )
+        rows = index.rows
+        migrate(environment.database_url)
+        work = _agreed(work, dataset, index, console)
+    counts, errors = _gather(label(work, parts), work, rows, console)
+    if not errors:
+        folder.remove(stale_names(folder.names(), len(parts)))
+    return counts, errors
+
+
+def _refuse_batches(settings: Settings) -> None:
+    """Check that no model is asked in batches.
+
+    Raises:
+        ConfigError: one is.
+    """
+    if batched := [model.name for model in settings.models if model.batch]:
+        raise ConfigError(
+            f"{', '.join(batched)} would be asked in batches, which is for one process that waits for them",
+            where="--engine",
+            fix="leave out batch: true, or run it without --engine",
+        )
+
+
+def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
+    """Show the quote, ask whether to spend it, and let every part keep to it."""
+    with asking_nobody(work.settings, work.environment) as process:
+        jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
+        aim = agreed(jobs, index, work.options, console).aim_usd
+    return replace(work, options=replace(work.options, aim=aim))
+
+
+def _gather(
+    outcomes: Iterator[PartOutcome], work: Work, rows: int, console: Console
+) -> tuple[RunCounts, list[PartOutcome]]:
+    """Add up what the parts came to, beside the progress."""
+    counts, errors = RunCounts(), []
+    ledger = Ledger(work.environment.database_url)
+    try:
+        spending = Spending(ledger, work.project)
+
+        def outlook(done: int, total: int) -> str:
+            return spending.outlook(
+                counts.labelled + counts.failed.total(), max(work.tasks - counts.tasks, 0)
+            )
+
+        with progress_bar(console, "labelling", rows, note=outlook) as advance:
+            for outcome in outcomes:
+                if outcome.code is not None:
+                    errors.append(outcome)
+                else:
+                    counts += outcome.counts
+                    advance(outcome.counts.rows)
+        console.print(counts.summary(spending.in_all()), highlight=False, soft_wrap=True)
+    finally:
+        ledger.close()
+    return counts, errors
+
+
+def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+    """Label parts one after another in this process."""
+    with PartLabeller(work) as labeller:
+        for part in parts:
+            yield labeller.label(part)

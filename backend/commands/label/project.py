@@ -1,0 +1,279 @@
+"""``camvo label --project N --recount``: kept votes counted again, and shown by Label Studio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from backend import settings as settings_module
+from backend.annotation.job import Job
+from backend.annotation.queue import AUDIT, UNREADABLE
+from backend.commands.certificate import print_outcome
+from backend.commands.connect import backend_client
+from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.label.batch_run import BatchRun
+from backend.commands.label.counting_again import count_again
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.labelling import Spending, annotate_in_bulk
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.process import OpenProject, ProjectTasks, dataset_task, open_project
+from backend.commands.label.run import interruptible, quiet_logs, results, write_results
+from backend.commands.predict.prediction_run import PredictionRun, Tally
+from backend.commands.quote.output import agreed
+from backend.commands.shared import environment_with, progress_bar
+from backend.datasets.sinks import check_sink
+from backend.errors import TaskError
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import parse_task
+from backend.label_studio.predictions import Prediction
+from backend.ledger import money, projects, reports
+from backend.ledger.money import from_picodollars
+from backend.models.embedder import Embedder
+from backend.questions import parse_label_config
+from backend.recounting.delivery import Delivery
+from backend.settings import Environment
+
+_MOST = 1_000_000
+"""The most failed tasks that are listed."""
+
+
+class ProjectPredictor:
+    """Predicts a project's tasks with the same ledger and learned state as the server; both may run at once.
+
+    Args:
+        jobs: says how the tasks are asked about, and in which process.
+    """
+
+    def __init__(self, jobs: DatasetJobs) -> None:
+        self._jobs, self._process = jobs, jobs.process
+        # A task learns from those before it, so a page is not planned as a whole.
+        self._slots = asyncio.Semaphore(jobs.settings.tasks_at_once)
+
+    def predict(
+        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+    ) -> list[TaskAnswer]:
+        """Return for each task its predictions, or why it has none.
+
+        Raises:
+            CamvoError: no task can be predicted, as when the ledger is broken.
+            KeyboardInterrupt: somebody interrupted; the calls under way have ended.
+        """
+        config = parse_label_config(label_config)
+        thread = self._process.thread
+        how = replace(self._jobs, project=project_key, config=config)
+        parsed = map(parse_task, tasks)
+        jobs = [None if task is None else how.job(dataset_task(*task)) for task in parsed]
+        futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
+        waiting = [future for future in futures if future is not None]
+        try:
+            wait(waiting)
+        except KeyboardInterrupt:
+            self._process.stop_asking()
+            wait(waiting, timeout=self._jobs.settings.deadline)
+            raise
+        return [TaskAnswer([], UNREADABLE) if future is None else _answer(future) for future in futures]
+
+    async def _annotate(self, job: Job) -> Prediction | None:
+        async with self._slots:
+            return await annotate_in_bulk(self._process.annotator, job)
+
+    def failed_tasks(
+        self, project_key: str, first: int = 0, last: int | None = None
+    ) -> dict[int, TaskFailure]:
+        """Return the tasks in a range of numbers that ended without a prediction."""
+        with self._process.ledger.read() as connection:
+            listed = projects.list_failures(connection, [project_key], first, last, limit=_MOST)
+        return {failed.task: TaskFailure(failed.code, failed.failed_at) for failed in listed}
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is."""
+        with self._process.ledger.read() as connection:
+            decided = 0 if after is None else reports.count_tasks(connection, project_key, after, first, last)
+            spent = money.balance(connection, project_key, money.TOTAL).spent
+            return Progress(decided, reports.newest(connection, project_key), from_picodollars(spent))
+
+
+def _answer(future: Future[Prediction | None]) -> TaskAnswer:
+    try:
+        prediction = future.result()
+    except TaskError as error:
+        return TaskAnswer([], error.code, error.fix)
+    if prediction is None:
+        return TaskAnswer([], AUDIT)
+    return TaskAnswer([prediction] if isinstance(prediction, dict) else list(prediction))
+
+
+def recount_project(
+    project: OpenProject, options: LabelOptions, environment: Environment, console: Console
+) -> None:
+    """Count the kept votes of a project again, after further votes if asked to, and replace what changed.
+
+    Nothing changes in Label Studio where somebody has annotated a task or begun to, and no model is asked
+    about it.
+
+    Args:
+        project: the project.
+        options: how much further votes may cost.
+        environment: the key of Label Studio.
+        console: where it is said.
+
+    Raises:
+        LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
+        LedgerError: the ledger failed.
+        KeyboardInterrupt: somebody interrupted the run; what was bought is stored.
+    """
+    untouched = ProjectTasks(project.client, project.number, project.tasks.tasks, untouched=True)
+    count_again(project.jobs, untouched, console, options.ask_more)
+    process = project.jobs.process
+    delivery = Delivery(
+        ledger=process.ledger,
+        writer=process.writer,
+        annotator=process.annotator,
+        readers=process.readers,
+        settings=process.settings,
+        environment=environment.model_copy(update={"label_studio_url": project.client.url}),
+        pause=0.0,
+    )
+    with console.status("replacing predictions"):
+        replaced = process.thread.submit(delivery.deliver(project.jobs.project, _go_on)).result()
+    console.print(f"{replaced:,} predictions replaced in Label Studio", highlight=False)
+
+
+async def _go_on() -> bool:
+    return True
+
+
+_PAGE = 200
+"""Tasks that are fetched and asked about together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSweeps:
+    """The sweeps of one run.
+
+    Attributes:
+        project: the project.
+        failed: whether to ask only about the tasks that failed before the run.
+        console: where progress is shown.
+        tally: what the run has done so far.
+    """
+
+    project: OpenProject
+    failed: bool
+    console: Console
+    tally: Tally = field(default_factory=Tally)
+
+    def sweep(self, jobs: DatasetJobs, most: int | None) -> None:
+        """Ask about the tasks without a prediction, and store the predictions that are there.
+
+        Args:
+            jobs: says how the tasks are asked about.
+            most: the most tasks to ask about; ``None`` for all.
+
+        Raises:
+            CamvoError: Label Studio or the ledger fails; stored predictions stay.
+            KeyboardInterrupt: somebody interrupted; the calls under way have ended.
+        """
+        predictor = ProjectPredictor(jobs)
+        self.tally.begin_sweep()
+        run = PredictionRun(
+            client=self.project.client,
+            predictor=predictor,
+            project=self.project.number,
+            key=jobs.project,
+            label_config=self.project.label_config,
+            model_version=jobs.settings.model_version,
+            failed=self.failed,
+            batch=_PAGE,
+            most=most,
+            tally=self.tally,
+        )
+        tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
+        spending = Spending(jobs.process.ledger, jobs.project)
+        with progress_bar(
+            self.console, "labelling", tasks, note=lambda done, total: spending.so_far()
+        ) as advance:
+            run(advance)
+
+
+def label_project(
+    number: int,
+    config: Path | None,
+    label_studio: str | None,
+    options: LabelOptions,
+    out: Path | None = None,
+) -> bool:
+    """Store predictions for a project in Label Studio, with the ledger of the environment.
+
+    Args:
+        number: the project's number.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        label_studio: Label Studio's address; ``None`` for that of the environment.
+        options: the budget, and how else to label.
+        out: a file that the labels are written to, too; ``None`` for none.
+
+    Returns:
+        Whether no task is left without a prediction.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
+        typer.Exit: somebody interrupted the run.
+    """
+    if out is not None:
+        check_sink(out)
+    environment = environment_with(config)
+    quiet_logs(environment)
+    client = backend_client.label_studio_client(label_studio, environment)
+    console = Console()
+    with interruptible():
+        tally = predict_project(client, number, options, environment, console, out=out)
+    return not tally.left
+
+
+def predict_project(  # noqa: PLR0917 - a project, and what a run needs
+    client: Client,
+    number: int,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+    *,
+    out: Path | None = None,
+) -> Tally:
+    """Predict a project's tasks in this process, and store the predictions in Label Studio.
+
+    Args:
+        client: Label Studio.
+        number: the project's number.
+        options: the budget, whether to retry failed tasks, and whether to ask in batches.
+        environment: the ledger's address, ``camvo.yaml`` and the secrets.
+        console: where progress is shown.
+        embedder: an embedder to use instead of a new one; closed at the end.
+        out: a file that the labels are written to, too; ``None`` for none.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
+    """
+    settings = settings_module.load(environment.config)
+    with open_project(client, number, options, settings, environment, embedder) as project:
+        jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
+        sweeps = ProjectSweeps(project, options.retry_failed, console)
+        BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
+        tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
+        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        if options.recount:
+            recount_project(project, options, environment, console)
+        if out is not None:
+            write_results(out, results(tasks, jobs), tasks.columns, console)
+            console.print(f"written to {out}", highlight=False, soft_wrap=True)
+        console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
+    print_outcome(console, environment, jobs.project)
+    return tally

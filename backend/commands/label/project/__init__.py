@@ -1,1 +1,0 @@
-"""``camvo label --project``: a project of Label Studio, labelled in this process."""

@@ -1,0 +1,337 @@
+"""``camvo ledger prune``, ``verify``, ``export`` and ``copy``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+from sqlalchemy import Connection
+
+from backend import settings
+from backend.commands.shared import Advance, existing_ledger, progress_bar, stored_project
+from backend.errors import ConfigError, LedgerError
+from backend.learning import actions
+from backend.learning.actions import AffectedLabels
+from backend.ledger import Ledger, human_annotations, projects
+from backend.ledger.human_annotations import Withdrawal
+from backend.settings import Environment, Settings
+from backend.upkeep import copying, pruning, verification
+from backend.upkeep.pruning import Pruned
+
+_TASKS_PER_TRANSACTION = 20
+"""Bounds how long the server's writes wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsToForget:
+    """The options of ``camvo ledger forget`` that say which labels are meant.
+
+    Attributes:
+        annotator: the user's id; ``None`` for everybody.
+        project: the project's number or key; ``None`` for every project.
+        task: the task's number; ``None`` for every task.
+        since: the earliest change of a label, in UTC; ``None`` for no bound.
+        undo: whether the labels come back.
+        from_now_on: whether labels that are still to come are withdrawn, too.
+    """
+
+    annotator: int | None
+    project: str | None
+    task: int | None
+    since: datetime | None
+    undo: bool
+    from_now_on: bool
+
+    @property
+    def covers_later_labels(self) -> bool:
+        """Whether the command also decides about labels that the ledger does not hold yet."""
+        return self.undo or self.from_now_on
+
+    def withdrawal(self, connection: Connection, now: float) -> Withdrawal:
+        """The options as a withdrawal; the ledger says which project is meant.
+
+        Raises:
+            ConfigError: the options do not fit together, or the ledger has no such project.
+        """
+        if self.task is not None and self.project is None:
+            raise ConfigError("a task belongs to a project", where="--task", fix="add --project")
+        if self.annotator is None and self.project is None:
+            raise ConfigError(
+                "nothing says whose labels", where="forget", fix="add --annotator, --project, or both"
+            )
+        if self.undo and self.from_now_on:
+            raise ConfigError("--undo always covers later labels", where="--from-now-on", fix="leave it out")
+        covering = Withdrawal(
+            project=None if self.project is None else stored_project(connection, self.project).key,
+            task=self.task,
+            annotator=self.annotator,
+            since=None if self.since is None else self.since.replace(tzinfo=UTC).timestamp(),
+            withdrawn=not self.undo,
+            created_at=now,
+        )
+        return covering if self.covers_later_labels else actions.bounded(connection, covering)
+
+
+def forget_labels(
+    console: Console,
+    environment: Environment,
+    wanted: LabelsToForget,
+    *,
+    agreed: Callable[[str], bool] | None,
+) -> None:
+    """Say what a withdrawal changes and, if that is agreed to, change it.
+
+    Args:
+        console: where the numbers are printed.
+        environment: has the ledger's address and ``camvo.yaml``.
+        wanted: the labels.
+        agreed: asks whether to go on; ``None`` to change nothing.
+
+    Raises:
+        ConfigError: the options do not fit together, or the ledger has no such project.
+        LedgerError: the ledger failed; the same command does the rest.
+    """
+    loaded = settings.load(environment.config)
+    ledger = Ledger(environment.database_url)
+    try:
+        with ledger.read() as connection:
+            withdrawal = wanted.withdrawal(connection, time.time())
+            affected = actions.affected_labels(connection, withdrawal)
+        console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
+        if not affected.annotations and not wanted.covers_later_labels:
+            console.print("There is nothing to withdraw. --from-now-on covers labels that are still to come.")
+            return
+        if agreed is None or not agreed("Go on?"):
+            console.print("Nothing was changed.")
+            return
+        with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
+            corrected = withdraw(ledger, withdrawal, loaded, advance)
+        done = "withdrawn" if withdrawal.withdrawn else "back"
+        console.print(f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False)
+    finally:
+        ledger.close()
+
+
+def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
+    """Store a withdrawal, and make the annotations and rewards that it covers agree with it.
+
+    After each transaction the function waits as long as that took, so that the server has its turn.
+
+    Args:
+        ledger: the migrated ledger.
+        withdrawal: which labels are withdrawn or come back.
+        loaded: the server's settings.
+        advance: called with the number of tasks that were finished.
+
+    Returns:
+        How many rounds are now taught by another label, or by somebody else.
+
+    Raises:
+        LedgerError: the ledger failed; the same withdrawal again does the rest.
+    """
+    with ledger.write() as connection:
+        human_annotations.append_withdrawal(connection, withdrawal)
+    with ledger.read() as connection:
+        affected = actions.affected_labels(connection, withdrawal)
+    corrected = 0
+    for project, tasks in affected.tasks.items():
+        for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
+            portion = tasks[start : start + _TASKS_PER_TRANSACTION]
+            began = time.monotonic()
+            with ledger.write() as connection:
+                corrected += actions.apply_withdrawals(connection, project, portion, loaded, time.time())
+            advance(len(portion))
+            time.sleep(time.monotonic() - began)
+    return corrected
+
+
+def _forget_described(affected: AffectedLabels, withdrawal: Withdrawal) -> str:
+    truths = f" ({affected.ground_truths} of them ground truth)" if affected.ground_truths else ""
+    change = "to withdraw" if withdrawal.withdrawn else "to bring back"
+    return (
+        f"{affected.annotations} annotations {change}{truths}, on {affected.task_count} tasks"
+        f" with {affected.rounds} rounds, in {len(affected.tasks)} projects"
+    )
+
+
+_DAY = 86_400.0
+_UNITS = {"d": _DAY, "w": 7 * _DAY, "y": 365 * _DAY}
+
+
+def age_of(text: str) -> float:
+    """The seconds of an age such as ``90d``, ``12w`` or ``2y``.
+
+    Raises:
+        ConfigError: the text is no age of at least one day.
+    """
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdecimal() or not int(number):
+        raise ConfigError(f"{text!r} is no age of a day or more", where="--older", fix="write 90d, 12w or 2y")
+    return int(number) * _UNITS[unit]
+
+
+def prune_ledger(
+    console: Console,
+    environment: Environment,
+    *,
+    older: str,
+    project: str | None,
+    agreed: Callable[[str], bool] | None,
+    compact: bool,
+) -> None:
+    """Say what a prune changes and, if that is agreed to, prune.
+
+    Args:
+        console: where the numbers are printed.
+        environment: has the ledger's address and ``camvo.yaml``.
+        older: the age, such as ``90d``.
+        project: the project's number or key; ``None`` for all.
+        agreed: asks whether to go on; ``None`` to change nothing.
+        compact: whether a SQLite file gives the room back.
+
+    Raises:
+        ConfigError: the age is none, or the ledger has no such project.
+        LedgerError: the ledger failed, or a sum is not what it must be; the same command does the rest.
+    """
+    age, loaded = age_of(older), settings.load(environment.config)
+    with existing_ledger(environment) as ledger:
+        ledger.migrate()
+        with ledger.read() as connection:
+            stored = projects.list_all(connection)
+            if project is not None:
+                stored = [stored_project(connection, project)]
+        plans = [pruning.planned(ledger, each.key, age) for each in stored]
+        plans = [plan for plan in plans if plan.events or plan.rounds]
+        for plan in plans:
+            console.print(_described(plan, "to be"), highlight=False, soft_wrap=True)
+        if not plans:
+            console.print(f"Nothing is older than {older}.", highlight=False)
+        elif agreed is None or not agreed("Go on? What is deleted does not come back."):
+            console.print("Nothing was changed.")
+            return
+        for plan in plans:
+            with progress_bar(console, "events", plan.events, transient=True) as advance:
+                lambda_l = loaded.policy.lambda_l
+                done = pruning.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
+            console.print(
+                f"{_described(done, 'were')}, {done.answers} answers were deleted, "
+                f"{done.lines} lines of batches too",
+                highlight=False,
+                soft_wrap=True,
+            )
+        pruning.forget_orphans(ledger)
+        if compact:
+            ledger.compact()
+
+
+def verify_ledger(console: Console, environment: Environment, url: str | None) -> bool:
+    """Print what is wrong in a ledger.
+
+    Args:
+        console: where the problems are printed.
+        environment: has the ledger's address.
+        url: the address of another ledger, such as a copy.
+
+    Returns:
+        Whether the ledger is sound.
+    """
+    if url is not None:
+        environment = environment.model_copy(update={"database_url": url})
+    found = 0
+    with _readable_ledger(environment) as ledger, ledger.read() as connection:
+        total = len(projects.list_all(connection))
+        with progress_bar(console, "projects", total, transient=True) as advance:
+            for problem in verification.problems(connection, advance):
+                found += 1
+                console.print(
+                    f"{problem.kind}: {problem.where}: {problem.what}", highlight=False, soft_wrap=True
+                )
+        console.print(
+            f"{found} problems" if found else f"The ledger is sound: {total} projects.", highlight=False
+        )
+    return not found
+
+
+def export_ledger(environment: Environment, out: Path | None, project: str | None) -> None:
+    """Write a ledger as lines of JSON; compressed if the file's name ends with ``.gz``.
+
+    Raises:
+        ConfigError: the ledger has no such project.
+        LedgerError: the file cannot be written.
+    """
+    with _readable_ledger(environment) as ledger, ledger.read() as connection:
+        keys = None if project is None else [stored_project(connection, project).key]
+        with _opened(out) as stream:
+            for line in copying.lines(connection, keys):
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def copy_ledger(console: Console, environment: Environment, target_url: str) -> None:
+    """Copy the server's ledger into an empty database, and verify the copy.
+
+    Raises:
+        LedgerError: the target is not empty, or one of the databases failed; nothing is in the target then.
+    """
+    with existing_ledger(environment) as source, closing(Ledger(target_url)) as target:
+        source.migrate()
+        target.migrate()
+        with source.read() as connection:
+            total = sum(copying.row_counts(connection).values())
+        with progress_bar(console, "rows", total, transient=True) as advance:
+            copied = copying.copy(source, target, advance)
+        console.print(
+            f"{sum(copied.values())} rows copied to {target.place}", highlight=False, soft_wrap=True
+        )
+        with target.read() as connection:
+            wrong = list(verification.problems(connection, lambda _: None))
+    if wrong:
+        raise LedgerError(
+            f"the copy has {len(wrong)} problems, as its source probably has",
+            where=wrong[0].where,
+            fix="run `camvo ledger verify` on both",
+        )
+    console.print(
+        f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def _readable_ledger(environment: Environment) -> Iterator[Ledger]:
+    """Open a ledger of this version, and change nothing in it."""
+    with existing_ledger(environment) as ledger:
+        ledger.check_revision()
+        yield ledger
+
+
+@contextmanager
+def _opened(out: Path | None) -> Iterator[IO[str]]:
+    if out is None:
+        yield sys.stdout
+        return
+    try:
+        with gzip.open(out, "wt") if out.suffix == ".gz" else out.open("w", encoding="utf-8") as stream:
+            yield stream
+    except OSError as error:
+        raise LedgerError(
+            f"the export cannot be written: {error.strerror or type(error).__name__}",
+            where=str(out),
+            fix="make room, or name another file",
+        ) from error
+
+
+def _described(plan: Pruned, be: str) -> str:
+    return (
+        f"project {plan.project}: {plan.events} events (up to number {plan.through}) {be} summed up,"
+        f" {plan.rounds} rounds {be} pruned"
+    )

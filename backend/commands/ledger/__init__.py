@@ -1,1 +1,0 @@
-"""``camvo ledger``: commands that change, check, export or copy what the ledger holds."""

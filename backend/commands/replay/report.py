@@ -1,0 +1,108 @@
+"""The page of a report, and all its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from backend.charts.charts import WIDTH, Picture, inline, style, svg
+from backend.commands.replay.report_blocks import (
+    calls_per_model,
+    cost_accuracy,
+    over_blocks,
+    over_rounds,
+    reliability_diagrams,
+    risk_coverage,
+)
+from backend.commands.replay.report_data import ReportData, columns, findings, label_rows, targets
+from backend.commands.replay.study import MARK, PAGE, ReplayRun, Summary, new_report_folder, require_drawable
+from camvo.replays.replay import VotesTable
+
+
+def draw_report(
+    directory: Path,
+    table: VotesTable,
+    runs: Sequence[ReplayRun],
+    summaries: Sequence[Summary],
+    *,
+    title: str = "CaMVo replay",
+) -> None:
+    """Write ``index.html`` and its pictures, each as PNG and SVG.
+
+    The page needs no network, no scripts and no other file. The same replay gives the same bytes. Without
+    truth, the parts that need it are left out.
+
+    Args:
+        directory: created if missing. A report in it is replaced; other files are left alone.
+        table: the table that was replayed.
+        runs: all runs.
+        summaries: one for each setting, in the order of the report.
+        title: the title of the page, plain text.
+
+    Raises:
+        CamvoError: as :func:`require_drawable`, or the folder cannot be written.
+        InvalidParameterError: there is no setting, or a summary has no run.
+    """
+    require_drawable(directory)
+    from backend.commands.replay.report_data import report_data  # noqa: PLC0415 - keeps the help fast
+
+    data = report_data(table, runs, summaries)
+    with new_report_folder(directory) as new:
+        write_page(new, data, title)
+
+
+_PICTURES: tuple[Callable[[ReportData], Picture | None], ...] = (
+    cost_accuracy,
+    over_rounds,
+    over_blocks,
+    reliability_diagrams,
+    risk_coverage,
+    calls_per_model,
+)
+
+
+class _Figure(NamedTuple):
+    picture: Picture
+    element: Markup
+
+    @property
+    def width(self) -> float:
+        """How much of the page's width it takes, in percent."""
+        return float(round(100 * self.picture.figure.get_figwidth() / WIDTH, 1))
+
+
+def write_page(folder: Path, data: ReportData, title: str) -> None:
+    """Draw every picture and write the page that shows them."""
+    with style():
+        pictures = [picture for draw in _PICTURES if (picture := draw(data)) is not None]
+        figures = [_Figure(picture, _save(folder, picture)) for picture in pictures]
+    page = Environment(
+        loader=PackageLoader("backend.commands", "resources"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("replay.html.j2")
+    html = page.render(
+        title=title,
+        mark=Markup(MARK),  # noqa: S704 - a constant
+        data=data,
+        findings=findings(data),
+        targets=targets(data),
+        columns=columns(data),
+        figures=figures,
+        label_rows=label_rows,
+    )
+    (folder / PAGE).write_text(html, encoding="utf-8")
+
+
+def _save(folder: Path, picture: Picture) -> Markup:
+    """Write the picture as PNG and SVG, and return what the page shows."""
+    document = svg(picture)
+    (folder / f"{picture.name}.svg").write_text(document, encoding="utf-8")
+    picture.figure.savefig(folder / f"{picture.name}.png", metadata={"Software": None})
+    return Markup(inline(document, picture.name, picture.alt))  # noqa: S704 - drawn text, escaped alt

@@ -1,0 +1,393 @@
+"""``camvo teach``: people's labels of a file go the way of Label Studio's annotations.
+
+Each task has one annotation of each annotator. A label that has changed replaces it, and a cell that was
+emptied withdraws it, so teaching a file twice teaches it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend import settings as settings_module
+from backend.commands.label.run import ANNOTATOR, PROJECT, TASK, label_columns
+from backend.commands.shared import environment_with, existing_ledger
+from backend.datasets.sources import Row, Source, open_source
+from backend.datasets.tasks import content_number, keys_read, plain, task_number
+from backend.errors import DatasetError, TaskError
+from backend.label_studio.payloads import WebhookEvent
+from backend.learning.actions import PART, prepare_event
+from backend.learning.annotators import ReliabilityFits, is_due
+from backend.ledger import Ledger, Writer, human_annotations, projects
+from backend.ledger.human_annotations import Annotation, annotation_time
+from backend.ledger.projects import Project
+from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
+from backend.questions.controls import TaskContent
+from backend.settings import Settings
+from camvo.errors import CamvoError
+
+
+def fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Callable[[], float]) -> None:
+    """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks.
+
+    Args:
+        ledger: the ledger.
+        project: the project's key.
+        settings: the server's settings.
+        clock: unix seconds.
+    """
+    writer = Writer(ledger)
+    try:
+        with ThreadPoolExecutor(1) as readers:
+            fits = ReliabilityFits(ledger, writer, readers, settings, clock)
+            asyncio.run(_fit(fits, project))
+    finally:
+        writer.close()
+
+
+async def _fit(fits: ReliabilityFits, project: str) -> None:
+    if is_due(*await fits.annotations(project)):
+        await fits.fit(project)
+
+
+_FIRST, _NAMES = 10**9, 9 * 10**9
+"""Numbers of names have ten digits, far from those that Label Studio gives to users."""
+
+
+def annotator_number(said: object, place: str) -> int | None:
+    """The number of an annotator; ``None`` for nobody in particular.
+
+    A name gets a number of its own, the same every time. The ledger holds the number alone.
+
+    Args:
+        said: a number or a name; blank for nobody.
+        place: where it stands.
+
+    Raises:
+        DatasetError: it is a number that no user can have.
+    """
+    name = str(int(said) if isinstance(said, float) and said.is_integer() else said or "").strip()
+    if not name:
+        return None
+    if not _is_number(name):
+        digest = hashlib.sha256(name.encode()).digest()
+        return _FIRST + int.from_bytes(digest[:8], "big") % _NAMES
+    if not 0 < int(name) < 2**63:
+        raise DatasetError("is not the number of an annotator", where=place, fix="give a number or a name")
+    return int(name)
+
+
+def annotation_number(task: int, annotator: int | None) -> int:
+    """The number of somebody's annotation of a task in [0, 2⁶³); without an annotator the task's own."""
+    if annotator is None:
+        return task
+    return int.from_bytes(hashlib.sha256(f"{task}:{annotator}".encode()).digest()[:8], "big") >> 1
+
+
+def _is_number(name: str) -> bool:
+    return name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20
+
+
+@dataclass(frozen=True, slots=True)
+class HumanRow:
+    """What one row says.
+
+    Attributes:
+        place: where the row stands.
+        project: the key of the task's project.
+        task: the task's number.
+        data: what the row holds of the task.
+        votes: control → the label, as a vote; empty if the row has none.
+        result: the labels as an annotation of Label Studio.
+        said_by: who gave them, as the file says it; empty if it does not.
+        annotator: their number; ``None`` for nobody in particular.
+    """
+
+    place: str
+    project: str
+    task: int
+    data: Mapping[str, Any]
+    votes: Mapping[str, str]
+    result: list[dict[str, Any]]
+    said_by: str = ""
+    annotator: int | None = None
+
+    @property
+    def annotation(self) -> int:
+        """The number of the annotation: one for each task and annotator."""
+        return annotation_number(self.task, self.annotator)
+
+
+def human_rows(
+    source: Source, projects: Mapping[str, Project], annotator: str | None = None
+) -> Iterator[HumanRow]:
+    """Read the labels in a file.
+
+    Args:
+        source: the rows, with the columns that ``camvo label --blind`` writes.
+        projects: the ledger's projects by key.
+        annotator: who gave the labels of rows that do not say it; ``None`` for nobody in particular.
+
+    Raises:
+        DatasetError: a row is not about a task of a known project, or its label is none of the question's.
+    """
+    for row in source.rows():
+        place = f"{source.path}, {row.place}"
+        project = _project(row, place, projects)
+        label_config = project.label_config or ""
+        config = parse_label_config(label_config)
+        data = {key: plain(row.data[key]) for key in keys_read(label_config) if key in row.data}
+        columns = label_columns(config)
+        if missing := [column for column in columns if column not in row.data]:
+            raise DatasetError(
+                f"has no column {missing[0]!r}", where=place, fix="keep the columns of the file as they were"
+            )
+        votes, result = {}, []
+        for question in config.questions:
+            column = next(column for column, name in columns.items() if name == question.name)
+            if (answer := _answer(row.data[column])) is None:
+                continue
+            about = _about(question, data)
+            vote = _vote(about, answer)
+            if vote is None:
+                raise DatasetError(
+                    f"holds no answer to {question.name!r} in column {column!r}",
+                    where=place,
+                    fix=f"use one of {', '.join(map(repr, about.options[:20]))}" if about.options else None,
+                )
+            votes[question.name] = vote
+            result += about.result_items(vote)
+        said_by = row.data.get(ANNOTATOR) or annotator
+        number = annotator_number(said_by, place)
+        name = "" if number is None else str(said_by).strip()
+        yield HumanRow(place, project.key, _task(row, place, data), data, votes, result, name, number)
+
+
+def _project(row: Row, place: str, projects: Mapping[str, Project]) -> Project:
+    project = projects.get(str(row.data.get(PROJECT)))
+    if project is None or not project.label_config:
+        raise DatasetError(
+            f"names no project of this ledger in column {PROJECT!r}",
+            where=place,
+            fix="label the tasks first, and set CAMVO_DATABASE_URL to the same ledger",
+        )
+    return project
+
+
+def _task(row: Row, place: str, data: Mapping[str, Any]) -> int:
+    """The number in the task's column; without that column, the hash of the content."""
+    if TASK not in row.data:
+        return content_number(data)
+    number = task_number(str(row.data[TASK]))
+    if number is None:
+        raise DatasetError(
+            f"names no task in column {TASK!r}", where=place, fix="keep this column as it was written"
+        )
+    return number
+
+
+def _answer(value: object) -> object:
+    """A cell as a model's answer would hold it: lists and numbers are JSON; blank is no answer."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if text[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text or None
+
+
+def _about(question: ConfigQuestion, data: Mapping[str, Any]) -> TaskQuestion:
+    """The question about the task; labels of a list can be read although the texts are missing."""
+    try:
+        return question.about(data)
+    except TaskError:
+        content = TaskContent({}, data)
+        return TaskQuestion(question, content, question.control.options(content))
+
+
+def _vote(question: TaskQuestion, answer: object) -> str | None:
+    for form in (answer, _number(answer)):
+        try:
+            vote = question.vote_from_answer(form)
+        except CamvoError:
+            vote = None
+        if vote is not None:
+            return vote
+    return None
+
+
+def _number(answer: object) -> object:
+    try:
+        return float(str(answer))
+    except ValueError:
+        return answer
+
+
+@dataclass(slots=True)
+class TeachTally:
+    """How many labels a file brought: new, changed and withdrawn ones, and those known already.
+
+    ``annotators`` are those whom the file names, with their numbers.
+    """
+
+    new: int = 0
+    changed: int = 0
+    withdrawn: int = 0
+    known: int = 0
+    empty: int = 0
+    annotators: dict[str, int] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """A line with the counts, and one with the annotators that have names."""
+        counts = (
+            f"{self.new} labels learnt, {self.changed} changed, {self.withdrawn} withdrawn,"
+            f" {self.known} known already; {self.empty} rows have none"
+        )
+        named = {name: number for name, number in sorted(self.annotators.items()) if name != str(number)}
+        if not named:
+            return counts
+        listed = ", ".join(f"{name} is {number}" for name, number in named.items())
+        return f"{counts}\nannotators in reports: {listed}"
+
+
+def teach_file(
+    path: Path,
+    config: Path | None,
+    annotator: str | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> TeachTally:
+    """Take the labels of a file, and weigh those of several annotators by how often each is right.
+
+    Args:
+        path: a file with the columns of ``blind.csv``.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        annotator: who gave the labels of rows that do not say it; ``None`` for nobody in particular.
+        clock: unix seconds.
+
+    Raises:
+        DatasetError: a row is wrong; nothing has been learnt then.
+        CamvoError: the settings or the ledger are wrong.
+    """
+    environment = environment_with(config)
+    settings = settings_module.load(environment.config)
+    source = open_source(path)
+    with existing_ledger(environment) as ledger:
+        ledger.migrate()
+        with ledger.read() as connection:
+            known = {project.key: project for project in projects.list_all(connection)}
+        rows = _without_repetitions(list(human_rows(source, known, annotator)))
+        tally = TeachTally()
+        tally.annotators = {row.said_by: row.annotator for row in rows if row.annotator is not None}
+        for key, of_project in itertools.groupby(
+            sorted(rows, key=lambda row: row.project), key=lambda row: row.project
+        ):
+            label_config = known[key].label_config or ""
+            for part in _parts(of_project):
+                _teach(
+                    ledger,
+                    WebhookEvent("ANNOTATION_UPDATED", key, label_config),
+                    part,
+                    settings,
+                    tally,
+                    clock,
+                )
+            if tally.annotators:
+                fit_annotators(ledger, key, settings, clock)
+    return tally
+
+
+def _without_repetitions(rows: Sequence[HumanRow]) -> list[HumanRow]:
+    """The rows, each task and annotator once.
+
+    Raises:
+        DatasetError: somebody says different things about the same task.
+    """
+    found: dict[tuple[str, int], HumanRow] = {}
+    for row in rows:
+        first = found.setdefault((row.project, row.annotation), row)
+        if first.votes != row.votes:
+            raise DatasetError(
+                f"has another label than {first.place} for the same task",
+                where=row.place,
+                fix=f"keep one of the two rows, or say in column {ANNOTATOR!r} who gave which",
+            )
+    return list(found.values())
+
+
+def _parts(rows: Iterator[HumanRow]) -> Iterator[list[HumanRow]]:
+    while part := list(itertools.islice(rows, PART)):
+        yield part
+
+
+def _teach(  # noqa: PLR0917 - one transaction's part of a file
+    ledger: Ledger,
+    event: WebhookEvent,
+    rows: Sequence[HumanRow],
+    settings: Settings,
+    tally: TeachTally,
+    clock: Callable[[], float],
+) -> None:
+    with ledger.write() as connection:
+        stored = [_stored(connection, row) for row in rows]
+        new = [
+            (row, _annotation(row, before, clock()))
+            for row, before in zip(rows, stored, strict=True)
+            if _count(row, before, tally)
+        ]
+        annotated = replace(
+            event,
+            annotations=[annotation for _, annotation in new],
+            data={row.task: row.data for row, _ in new},
+        )
+        if new:
+            prepare_event(annotated, settings, clock)(connection)
+
+
+def _stored(connection: Connection, row: HumanRow) -> Annotation | None:
+    of_task = human_annotations.of_task(connection, row.project, row.task)
+    return next((annotation for annotation in of_task if annotation.annotation_id == row.annotation), None)
+
+
+def _count(row: HumanRow, stored: Annotation | None, tally: TeachTally) -> bool:
+    """Count a row, and return whether it says something new."""
+    taught = stored is not None and stored.teaches
+    if stored is None or not taught:
+        tally.new += bool(row.votes)
+        tally.empty += not row.votes
+        return bool(row.votes)
+    if dict(stored.labels) == dict(row.votes):
+        tally.known += 1
+        return False
+    tally.changed += bool(row.votes)
+    tally.withdrawn += not row.votes
+    return True
+
+
+def _annotation(row: HumanRow, stored: Annotation | None, now: float) -> dict[str, Any]:
+    """The row as Label Studio would send it, later than what is stored, whatever the clocks say."""
+    at = datetime.fromtimestamp(now, UTC)
+    if stored is not None:
+        at = max(at, annotation_time(stored.updated_at) + timedelta(milliseconds=1))
+    return {
+        "id": row.annotation,
+        "task": row.task,
+        "completed_by": row.annotator,
+        "updated_at": at.isoformat(),
+        "result": row.result,
+        "was_cancelled": not row.votes,
+    }

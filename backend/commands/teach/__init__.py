@@ -1,1 +1,0 @@
-"""``camvo teach``: take people's labels of a file back."""

@@ -1,1 +1,0 @@
-"""Sinks for labelled rows, one module for each format."""

@@ -1,1 +1,0 @@
-"""Sources of rows, one module for each format."""

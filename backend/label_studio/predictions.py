@@ -1,0 +1,200 @@
+"""Rounds as a prediction in the form that Label Studio stores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import WebhookEvent, is_id
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.rounds import Round
+from backend.questions import LabelConfig, TaskQuestion
+from backend.questions.spans import RegionChoices
+
+
+def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotation]:
+    """Read the annotations of an event.
+
+    Two kinds of annotation teach nothing:
+
+    - skipped ones, although their result still holds the prediction that filled the form;
+    - those that Label Studio made from predictions in bulk, which no human looked at, unless somebody has
+      marked them as ground truth.
+
+    Entries without a valid id are left out.
+    """
+    for raw in event.annotations:
+        if not is_id(raw.get("id")):
+            continue
+        result = _regions(raw)
+        answers = {question.name: question.vote_from_annotation(result) for question in config.questions}
+        ground_truth = bool(raw.get("ground_truth"))
+        yield Annotation(
+            project=event.project_key,
+            annotation_id=raw["id"],
+            task=raw["task"] if is_id(raw.get("task")) else None,
+            updated_at=str(raw.get("updated_at") or ""),
+            labels={control: label for control, label in answers.items() if label is not None},
+            ground_truth=ground_truth,
+            teaches=not raw.get("was_cancelled") and (ground_truth or not _made_in_bulk(raw)),
+            origin=_origin(result),
+            prediction_shown=bool(raw.get("prediction")) or raw.get("parent_prediction") is not None,
+            completed_by=raw["completed_by"] if is_id(raw.get("completed_by")) else None,
+            lead_time=_seconds(raw.get("lead_time")),
+        )
+
+
+def _seconds(value: object) -> float | None:
+    """A time in seconds, ``None`` unless it is a positive number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0.0 < value < math.inf else None
+
+
+def _regions(annotation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    result = annotation.get("result")
+    return [region for region in result if isinstance(region, Mapping)] if isinstance(result, list) else []
+
+
+def _made_in_bulk(annotation: Mapping[str, Any]) -> bool:
+    """Whether Label Studio itself turned a prediction into this annotation: it has no lead time then."""
+    from_prediction = annotation.get("parent_prediction") is not None or bool(annotation.get("bulk_created"))
+    return from_prediction and annotation.get("lead_time") is None
+
+
+def _origin(result: Sequence[Mapping[str, Any]]) -> str | None:
+    """The origin of the whole form; one changed region makes it "prediction-changed"."""
+    origins = {region["origin"] for region in result if isinstance(region.get("origin"), str)}
+    if len(origins) > 1:
+        return "prediction-changed" if origins & {"prediction", "prediction-changed"} else "manual"
+    return next(iter(origins), None)
+
+
+Prediction: TypeAlias = dict[str, Any] | list[Any]
+"""Label Studio's answer for one task: a prediction, a list of them, or ``[]`` for none."""
+
+
+def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> dict[str, Any]:
+    """One prediction with the regions of every decided question.
+
+    Each region carries its question's score: the probability that the label is right, or in general the
+    reward it is expected to earn. The prediction's ``score``, by which Label Studio sorts, is the product of
+    the questions' scores: errors are treated as independent.
+
+    Args:
+        decided: the decided questions with their rounds.
+        model_version: must equal the backend's title in Label Studio, or the score column stays blank.
+    """
+    return _prediction(
+        [(question, round_.label, round_.score) for question, round_ in decided], model_version
+    )
+
+
+def without_lists(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The ensemble's prediction for each task, for Label Studio's editor, which takes no lists."""
+    return [answer[-1] if isinstance(answer, list) and answer else answer for answer in predictions]
+
+
+def model_predictions(
+    decided: Sequence[tuple[TaskQuestion, Round]], model_version: str
+) -> list[dict[str, Any]]:
+    """One prediction per model that voted, in alphabetical order, to show annotators who voted for what.
+
+    Label Studio stores all predictions of a list, and its label stream fills the form of a new task with the
+    last one, so these must come before the ensemble's prediction. Each has its own version,
+    ``<model_version>/<model>``: the score column, uncertainty sampling and an opened task's form read the
+    ensemble's version only. The score is the model's correctness as estimated by the plan.
+    """
+    voters = sorted({arm for _, round_ in decided for arm, vote in round_.votes.items() if vote is not None})
+    return [
+        _prediction(
+            [
+                (question, vote, round_.plan["arms"][arm]["correctness"])
+                for question, round_ in decided
+                if (vote := round_.votes.get(arm)) is not None
+            ],
+            f"{model_version}/{arm}",
+        )
+        for arm in voters
+    ]
+
+
+def _prediction(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str) -> dict[str, Any]:
+    """A prediction of several questions, each with its label and the label's score."""
+    regions = {
+        question.name: [region | {"score": score} for region in question.result_items(label)]
+        for question, label, score in answers
+    }
+    for question, _, _ in answers:
+        if isinstance(control := question.question.control, RegionChoices):
+            regions |= _classified(question.name, control, regions)
+    score = math.prod(question_score for _, _, question_score in answers)
+    return {
+        "result": list(chain(*regions.values())),
+        "score": min(max(score, 0.0), 1.0),
+        "model_version": model_version,
+    }
+
+
+def _classified(
+    name: str, control: RegionChoices, regions: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The regions that can have a class, each with an ``id``; under ``name`` the items that assign one."""
+    marked = {
+        carrier: [
+            {"id": f"{carrier}-{place}"} | region for place, region in enumerate(regions.get(carrier, ()))
+        ]
+        for carrier in control.controls
+    }
+    return {**marked, name: control.attach_to_regions(list(chain(*marked.values())), regions[name])}
+
+
+def is_annotated(task: Mapping[str, Any]) -> bool:
+    """Whether a task, as the client lists it, has an annotation; a skipped one counts."""
+    return bool(task.get("annotations"))
+
+
+def is_drafted(task: Mapping[str, Any]) -> bool:
+    """Whether somebody has begun to annotate a task."""
+    return bool(task.get("draft_exists") or task.get("drafts"))
+
+
+def untouched(tasks: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[int]]:
+    """The tasks that nobody has annotated or begun to, and the numbers of those with a draft alone."""
+    unannotated = [task for task in tasks if not is_annotated(task)]
+    drafted = {int(task["id"]) for task in unannotated if is_drafted(task)}
+    return [task for task in unannotated if task["id"] not in drafted], drafted
+
+
+def of_version(task: Mapping[str, Any], version: str) -> list[dict[str, Any]]:
+    """A task's predictions of one model version, the oldest first."""
+    stored = [prediction for prediction in task["predictions"] if prediction["model_version"] == version]
+    return sorted(stored, key=lambda prediction: int(prediction["id"]))
+
+
+def replace_prediction(
+    client: Client, existing: Sequence[Mapping[str, Any]], prediction: Mapping[str, Any]
+) -> bool:
+    """Update the oldest prediction of a version if it differs, and delete the others.
+
+    Args:
+        client: Label Studio.
+        existing: the task's predictions of the version, the oldest first, at least one.
+        prediction: what it is to be.
+
+    Returns:
+        Whether anything was changed.
+
+    Raises:
+        LabelStudioError: Label Studio refused, or cannot be reached.
+    """
+    first, *duplicates = existing
+    for duplicate in duplicates:
+        client.remove_prediction(duplicate["id"])
+    differs = (first["result"], first["score"]) != (prediction["result"], prediction["score"])
+    if differs:
+        client.change_prediction(first["id"], {"result": prediction["result"], "score": prediction["score"]})
+    return differs or bool(duplicates)

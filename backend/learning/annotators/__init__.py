@@ -1,1 +1,0 @@
-"""People as voters: what they answered, and how often each of them is right."""

@@ -1,1 +1,0 @@
-"""What the ledger knows of annotators: how often each is right, and the rounds that they judged."""

@@ -1,1 +1,0 @@
-"""Providers' batches in the ledger: jobs, their lines, and the tasks that wait for answers."""

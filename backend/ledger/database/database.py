@@ -1,0 +1,584 @@
+"""The ledger's database: migrating it, reading it and writing it.
+
+SQLite and PostgreSQL give the same guarantees:
+
+- A read transaction sees one snapshot and never waits.
+- Only one write transaction runs at a time, over all processes. A committed write is on the disk.
+
+With one writer at a time there are no deadlocks, lost updates or gaps in a sequence, and a function may read
+before it writes without a further lock. The group commit (``writer.py``) makes that fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import psycopg
+import structlog
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from backend.errors import LedgerError
+from backend.ledger.database.statements import option
+
+_T = TypeVar("_T")
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is closed when the server does not answer a statement in time.
+
+    The server's own time-outs do not help if it hangs: its kernel still acknowledges what it is sent, and
+    psycopg would wait for ever.
+
+    Attributes:
+        patience: seconds for one statement; ``None`` for no limit.
+    """
+
+    patience: float | None = None
+
+    def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
+        """Wait for the server, as every method of psycopg's connection does through this one."""
+        bounded = gen if self.patience is None else _bounded(gen, self.patience)
+        try:
+            return super().wait(bounded, *args, **options)
+        except _HangError as error:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(str(error)) from None
+
+
+class _HangError(Exception):
+    """The server did not answer in time."""
+
+
+def _bounded(gen: Generator[Any, Any, _T], seconds: float) -> Generator[Any, Any, _T]:
+    """Pass everything through; psycopg sends a false value several times a second while nothing happens."""
+    until = time.monotonic() + seconds
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() >= until:
+                raise _HangError(f"connection closed: the server did not answer in {seconds:.3g} s")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        value: _T = end.value
+        return value
+
+
+_FIXES = {
+    "connection": "check that the database server runs and that CAMVO_DATABASE_URL is correct",
+    "locked": "another process holds the ledger; find the one that hangs, or try again",
+    "lock timeout": "another process holds the ledger; find the one that hangs, or try again",
+    "no such table": "migrate the ledger: `camvo serve` and `camvo check` do so when they start",
+    "no such column": "migrate the ledger: `camvo serve` and `camvo check` do so when they start",
+    "does not exist": "migrate the ledger: `camvo serve` and `camvo check` do so when they start",
+    "unable to open": "create the folder and allow this user to write to it, or change CAMVO_DATABASE_URL",
+    "was moved or deleted": "move the ledger's file back; nothing was written elsewhere meanwhile",
+    "there is no file": "move the ledger's file back, or migrate the ledger: `camvo serve` creates one",
+    "readonly": "allow this user to write to the ledger's file and to its folder",
+    "disk is full": "free some disk space; no acknowledged write is lost",
+    "malformed": "restore the file from a backup, or change CAMVO_DATABASE_URL",
+    "not a database": "restore the file from a backup, or change CAMVO_DATABASE_URL",
+}
+_DEFAULT_FIX = "see the log of the database; no acknowledged write is lost"
+
+_SQLITE_OUTAGES = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+"""SQLite's primary result codes for a file that cannot be used at the moment."""
+
+_PRIMARY_CODE = 0xFF
+
+_POSTGRESQL_OUTAGES = (
+    "08",  # the connection failed
+    "25006",  # the server is a read-only standby
+    "25P03",  # the server ended a transaction that was idle for too long
+    "25P04",  # the server ended a transaction that took too long
+    "40",  # rolled back, such as after a deadlock
+    "53",  # the disk or the memory is full, or there are too many connections
+    "55P03",  # a lock was not available in time
+    "57",  # cancelled by a time-out or by an operator: the server stops, starts or has crashed
+    "58",  # input or output failed
+)
+"""How the SQLSTATE of a failure that may pass begins."""
+
+
+def place(url: URL) -> str:
+    """Return the address for display, without password and query string, which may hold a password too."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
+    """Convert a database failure; the message is the driver's first line, which quotes no values."""
+    message = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+    reason = (message.strip().splitlines() or [type(error).__name__])[0]
+    lower = message.lower()
+    fix = next((fix for sign, fix in _FIXES.items() if sign in lower), _DEFAULT_FIX)
+    return LedgerError(reason, where=place(url), fix=fix, temporary=is_outage(error))
+
+
+def is_outage(error: SQLAlchemyError) -> bool:
+    """Whether the database is down, full, locked or read-only, so that the same may succeed later.
+
+    Wrong values, wrong statements, broken constraints, missing tables and damaged files are no outages.
+    """
+    if isinstance(error, PoolTimeoutError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & _PRIMARY_CODE in _SQLITE_OUTAGES
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_POSTGRESQL_OUTAGES)
+    # Without a code, the server was not reached or broke off, or CaMVo itself refused the file.
+    return isinstance(error, OperationalError | InterfaceError)
+
+
+_Identity = tuple[int, int]
+"""A file's device and inode."""
+
+
+class SqliteFile:
+    """The ledger's file.
+
+    Args:
+        url: of a SQLite database that is not in memory.
+    """
+
+    def __init__(self, url: URL) -> None:
+        name = str(url.database)
+        self._is_uri = name.startswith("file:")
+        self.path = Path(urlsplit(name).path if self._is_uri else name).absolute()
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self.path.exists()
+
+    def create(self) -> None:
+        """Create an empty file, which SQLite takes for a new database, unless there is one or cannot be."""
+        if not self._is_uri:
+            with suppress(OSError), self.path.open("ab"):
+                pass
+
+    def address(self, name: str) -> str:
+        """Return what to open in place of ``name``, so that a missing file is not created.
+
+        Raises:
+            OperationalError: there is a folder, but no file in it.
+        """
+        if self._is_uri:
+            return name
+        if self.path.parent.is_dir() and not self.path.exists():
+            raise OperationalError("CONNECT", None, FileNotFoundError(f"there is no file {self.path}"))
+        return f"{self.path.as_uri()}?mode=rw"
+
+    def identity(self) -> _Identity | None:
+        """Return what tells the file at the path from any other one; ``None`` if there is no file."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def check(self, opened: _Identity | None) -> None:
+        """Check that the file at the path is the one that was opened.
+
+        Raises:
+            OperationalError: it is not.
+        """
+        if self.identity() != opened:
+            reason = f"the file {self.path} was moved or deleted while it was open"
+            raise OperationalError("BEGIN", None, FileNotFoundError(reason))
+
+
+_MODE = "camvo_mode"
+_UNBOUNDED = "camvo_unbounded"
+_FILE = "camvo_file"
+_WRITE_LOCK = 0x43614D566F  # number of the PostgreSQL advisory lock that serialises writers: "CaMVo"
+
+_LOCK = text("SELECT pg_advisory_xact_lock(:number)")
+_SET_LIMITS = text(
+    "SELECT set_config('lock_timeout', :lock, true), set_config('statement_timeout', :statement, true), "
+    "set_config('idle_in_transaction_session_timeout', :idle, true)"
+)
+
+_SLOWEST = 5.0
+"""Seconds beyond the patience after which the server cancels a statement of a write transaction."""
+
+_LAST_RESORT = 10.0
+"""Seconds beyond the patience after which a connection is closed whose server says nothing at all."""
+
+_CONNECT = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server whose host is gone is noticed within a minute, not after the hours of the system's defaults."""
+
+_CHECKPOINT_PAGES = 8_192
+"""Pages (32 MB) in SQLite's write-ahead log at which a commit copies them into the database file.
+
+That commit is slow, so it should be rare; SQLite's default is 1,000 pages. Only commits run checkpoints:
+SQLite up to version 3.51.2 can lose a write while another connection runs one (the "WAL-reset bug")."""
+
+
+def normalise(url: str) -> URL:
+    """Parse a database URL, with psycopg 3 as the PostgreSQL driver.
+
+    Raises:
+        LedgerError: the text is not a URL, or CaMVo does not support the database.
+    """
+    where = "CAMVO_DATABASE_URL"
+    fix = "set it to sqlite:///camvo.sqlite or postgresql://user:password@host/database"
+    try:
+        parsed = make_url(f"postgresql://{url[11:]}" if url.startswith("postgres://") else url)
+    except (ArgumentError, ValueError):
+        # The text may contain a password, so neither it nor the error that quotes it is shown.
+        raise LedgerError("the value is not a database URL", where=where, fix=fix) from None
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise LedgerError(f"CaMVo does not support {backend} databases", where=where, fix=fix)
+    if parsed.database in {None, "", ":memory:"} or parsed.query.get("mode") == "memory":
+        raise LedgerError("the ledger cannot be in memory: paid answers would be lost", where=where, fix=fix)
+    return parsed
+
+
+def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
+    """Create an engine without a transaction mode; on SQLite its statements run outside a transaction.
+
+    Args:
+        url: as :func:`normalise` returns it.
+        patience: seconds that a writer waits for its turn.
+        clock: unix seconds; the ledger's clock on SQLite.
+
+    Raises:
+        LedgerError: the driver is not installed.
+    """
+    # Parameters hold texts of tasks and answers, which must not appear in the text of an exception.
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(
+            url, connect_args={"timeout": patience}, hide_parameters=True, execution_options=option(clock)
+        )
+        _set_up_sqlite(engine, SqliteFile(url))
+        return engine
+    try:
+        engine = create_engine(url, connect_args=_CONNECT, pool_pre_ping=True, hide_parameters=True)
+    except ImportError as error:
+        raise LedgerError(
+            "the PostgreSQL driver is not installed", where=place(url), fix='pip install "camvo[postgres]"'
+        ) from error
+
+    def connect(_dialect: object, _record: object, names: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        connection = BoundedConnection.connect(*names, **options)
+        connection.patience = patience + _LAST_RESORT
+        return connection
+
+    def begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        bounded = not options.get(_UNBOUNDED, False)
+        driver: Any = connection.connection.dbapi_connection
+        driver.patience = patience + _LAST_RESORT if bounded else None
+        if options.get(_MODE) == "write":
+            _take_turn(connection, patience, bounded=bounded)
+
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def reader(engine: Engine) -> Engine:
+    """Return the engine for read-only transactions that see one snapshot."""
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(**{_MODE: "read"})
+    return engine.execution_options(
+        **{_MODE: "read"}, isolation_level="REPEATABLE READ", postgresql_readonly=True
+    )
+
+
+def writer(engine: Engine) -> Engine:
+    """Return the engine for write transactions, of which one runs at a time."""
+    return engine.execution_options(**{_MODE: "write"})
+
+
+def unbounded(engine: Engine) -> Engine:
+    """Return the engine for migrations: write transactions whose statements may take any time."""
+    return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
+
+
+def _set_up_sqlite(engine: Engine, file: SqliteFile) -> None:
+    def do_connect(
+        _dialect: object, _record: object, names: list[Any], options: dict[str, Any]
+    ) -> None:  # the dialect then connects with what is changed here
+        names[0], options["uri"] = file.address(names[0]), True
+
+    def connect(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the driver's own transactions begin too late
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        record.info[_FILE] = file.identity()
+
+    def check_file(connection: Connection) -> None:
+        try:
+            file.check(connection.info[_FILE])
+        except OperationalError:
+            connection.invalidate()
+            raise
+
+    def begin(connection: Connection) -> None:
+        # A transaction that reads before it writes fails if another one wrote in between, so writers begin
+        # with IMMEDIATE. A reader that tries to write fails at once.
+        mode = _mode(connection)
+        if mode is not None:
+            check_file(connection)
+            if connection.info.get(_MODE) != mode:
+                connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if mode == 'write' else 'ON'}")
+                connection.info[_MODE] = mode
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
+
+    def commit(connection: Connection) -> None:
+        if _mode(connection) == "write":
+            check_file(connection)
+        # On a full disk SQLite rolls back by itself. The driver's commit() would then silently do nothing.
+        driver: Any = connection.connection.dbapi_connection
+        if not driver.in_transaction:
+            raise OperationalError(
+                "COMMIT", None, RuntimeError("SQLite rolled the transaction back by itself")
+            )
+
+    event.listen(engine, "do_connect", do_connect)
+    event.listen(engine, "connect", connect)
+    event.listen(engine, "begin", begin)
+    event.listen(engine, "commit", commit)
+
+
+def _mode(connection: Connection) -> str | None:
+    mode: str | None = connection.get_execution_options().get(_MODE)
+    return mode
+
+
+def _take_turn(connection: Connection, patience: float, *, bounded: bool) -> None:
+    """Wait for the turn, and let the server end a transaction that hangs: all other writers wait for it."""
+    statement, idle = (patience + _SLOWEST, patience) if bounded else (0.0, 0.0)
+    seconds = {"lock": patience, "statement": statement, "idle": idle}
+    connection.execute(_SET_LIMITS, {name: str(round(limit * 1000)) for name, limit in seconds.items()})
+    connection.execute(_LOCK, {"number": _WRITE_LOCK})
+
+
+PATIENCE = 30.0
+"""Seconds that a writer waits for its turn before it fails."""
+
+_PAUSE = 0.02
+_log = structlog.get_logger(__name__)
+
+_DEVELOPMENT_REVISIONS = {"0001", "0002", "0003"}
+"""Revisions whose migrations no longer exist: they were folded into 0004 before the first release."""
+
+_LAST_TO_MIGRATE = "d9d5b7b"
+"""The last commit that can migrate a ledger from these revisions."""
+
+
+class Ledger:
+    """One database. It is opened at the first use and must be migrated before any other use.
+
+    Args:
+        url: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
+        patience: seconds that a writer waits for its turn.
+        clock: unix seconds; the ledger's clock on SQLite. PostgreSQL has its own (:mod:`clock`).
+
+    Raises:
+        LedgerError: the URL cannot be parsed, or CaMVo does not support its database.
+    """
+
+    def __init__(
+        self, url: str, *, patience: float = PATIENCE, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._url = normalise(url)
+        self._patience = patience
+        self._works: dict[str, bool] = {}
+        self._engine = create(self._url, patience, clock)
+        self._reader, self._writer = reader(self._engine), writer(self._engine)
+
+    @property
+    def place(self) -> str:
+        """The database's address for display, without password."""
+        return place(self._url)
+
+    def exists(self) -> bool:
+        """Whether there is anything to read. A missing SQLite file is not created, as opening it would."""
+        return self._engine.dialect.name != "sqlite" or SqliteFile(self._url).exists()
+
+    def migrate(self) -> None:
+        """Create or update the tables. Several processes may do it at once.
+
+        Raises:
+            LedgerError: the database cannot be opened, or its tables are of a newer version of CaMVo or of
+                a development version before revision 0004.
+        """
+        from alembic import command  # noqa: PLC0415 - slow to import, and workers do not need it
+        from alembic.config import Config  # noqa: PLC0415
+        from alembic.migration import MigrationContext  # noqa: PLC0415
+        from alembic.util import CommandError  # noqa: PLC0415
+
+        if self._engine.dialect.name == "sqlite":
+            SqliteFile(self._url).create()
+            self._switch_to_wal()
+        config = Config()
+        config.set_main_option("script_location", "backend.ledger:migrations")
+        try:
+            with self._transaction(unbounded(self._engine)) as connection:
+                self._refuse_development_version(
+                    MigrationContext.configure(connection).get_current_revision()
+                )
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except CommandError as error:
+            raise LedgerError(
+                f"the ledger's tables are of a version that this CaMVo does not know: {error}",
+                where=self.place,
+                fix="install the version of CaMVo that wrote the ledger, or a newer one",
+            ) from error
+
+    def check_revision(self) -> None:
+        """Check that the tables are those of this version of CaMVo; nothing is changed.
+
+        Raises:
+            LedgerError: they are not, or the database failed.
+        """
+        from alembic.migration import MigrationContext  # noqa: PLC0415 - slow to import
+        from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+        head = ScriptDirectory(str(Path(__file__).parent.parent / "migrations")).get_current_head()
+        with self.read() as connection:
+            revision = MigrationContext.configure(connection).get_current_revision()
+        if revision != head:
+            raise LedgerError(
+                f"the ledger's tables are of revision {revision}, and this CaMVo needs {head}",
+                where=self.place,
+                fix="run `camvo check` to migrate it, or use the version of CaMVo that wrote it",
+            )
+
+    def compact(self) -> None:
+        """Give the room of deleted rows in a SQLite file back. PostgreSQL reuses it by itself.
+
+        The file is rewritten, so writers wait and the disk must have room for a second one.
+
+        Raises:
+            LedgerError: the database failed; it is as it was.
+        """
+        if self._engine.dialect.name == "sqlite":
+            self.close()  # connections that have read are read-only
+            with self._failures("compact"), self._engine.connect() as connection:
+                connection.exec_driver_sql("VACUUM")
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a read-only transaction, which sees one snapshot of the ledger and never waits.
+
+        Raises:
+            LedgerError: the database failed.
+        """
+        with self._failures("read"), self._reader.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open the only write transaction. It is committed to the disk when the block ends.
+
+        An exception rolls it back and is re-raised. Keep the block short, because all other writers wait.
+
+        Raises:
+            LedgerError: the database failed, or the writer's turn did not come in time. Nothing is written,
+                unless the connection broke during the commit itself.
+        """
+        with self._transaction(self._writer) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        # "with connection.begin()" would ignore a transaction that broke inside the block, and would return a
+        # SQLite connection whose commit failed to the pool with its transaction still open.
+        with self._failures("write"), engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                yield connection
+                transaction.commit()
+            except BaseException:
+                transaction.rollback()
+                raise
+
+    def close(self) -> None:
+        """Close all connections; a later use opens new ones."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _failures(self, work: str) -> Iterator[None]:
+        """Convert failures, and log when the database goes down for one kind of work and when it is back.
+
+        What has never worked is a mistake of the start, which its caller reports.
+        """
+        try:
+            yield
+        except SQLAlchemyError as error:
+            failure = ledger_error(error, self._url)
+            if failure.temporary and self._works.get(work, False):
+                self._works[work] = False
+                _log.error("ledger_down", work=work, code=failure.code, reason=str(failure))
+            raise failure from error
+        if not self._works.setdefault(work, True):
+            self._works[work] = True
+            _log.warning("ledger_back", work=work, where=self.place)
+
+    def _refuse_development_version(self, revision: str | None) -> None:
+        if revision in _DEVELOPMENT_REVISIONS:
+            raise LedgerError(
+                f"this CaMVo cannot migrate the ledger from revision {revision}, a development version",
+                where=self.place,
+                fix=f"run `camvo check` with commit {_LAST_TO_MIGRATE} of CaMVo first, to migrate it",
+            )
+
+    def _switch_to_wal(self) -> None:
+        """Switch the file to write-ahead logging, permanently.
+
+        SQLite's own timeout does not apply to this change, so the method retries while others hold the file.
+        """
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                with self._failures("migrate"), self._engine.connect() as connection:
+                    mode = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
+                break
+            except LedgerError as error:
+                locked = isinstance(error.__cause__, OperationalError) and "locked" in error.message
+                if not locked or time.monotonic() >= until:
+                    raise
+                time.sleep(_PAUSE)
+        if mode != "wal":
+            raise LedgerError(
+                f"SQLite cannot use a write-ahead log here, only journal mode {mode!r}",
+                where=self.place,
+                fix="put the file on a local disk; on a network drive use PostgreSQL",
+            )

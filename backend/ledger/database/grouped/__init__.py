@@ -1,1 +1,0 @@
-"""Reads and writes of one kind that share a transaction and its statements."""

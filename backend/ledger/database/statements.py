@@ -1,0 +1,135 @@
+"""Sets of numbers as one parameter of a statement.
+
+A list of parameters, one for each number, takes longer to write down than the database takes to use it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Insert,
+    Select,
+    Table,
+    any_,
+    func,
+    literal,
+    select,
+    text,
+    true,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import Insert as DmlInsert
+
+_OPTION = "camvo_clock"
+_NOW = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
+
+
+def now(connection: Connection) -> float:
+    """Return the database's time in unix seconds.
+
+    It is PostgreSQL's own. Processes that share a SQLite file run on one host, so there it is the clock that
+    the ``Ledger`` was given.
+    """
+    if connection.dialect.name == "sqlite":
+        clock: Callable[[], float] = connection.get_execution_options()[_OPTION]
+        return clock()
+    return float(connection.execute(_NOW).scalar_one())
+
+
+def option(clock: Callable[[], float]) -> dict[str, Callable[[], float]]:
+    """Return the execution option that holds the clock for :func:`now`."""
+    return {_OPTION: clock}
+
+
+def insert(dialect: Dialect, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Return an insert into ``table`` with ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    return sqlite.insert(table) if dialect.name == "sqlite" else postgresql.insert(table)
+
+
+@cache
+def insert_new(dialect: Dialect, table: Table) -> Insert:
+    """Return an insert that leaves existing rows as they are.
+
+    Building a statement takes longer than running it, so statements are cached.
+    """
+    return insert(dialect, table).on_conflict_do_nothing()
+
+
+@cache
+def insert_or_replace(dialect: Dialect, table: Table) -> Insert:
+    """Return an insert of whole rows that replaces rows with the same primary key."""
+    statement = insert(dialect, table)
+    new_values = {
+        column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key
+    }
+    return statement.on_conflict_do_update(index_elements=table.primary_key.columns.keys(), set_=new_values)
+
+
+def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
+    """Return each project of tasks, which are projects and numbers, with its numbers, all in order."""
+    unique = sorted(set(tasks))
+    return [
+        (project, [number for _, number in members])
+        for project, members in groupby(unique, key=lambda task: task[0])
+    ]
+
+
+def found_among(
+    connection: Connection, query: Select[int], tasks: Iterable[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Return those of the tasks, which are projects and numbers, whose number a query finds.
+
+    Args:
+        connection: any.
+        query: finds numbers by the parameters ``of``, a project, and ``numbers``.
+        tasks: at most some hundred.
+    """
+    return {
+        (project, number)
+        for project, numbers in by_project(tasks)
+        for number in connection.scalars(query, {"of": project, "numbers": numbers})
+    }
+
+
+def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of the numbers."""
+    if dialect.name == "sqlite":
+        return column.in_(select(_listed(dialect, numbers)))
+    return column == any_(_array(numbers))
+
+
+def insert_each(
+    dialect: Dialect, table: Any, column: str, numbers: Sequence[int], **others: object
+) -> DmlInsert:
+    """Return an insert of one row for each number; rows that exist stay as they are.
+
+    Args:
+        dialect: the database's.
+        table: the table.
+        column: the column of the numbers.
+        numbers: the numbers.
+        others: the values of other columns, the same in each row.
+    """
+    values = [literal(value, table.c[name].type) for name, value in others.items()]
+    rows = select(*values, _listed(dialect, numbers)).where(true())  # SQLite could not parse it without WHERE
+    return insert(dialect, table).from_select([*others, column], rows).on_conflict_do_nothing()
+
+
+def _listed(dialect: Dialect, numbers: Sequence[int]) -> ColumnElement[int]:
+    if dialect.name == "sqlite":
+        return func.json_each(literal(json.dumps(list(numbers)))).table_valued("value").c.value
+    return func.unnest(_array(numbers)).column_valued("number")
+
+
+def _array(numbers: Sequence[int]) -> ColumnElement[Any]:
+    return literal(list(numbers), ARRAY(BigInteger))

@@ -1,0 +1,578 @@
+"""The tables of rounds and of tasks without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    literal_column,
+    text,
+)
+
+from backend.ledger.database.packing import PackedJson
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
+ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+JSON_VALUE = JSON(none_as_null=True)
+
+
+def where(condition: str) -> dict[str, Any]:
+    """Restrict an index to the rows that anybody looks for with it."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+batch_jobs = Table(
+    "batch_jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("leased_until", Double, nullable=False),
+    Column("provider_id", Text),
+    Column("files", JSON_VALUE, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("token_limit", BigInteger),
+    Column("cancelled", Boolean, nullable=False),
+    Column("code", Text),
+    Column("created_at", Double, nullable=False),
+    Column("sent_at", Double),
+    Column("due_at", Double),
+    Column("ended_at", Double),
+    Index(None, "state", "project"),
+    Index(None, "model", "created_at"),
+)
+
+batch_lines = Table(
+    "batch_lines",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("job", Text),
+    Column("call", BigInteger),
+    Column("body", JSON_VALUE),
+    Column("questions", JSON_VALUE, nullable=False),
+    Column("ceiling_usd", Double, nullable=False),
+    Column("counted_tokens", BigInteger, nullable=False),
+    Column("most_input", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("tries", BigInteger, nullable=False),
+    Column("code", Text),
+    Column("cost", BigInteger),
+    Column("created_at", Double, nullable=False),
+    Column("request", Text),
+    Column("number", Text),
+    Index(None, "project", "state", "model"),
+    Index(None, "job", "state"),
+    Index(None, "project", "task"),
+)
+
+batch_tasks = Table(
+    "batch_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("questions", Text, nullable=False),
+    Column("exploration", Text),
+    Column("drawn", JSON_VALUE, nullable=False),
+    Column("plan", JSON_VALUE, nullable=False),
+    Column("asked", JSON_VALUE, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+RESERVED: ColumnElement[str] = literal_column("'reserved'")
+"""The state of a running call. A partial index serves only queries that name it in their text."""
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("version", Text),
+    Column("confidences", JSON_VALUE),
+    Column("project", Text),
+    Column("task", BigInteger),
+    Index(None, "task"),
+    sqlite_with_rowid=False,  # else SQLite holds every key twice
+)
+
+answer_tasks = Table(
+    "answer_tasks",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Index(None, "project", "task"),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("call", BigInteger),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reserved", BigInteger, nullable=False),
+    Column("cost", BigInteger),
+    Column("counted_tokens", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("error_code", Text),
+    Column("seconds", Double),
+    Column("day", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("tasks", Integer, nullable=False, server_default="1"),
+    Column("cached_tokens", BigInteger),
+    Column("purse", Text),
+    Index(None, "expires_at", **where("state = 'reserved'")),
+    Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
+    Index(None, "project", "task"),
+    Index(
+        "ix_calls_packs",
+        "project",
+        "model",
+        "state",
+        "error_code",
+        "tasks",
+        "cost",
+        **where("tasks > 1"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+call_shares = Table(
+    "call_shares",
+    metadata,
+    Column("call", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("share", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
+pack_checks = Table(
+    "pack_checks",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("control", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("arm", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("agreed", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("project", "control", "epoch", "arm", "task"),
+    Index(None, "project", "task"),
+)
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("spent", BigInteger, nullable=False),
+    Column("reserved", BigInteger, nullable=False),
+)
+
+readiness = Table(
+    "readiness",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("checked_at", Double, nullable=False),
+)
+
+countings = Table(
+    "countings",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("reason", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("scores", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+recounts = Table(
+    "recounts",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("label_changed", Boolean, nullable=False),
+    Column("delivered", Boolean, nullable=False),
+    Index(None, "project", "delivered", "task"),
+    Index(None, "project", "task"),
+)
+
+recount_checks = Table(
+    "recount_checks",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("confirmed", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
+recount_looks = Table(
+    "recount_looks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("looked_at", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("score_change", Double, nullable=False),
+    Column("by_hand", Boolean, nullable=False),
+)
+
+further_votes = Table(
+    "further_votes",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("model", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("vote", Text),
+    Column("confidence", Double),
+    Column("cost_usd", Double, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("taught", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("issued_at", Double, nullable=False),
+    Column("counting", BigInteger, nullable=False),
+    Column("through", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("labels_hash", Text, nullable=False),
+    Column("evidence", JSON_VALUE, nullable=False),
+    Column("file_hash", Text, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("control", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("round_id", BigInteger),
+    Column("contribution", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "project", "control", "epoch", "sequence"),
+)
+
+bases = Table(
+    "bases",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+contexts = Table(
+    "contexts",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("context", LargeBinary, nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+drift_tests = Table(
+    "drift_tests",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("tests", JSON_VALUE, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+reliabilities = Table(
+    "reliabilities",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("accuracies", JSON_VALUE, nullable=False),
+    Column("annotations", BigInteger, nullable=False),
+    Column("applied", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+model_rates = Table(
+    "model_rates",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("state", JSON_VALUE, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+human_annotations = Table(
+    "annotations",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("annotation_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", BigInteger),
+    Column("updated_at", Text, nullable=False),
+    Column("labels", JSON_VALUE, nullable=False),
+    Column("ground_truth", Boolean, nullable=False),
+    Column("teaches", Boolean, nullable=False),
+    Column("origin", Text),
+    Column("prediction_shown", Boolean, nullable=False),
+    Column("completed_by", BigInteger),
+    Column("deleted", Boolean, nullable=False),
+    Column("received_at", Double, nullable=False),
+    Column("withdrawn", Boolean, nullable=False),
+    Column("lead_time", Double),
+    Index(None, "project", "task"),
+)
+
+accepted = Table(
+    "accepted",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("annotation_id", BigInteger),
+    Column("labels", JSON_VALUE, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("certified", Boolean, nullable=False),
+    Column("accepted_at", Double, nullable=False),
+)
+
+withdrawals = Table(
+    "withdrawals",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    Column("project", Text),
+    Column("task", BigInteger),
+    Column("annotator", BigInteger),
+    Column("since", Double),
+    Column("until", Double),
+    Column("withdrawn", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("extra_params", JSON_VALUE),
+    Column("label_config", Text),
+    Column("model_version", Text),
+    Column("updated_at", Double, nullable=False),
+    Column("title", Text),
+    Column("hostname", Text),
+    Column("task_number", BigInteger),
+    Column("predicted", JSON_VALUE),
+    Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("code", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("began_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("posted_at", Double),
+    Column("over_at", Double),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("control", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("plan", PackedJson, nullable=False),
+    Column("votes", JSON_VALUE, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("cost_usd", Double, nullable=False),
+    Column("full_cost_usd", Double, nullable=False),
+    Column("audit", Boolean, nullable=False),
+    Column("taught", Text),
+    Column("taught_by", Text),
+    Column("created_at", Double, nullable=False),
+    Column("human", Text),
+    Column("confirmed", Double),
+    Column("pruned", Boolean, nullable=False, server_default=false()),
+    UniqueConstraint("project", "task", "control", "question", "epoch"),
+    Index(None, "project", "id"),
+    # A row takes kilobytes, so reports sum over all rounds by reading this index alone.
+    Index(
+        "ix_rounds_report",
+        "project",
+        "control",
+        "epoch",
+        "audit",
+        "confirmed",
+        "score",
+        "cost_usd",
+        "full_cost_usd",
+        "created_at",
+    ),
+    sqlite_autoincrement=True,  # events refer to rounds by id, so ids must not be reused
+)
+
+votes = Table(
+    "votes",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("model", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("audit", Boolean, nullable=False),
+    Column("voted", Boolean, nullable=False),
+    Column("agreed", Double),
+    Column("confirmed", Double),
+    Column("examples", Integer),
+    Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
+    Index(None, "project", "examples", "model", "confirmed", **where("examples IS NOT NULL")),
+    sqlite_with_rowid=False,  # else SQLite holds every key twice
+)
+
+blind_tasks = Table(
+    "blind_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("round_id", BigInteger, nullable=False),
+    Column("cohort", BigInteger, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("counting", Text, nullable=False),
+    Column("verdicts", JSON_VALUE, nullable=False),
+    Column("answers", Text, nullable=False),
+    Column("reward", Double),
+    Column("closed_through", BigInteger),
+    Column("recount", BigInteger, nullable=False, server_default="0"),
+    Index(None, "project", "task"),
+)
+
+blind_queues = Table(
+    "blind_queues",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("recount", BigInteger, nullable=False),
+)
+
+failed_tasks = Table(
+    "failed_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("code", Text, nullable=False),
+    Column("failed_at", Double, nullable=False),
+)
+
+deleted_tasks = Table(
+    "deleted_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("deleted_at", Double, nullable=False),
+)
+
+tasks_to_forget = Table(
+    "tasks_to_forget",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+)
+
+example_texts = Table(
+    "example_texts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("control", Text, primary_key=True),
+    Column("question", Text, nullable=False),
+    Column("texts", JSON_VALUE, nullable=False),
+)

@@ -1,0 +1,608 @@
+"""Spending: money is reserved before a call and settled after it, within the budgets.
+
+Every call is a row. The accounts of its project and of its UTC day hold the sums of these rows. If the
+process dies during a call, the reservation counts as spent, because the provider may have charged for it.
+Days and expiry go by the ledger's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import structlog
+from sqlalchemy import Connection, Dialect, Insert, Row, bindparam, select, update
+from sqlalchemy import insert as sqlalchemy_insert
+
+from backend.errors import BudgetExhaustedError, LedgerError
+from backend.ledger.database import tables
+from backend.ledger.database.statements import insert, now
+from backend.ledger.database.writer import Writer
+from backend.telemetry import metrics
+from camvo.errors import InvalidParameterError
+
+PER_DOLLAR = 10**12
+
+MAX_USD = 1e6
+"""The largest amount of one entry, in $; a 64-bit integer holds nine times as much."""
+
+
+def to_picodollars(usd: float) -> int:
+    """Convert dollars to the nearest number of picodollars; $0.1 is exactly 10**11.
+
+    Raises:
+        InvalidParameterError: the amount is negative, not finite, or over :data:`MAX_USD`.
+    """
+    if not (math.isfinite(usd) and 0 <= usd <= MAX_USD):
+        raise InvalidParameterError(f"an amount of money must be between $0 and ${MAX_USD:,.0f}, got {usd}")
+    return round(Decimal(repr(float(usd))) * PER_DOLLAR)
+
+
+def from_picodollars(picodollars: int) -> float:
+    """Convert picodollars to dollars, as the nearest float."""
+    return picodollars / PER_DOLLAR
+
+
+EVERY_PROJECT = "*"
+"""The owner of the daily accounts: a day's budget covers all projects of the ledger."""
+
+TOTAL = "total"
+"""The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
+
+PurseName = Literal["job", "further", "background"]
+"""What the money of a project is set aside for: the job of ``camvo label``, which is all its runs on the
+project; votes that somebody asked for after the first round (``--ask-more``); and votes that the server asks
+for by itself (``background_share``)."""
+
+_PURPOSES: Final[dict[PurseName, str]] = {
+    "job": "the job",
+    "further": "further votes",
+    "background": "votes that the server asks for by itself",
+}
+
+_FIXES: Final[dict[PurseName, str]] = {
+    "job": "run the same command again with a higher --budget",
+    "further": "raise --ask-more",
+    "background": "raise background_share in camvo.yaml",
+}
+
+JOB: Final = "job"
+"""The scope of the account of a project's job."""
+
+PURSES: Final = frozenset(_PURPOSES)
+
+_table = tables.accounts
+_READ = select(_table.c.spent, _table.c.reserved).where(
+    _table.c.project == bindparam("owner"), _table.c.scope == bindparam("of")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Picodollars spent, and picodollars reserved for running calls."""
+
+    spent: int = 0
+    reserved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """An account inside a project's account, with a limit of its own.
+
+    Attributes:
+        name: its name, which is also its scope.
+        usd: the most that may be spent from it, over all runs, in $; ``None`` for no limit.
+    """
+
+    name: PurseName
+    usd: float | None
+
+
+def day_of(now: float) -> str:
+    """Return the UTC day of a time in unix seconds, such as 2026-03-14."""
+    return datetime.fromtimestamp(now, UTC).date().isoformat()
+
+
+def balance(connection: Connection, project: str, scope: str) -> Account:
+    """Return one account, with zeros if nothing has been booked yet."""
+    row = connection.execute(_READ, {"owner": project, "of": scope}).one_or_none()
+    return Account() if row is None else Account(row.spent, row.reserved)
+
+
+def check_budget(
+    connection: Connection, project: str, scope: str, amount: int, budget_usd: float | None
+) -> None:
+    """Check that ``amount`` more picodollars fit into the budget.
+
+    Args:
+        connection: in a write transaction.
+        project: the project's key, or :data:`EVERY_PROJECT`.
+        scope: :data:`TOTAL`, or a UTC day.
+        amount: picodollars that the next call may cost.
+        budget_usd: in $; ``None`` for no limit.
+
+    Raises:
+        BudgetExhaustedError: the amount does not fit.
+    """
+    if budget_usd is None:
+        return
+    account = balance(connection, project, scope)
+    if account.spent + account.reserved + amount <= to_picodollars(budget_usd):
+        return
+    spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
+    name, period, wait = (
+        ("project_usd", "project's", "")
+        if scope == TOTAL
+        else ("day_usd", "day's", ", or wait for the next UTC day")
+    )
+    error = BudgetExhaustedError(
+        f"the {period} budget of ${budget_usd:.6g} does not cover the next call: ${spent:.6g} is spent, "
+        f"${reserved:.6g} is reserved for running calls, and the next call may cost ${next_call:.6g}",
+        where="every project" if project == EVERY_PROJECT else f"project {project}",
+        fix=f"raise budget.{name} in camvo.yaml{wait}",
+    )
+    error.held = account.reserved > 0 and account.spent + amount <= to_picodollars(budget_usd)
+    raise error
+
+
+def check_purse(connection: Connection, project: str, purse: Purse, amount: int) -> None:
+    """Check that ``amount`` more picodollars fit into a purse.
+
+    Args:
+        connection: in a write transaction.
+        project: the project's key.
+        purse: the purse.
+        amount: picodollars that the next call may cost.
+
+    Raises:
+        BudgetExhaustedError: the amount does not fit.
+    """
+    if purse.usd is None:
+        return
+    account, limit = balance(connection, project, purse.name), to_picodollars(purse.usd)
+    if account.spent + account.reserved + amount <= limit:
+        return
+    error = BudgetExhaustedError(
+        f"${purse.usd:.6g} for {_PURPOSES[purse.name]} do not cover the next call: "
+        f"${from_picodollars(account.spent):.6g} is spent, ${from_picodollars(account.reserved):.6g} is "
+        f"reserved for running calls, and the next call may cost ${from_picodollars(amount):.6g}",
+        where=f"project {project}",
+        fix=_FIXES[purse.name],
+    )
+    error.held = account.reserved > 0 and account.spent + amount <= limit
+    raise error
+
+
+class Bookings:
+    """Amounts for accounts, added up and then booked together."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[tuple[str, str], Account] = {}
+
+    def add(self, project: str, day: str, purse: str | None, *, spent: int = 0, reserved: int = 0) -> None:
+        """Add picodollars for a project, a day and a purse; negative amounts are taken away."""
+        owners = [(project, TOTAL), (EVERY_PROJECT, day)]
+        for owner in owners if purse is None else [*owners, (project, purse)]:
+            before = self._amounts.get(owner, Account())
+            self._amounts[owner] = Account(before.spent + spent, before.reserved + reserved)
+
+    def book(self, connection: Connection) -> None:
+        """Add everything to the accounts, in a write transaction."""
+        rows = [
+            {"project": project, "scope": scope, "spent": amount.spent, "reserved": amount.reserved}
+            for (project, scope), amount in self._amounts.items()
+        ]
+        if rows:
+            connection.execute(_addition(connection.dialect), rows)
+
+
+@cache
+def _addition(dialect: Dialect) -> Insert:
+    statement = insert(dialect, _table)
+    return statement.on_conflict_do_update(
+        index_elements=[_table.c.project, _table.c.scope],
+        set_={
+            "spent": _table.c.spent + statement.excluded.spent,
+            "reserved": _table.c.reserved + statement.excluded.reserved,
+        },
+    )
+
+
+_WOKEN: Final = 2
+"""Waiting calls that look again after a settlement. A settled call cost less than it reserved, so its place
+may take more than one; more than two would mostly look in vain."""
+
+
+class MoneyQueue:
+    """The calls of one process that wait for money, in their order. Used from one event loop only."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until a settlement may have set money free, at most so many seconds."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(turn, seconds)
+
+    def release(self) -> None:
+        """Let the first waiting calls look again, because a call was settled."""
+        woken = 0
+        while self._waiting and woken < _WOKEN:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                woken += 1
+
+
+_log = structlog.get_logger(__name__)
+
+
+class Settlements:
+    """The settlements of one process. Used from one event loop only.
+
+    Args:
+        writer: writes to the ledger.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._under_way: set[object] = set()
+        self._waiting: set[object] = set()
+        self._none_waits, self._none_under_way = asyncio.Event(), asyncio.Event()
+        self._none_waits.set()
+        self._none_under_way.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many paid answers wait in memory because the database is down."""
+        return len(self._waiting)
+
+    async def settle(self, write: Callable[[Connection], None], *, paid: bool) -> None:
+        """Run a settlement in a write transaction, however long the database is down.
+
+        Args:
+            write: settles one call; must be safe to run twice.
+            paid: whether the call cost something; nothing waits for the settlement of one that did not.
+
+        Raises:
+            LedgerError: the ledger cannot store it, for a reason that does not pass.
+        """
+        if not paid:
+            return await self._writer.persist(write)
+        settlement = object()
+        self._under_way.add(settlement)
+        self._none_under_way.clear()
+        try:
+            await self._writer.persist(write, on_outage=lambda: self._wait(settlement))
+        finally:
+            self._end(settlement)
+
+    async def none_waits(self, patience: float) -> None:
+        """Return once no settlement waits for the database.
+
+        Args:
+            patience: seconds.
+
+        Raises:
+            LedgerError: some still wait after ``patience``.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(patience, 0.0)):
+                await self._none_waits.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Return if no settlement waits for the database at this moment.
+
+        Raises:
+            LedgerError: some wait, so that the answer of another call could not be stored either.
+        """
+        if self._waiting:
+            raise LedgerError(
+                f"no call may start: {len(self._waiting)} paid answers wait to be stored",
+                fix="look for ledger_down in the log",
+                temporary=True,
+            )
+
+    async def finish(self, patience: float) -> None:
+        """Wait for the settlements under way, at most ``patience`` seconds, before the process ends."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._none_under_way.wait()
+        except TimeoutError:
+            _log.error(
+                "paid_answers_lost",
+                answers=len(self._under_way),
+                fix="the database did not come back in time; the money reserved for them counts as spent",
+            )
+
+    def _wait(self, settlement: object) -> None:
+        self._waiting.add(settlement)
+        self._none_waits.clear()
+        metrics.unsettled_answers.inc()
+
+    def _end(self, settlement: object) -> None:
+        self._under_way.discard(settlement)
+        if settlement in self._waiting:
+            self._waiting.discard(settlement)
+            metrics.unsettled_answers.dec()
+        if not self._waiting:
+            self._none_waits.set()
+        if not self._under_way:
+            self._none_under_way.set()
+
+
+NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
+"""The shares of a call that is for one task alone."""
+
+_calls = tables.calls
+_RESERVE = sqlalchemy_insert(_calls).returning(_calls.c.id, _calls.c.key)
+_SHARE = sqlalchemy_insert(tables.call_shares)
+_BOOKED = ("id", "project", "day", "purse", "state", "reserved", "cost")
+_CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(
+    _calls.c.id.in_(bindparam("calls", expanding=True))
+)
+_END = update(_calls).where(_calls.c.id == bindparam("call"))
+
+
+_KEY_DIGITS = 8
+"""Digits of the answer's key in the row of a call: the answer's own row has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Money to reserve for one call.
+
+    Attributes:
+        project: the key of the project that pays.
+        task: the number of the task that the call is for; one of them if it is for several.
+        model: the model's name in the pool.
+        key: the key under which the answer will be stored.
+        usd: the most that the call can cost, in $.
+        project_usd: the project's budget, in $; ``None`` for no limit.
+        day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
+        counted_tokens: the prompt's input tokens by CaMVo's own count.
+        seconds: time until the reservation expires.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
+        tasks: the number of tasks that the call is for.
+    """
+
+    project: str
+    task: int
+    model: str
+    key: str
+    usd: float
+    project_usd: float | None
+    day_usd: float | None
+    counted_tokens: int
+    seconds: float
+    purse: Purse | None = None
+    tasks: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCost:
+    """What one call cost.
+
+    Attributes:
+        call: its id, as :func:`reserve_each` returned it.
+        usd: the actual cost, in $.
+        input_tokens: as counted by the provider.
+        output_tokens: as counted by the provider.
+        error_code: the error's code if the call gave no vote, ``None`` for an answer.
+        seconds: its duration, ``None`` if unknown.
+        cached_tokens: the part of the input tokens that the provider read from its cache.
+    """
+
+    call: int
+    usd: float
+    input_tokens: int
+    output_tokens: int
+    error_code: str | None
+    seconds: float | None
+    cached_tokens: int = 0
+
+
+def reserve(
+    connection: Connection,
+    *,
+    project: str,
+    task: int,
+    model: str,
+    key: str,
+    usd: float,
+    project_usd: float | None,
+    day_usd: float | None,
+    counted_tokens: int,
+    seconds: float,
+    shares: Mapping[int, float] = NOBODY_ELSE,
+    purse: Purse | None = None,
+) -> int:
+    """Reserve money for one call, before it is made.
+
+    Args:
+        connection: in a write transaction.
+        project: the key of the project that pays.
+        task: the number of the task that the call is for; one of them if it is for several.
+        model: the model's name in the pool.
+        key: the key under which the answer will be stored.
+        usd: the most that the call can cost, in $.
+        project_usd: the project's budget, in $; ``None`` for no limit.
+        day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
+        counted_tokens: the prompt's input tokens by CaMVo's own count.
+        seconds: time until the reservation expires.
+        shares: the tasks of a call that is for several, each with its share of the cost; together 1.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
+
+    Returns:
+        The call's id, for :func:`settle_each`.
+
+    Raises:
+        BudgetExhaustedError: a budget does not cover the call; nothing is reserved.
+    """
+    wanted = Reservation(
+        project=project,
+        task=task,
+        model=model,
+        key=key,
+        usd=usd,
+        project_usd=project_usd,
+        day_usd=day_usd,
+        counted_tokens=counted_tokens,
+        seconds=seconds,
+        purse=purse,
+        tasks=len(shares) or 1,
+    )
+    number = reserve_each(connection, [wanted])[key]
+    if shares:
+        rows = [
+            {"call": number, "project": project, "task": member, "share": share}
+            for member, share in shares.items()
+        ]
+        connection.execute(_SHARE, rows)
+    return number
+
+
+def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[str, int]:
+    """Reserve money for calls whose keys differ, before they are made, and return key → the call's id.
+
+    Args:
+        connection: in a write transaction.
+        wanted: the reservations.
+
+    Raises:
+        BudgetExhaustedError: a budget does not cover all of them; nothing is reserved.
+    """
+    at = now(connection)
+    day = day_of(at)
+    _check_budgets(connection, wanted, day)
+    bookings, rows, names = Bookings(), [], _short_names([each.key for each in wanted])
+    for each in wanted:
+        amount, purse = to_picodollars(each.usd), None if each.purse is None else each.purse.name
+        bookings.add(each.project, day, purse, reserved=amount)
+        rows.append(
+            {
+                "project": each.project,
+                "task": each.task,
+                "model": each.model,
+                "key": names[each.key],
+                "state": "reserved",
+                "reserved": amount,
+                "counted_tokens": each.counted_tokens,
+                "day": day,
+                "expires_at": at + each.seconds,
+                "created_at": at,
+                "tasks": each.tasks,
+                "purse": purse,
+            }
+        )
+    bookings.book(connection)
+    ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
+    return {key: ids[name] for key, name in names.items()}
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Key → what a call's row holds of it: the beginning, by which a person finds the answer in its table."""
+    names = {key: key[:_KEY_DIGITS] for key in keys}
+    return names if len(set(names.values())) == len(names) else {key: key for key in keys}
+
+
+def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: str) -> None:
+    """Return if the budgets cover all the reservations together."""
+    of_projects: Counter[str] = Counter()
+    of_purses: Counter[tuple[str, Purse]] = Counter()
+    for each in wanted:
+        amount = to_picodollars(each.usd)
+        of_projects[each.project] += amount
+        if each.purse is not None:
+            of_purses[each.project, each.purse] += amount
+    for project, limit in dict.fromkeys((each.project, each.project_usd) for each in wanted):
+        check_budget(connection, project, TOTAL, of_projects[project], limit)
+    for limit in dict.fromkeys(each.day_usd for each in wanted):
+        check_budget(connection, EVERY_PROJECT, day, of_projects.total(), limit)
+    for (project, purse), amount in of_purses.items():
+        check_purse(connection, project, purse, amount)
+
+
+def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
+    """Book the actual cost of different calls on the days they were reserved for.
+
+    Settling a call twice changes nothing. A call that :func:`expire` gave up can still be settled: its cost
+    then replaces the reservation.
+
+    Returns:
+        How many of the calls this settled.
+
+    Raises:
+        LedgerError: there is no such call.
+    """
+    if not settlements:
+        return 0
+    rows = connection.execute(_CALLS, {"calls": [each.call for each in settlements]})
+    calls = {row.id: row for row in rows}
+    ends: list[tuple[Row[Any], dict[str, Any]]] = []
+    for each in settlements:
+        call = calls.get(each.call)
+        if call is None:
+            raise LedgerError(
+                f"there is no call {each.call}", where="money", fix="call spending.reserve first"
+            )
+        if call.state != "settled":
+            report = {
+                "input_tokens": each.input_tokens,
+                "output_tokens": each.output_tokens,
+                "error_code": each.error_code,
+                "seconds": each.seconds,
+                "cached_tokens": each.cached_tokens,
+            }
+            ends.append((call, {"state": "settled", "cost": to_picodollars(each.usd), **report}))
+    _end(connection, ends)
+    return len(ends)
+
+
+def shares_of(connection: Connection, call: int) -> dict[int, float]:
+    """Return task → its share of a call that was for several; empty for any other call."""
+    table = tables.call_shares.c
+    query = select(table.task, table.share).where(table.call == call)
+    return {row.task: row.share for row in connection.execute(query)}
+
+
+def expire(connection: Connection) -> int:
+    """Mark calls whose reservation has expired as lost, and count their reservations as spent in full.
+
+    Returns:
+        How many calls were marked.
+    """
+    overdue = connection.execute(
+        select(_calls).where(_calls.c.state == tables.RESERVED, _calls.c.expires_at <= now(connection))
+    ).all()
+    _end(connection, [(call, {"state": "lost", "cost": call.reserved}) for call in overdue])
+    return len(overdue)
+
+
+def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]) -> None:
+    """Store how calls ended: the rows of the calls, each with the new values of its columns."""
+    if not ends:
+        return
+    connection.execute(_END, [{"call": call.id, **values} for call, values in ends])
+    bookings = Bookings()
+    for call, values in ends:
+        bookings.add(
+            call.project,
+            call.day,
+            call.purse,
+            spent=values["cost"] - (call.cost or 0),
+            reserved=-call.reserved if call.state == "reserved" else 0,
+        )
+    bookings.book(connection)

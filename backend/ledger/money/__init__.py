@@ -1,1 +1,0 @@
-"""Money in the ledger: accounts, reservations and usage by model."""

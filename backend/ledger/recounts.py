@@ -1,0 +1,708 @@
+"""What a later counting made of a round's kept votes. The round stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final, Literal
+
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
+
+from backend.ledger.database import tables
+from backend.ledger.database.packing import unpack_context
+from backend.ledger.database.statements import among, insert_new, insert_or_replace
+from backend.ledger.human_annotations import is_open
+from backend.ledger.rounds import Round, RoundKey
+from camvo.scores.reviews import NOTHING_SEEN, TaughtBefore
+from camvo.typing import Array
+
+_further_votes = tables.further_votes
+
+Purpose = Literal["doubt", "human"]
+"""Why a model was asked later: the label was in doubt, or people have labelled the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherVote:
+    """One model's vote after the round.
+
+    Attributes:
+        round_id: the round.
+        model: the model.
+        task: the round's task.
+        vote: what it voted; ``None`` if it gave no vote.
+        confidence: how sure it said it was, in [0, 1]; ``None`` if it said nothing.
+        cost_usd: what was paid for it, in $; shared equally among the questions of the prompt.
+        purpose: why it was asked.
+        taught: whether the round's human label has taught with this vote.
+        created_at: unix seconds.
+    """
+
+    round_id: int
+    model: str
+    task: int
+    vote: str | None
+    confidence: float | None
+    cost_usd: float
+    purpose: Purpose
+    created_at: float
+    taught: bool = False
+
+
+def store_further_votes(connection: Connection, project: str, votes: Sequence[FurtherVote]) -> None:
+    """Store votes; those that are there already stay as they are."""
+    if votes:
+        connection.execute(
+            insert_new(connection.dialect, _further_votes),
+            [{"project": project, **asdict(vote)} for vote in votes],
+        )
+
+
+def further_votes_of(connection: Connection, round_ids: Sequence[int]) -> dict[int, list[FurtherVote]]:
+    """Return round → its further votes, by model; rounds without any are absent."""
+    if not round_ids:
+        return {}
+    names = [_further_votes.c[field.name] for field in fields(FurtherVote)]
+    query = select(*names).where(among(connection.dialect, _further_votes.c.round_id, round_ids))
+    found: dict[int, list[FurtherVote]] = {}
+    for row in connection.execute(query.order_by(_further_votes.c.round_id, _further_votes.c.model)):
+        found.setdefault(row.round_id, []).append(FurtherVote(**row._mapping))
+    return found
+
+
+def set_further_taught(connection: Connection, round_id: int, models: Collection[str]) -> None:
+    """Record which of a round's further votes its human label has taught with."""
+    taught = case((_further_votes.c.model.in_(list(models)), True), else_=False)
+    connection.execute(
+        update(_further_votes).where(_further_votes.c.round_id == round_id).values(taught=taught)
+    )
+
+
+def all_votes(votes: Mapping[str, str | None], further: Sequence[FurtherVote]) -> dict[str, str | None]:
+    """The votes of a round with the further ones: arm → vote."""
+    return {**votes, **{vote.model: vote.vote for vote in further}}
+
+
+def all_confidences(confidences: Mapping[str, float], further: Sequence[FurtherVote]) -> dict[str, float]:
+    """The confidences of a round's votes with those of the further ones: arm → confidence."""
+    later = {vote.model: vote.confidence for vote in further if vote.confidence is not None}
+    return {**confidences, **later}
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherSum:
+    """What a project's further votes of one purpose cost.
+
+    Attributes:
+        tasks: how many tasks have some.
+        votes: how many models were asked, over all tasks and questions.
+        usd: what that cost, in $.
+    """
+
+    tasks: int
+    votes: int
+    usd: float
+
+
+NO_FURTHER_VOTES: Final = FurtherSum(0, 0, 0.0)
+
+
+def further_sums(connection: Connection, project: str) -> dict[Purpose, FurtherSum]:
+    """Return purpose → the project's further votes; purposes without any are absent."""
+    query = (
+        select(
+            _further_votes.c.purpose,
+            func.count(_further_votes.c.task.distinct()).label("tasks"),
+            func.count().label("votes"),
+            func.sum(_further_votes.c.cost_usd).label("usd"),
+        )
+        .where(_further_votes.c.project == project)
+        .group_by(_further_votes.c.purpose)
+    )
+    return {row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in connection.execute(query)}
+
+
+def forget_further_votes(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete the further votes of deleted tasks."""
+    chosen = among(connection.dialect, _further_votes.c.task, tasks)
+    connection.execute(delete(_further_votes).where(_further_votes.c.project == project, chosen))
+
+
+_table, _rounds = tables.recounts, tables.rounds.c
+
+FELT = 0.005
+"""The smallest change of a score that is stored; no order or threshold that people use depends on less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """A round's new label and score.
+
+    Attributes:
+        round_id: the round.
+        task: its task.
+        label: the label by the kept votes.
+        score: the probability that it is right, in [0, 1].
+        label_changed: whether the label is another than before this counting.
+    """
+
+    round_id: int
+    task: int
+    label: str
+    score: float
+    label_changed: bool
+
+
+def latest(connection: Connection, round_ids: Sequence[int]) -> dict[int, Recount]:
+    """Return round → its latest recount; rounds that were counted once are absent."""
+    if not round_ids:
+        return {}
+    names = [_table.c[field.name] for field in fields(Recount)]
+    query = select(*names).where(among(connection.dialect, _table.c.round_id, round_ids))
+    return {
+        row.round_id: Recount(**row._mapping) for row in connection.execute(query.order_by(_table.c.number))
+    }
+
+
+def with_latest(connection: Connection, found: Mapping[RoundKey, Round]) -> dict[RoundKey, Round]:
+    """Return the rounds with their further votes, and with the label and score of their latest recount."""
+    ids = [round_.id for round_ in found.values()]
+    recounted, further = latest(connection, ids), further_votes_of(connection, ids)
+    return {
+        key: replace(
+            round_,
+            votes=all_votes(round_.votes, further.get(round_.id, ())),
+            **_decided(recounted.get(round_.id)),
+        )
+        for key, round_ in found.items()
+    }
+
+
+def _decided(recount: Recount | None) -> dict[str, Any]:
+    return {} if recount is None else {"label": recount.label, "score": recount.score}
+
+
+def new_ones(
+    connection: Connection, project: str, results: Iterable[Recount], blind: Collection[int]
+) -> list[Recount]:
+    """Return the results that change something now: those of rounds that are still there, and still open.
+
+    Args:
+        connection: in the transaction that stores them.
+        project: the project's key.
+        results: what a counting made of rounds.
+        blind: the blind tasks that are counted although somebody may have annotated them.
+    """
+    found = {recount.round_id: recount for recount in results}
+    chosen = among(connection.dialect, _rounds.id, [*found])
+    counted = case(
+        (_rounds.audit, among(connection.dialect, _rounds.task, [*blind])),
+        else_=is_open(project, _rounds.task),
+    )
+    names = (_rounds.id, _rounds.label, _rounds.score)
+    query = select(*names).where(_rounds.project == project, chosen, counted).order_by(_rounds.id)
+    rows = connection.execute(query).all()
+    recounted = latest(connection, [row.id for row in rows])
+    news = []
+    for row in rows:
+        before, result = recounted.get(row.id, row), found[row.id]
+        if differs((before.label, before.score), (result.label, result.score)):
+            news.append(replace(result, label_changed=before.label != result.label))
+    return news
+
+
+def differs(before: tuple[str, float], after: tuple[str, float]) -> bool:
+    """Whether a label with its score differs from another; scores do from :data:`FELT` on."""
+    return before[0] != after[0] or abs(before[1] - after[1]) >= FELT
+
+
+def store(
+    connection: Connection, project: str, number: int, recounts: Sequence[Recount], hidden: Collection[int]
+) -> None:
+    """Store what a counting changed.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        number: the counting's number.
+        recounts: its recounts.
+        hidden: the rounds whose prediction Label Studio does not show, so that nothing is to be replaced.
+    """
+    common = {"number": number, "project": project}
+    rows = [{**asdict(each), **common, "delivered": each.round_id in hidden} for each in recounts]
+    if rows:
+        connection.execute(insert(_table), rows)
+
+
+def pending(connection: Connection, project: str, *, after: int = 0, limit: int = 1000) -> list[int]:
+    """Return the tasks that nobody has annotated and whose prediction Label Studio is to replace.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+        after: the task after which to begin.
+        limit: the most tasks to return.
+    """
+    query = (
+        select(_table.c.task)
+        .where(_table.c.project == project, ~_table.c.delivered, _table.c.task > after)
+        .where(is_open(project, _table.c.task))
+        .distinct()
+        .order_by(_table.c.task)
+        .limit(limit)
+    )
+    return list(connection.scalars(query))
+
+
+def count_pending(connection: Connection, project: str) -> int:
+    """Count the tasks that :func:`pending` lists."""
+    query = select(func.count(_table.c.task.distinct())).where(
+        _table.c.project == project, ~_table.c.delivered, is_open(project, _table.c.task)
+    )
+    return connection.scalars(query).one()
+
+
+def changed_labels(connection: Connection, project: str) -> tuple[int, int]:
+    """Count the tasks whose label any counting changed, and those for which only the score did."""
+    by_task = (
+        select(func.max(case((_table.c.label_changed, 1), else_=0)).label("moved"))
+        .where(_table.c.project == project)
+        .group_by(_table.c.task)
+        .subquery()
+    )
+    moved, every = connection.execute(select(func.coalesce(func.sum(by_task.c.moved), 0), func.count())).one()
+    return int(moved), int(every) - int(moved)
+
+
+def set_delivered(connection: Connection, project: str, tasks: Sequence[int], through: int) -> None:
+    """Remember that Label Studio shows these tasks' labels by the countings up to a number."""
+    chosen = among(connection.dialect, _table.c.task, tasks)
+    of_project = and_(_table.c.project == project, _table.c.number <= through, ~_table.c.delivered)
+    connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
+
+
+def is_recounted(connection: Connection, project: str) -> bool:
+    """Whether any of the project's rounds has a recount."""
+    query = select(_table.c.round_id).where(_table.c.project == project)
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def latest_score() -> ColumnElement[float]:
+    """The expression, in a query of rounds, for a round's score by its latest recount or its own."""
+    newest = (
+        select(_table.c.score)
+        .where(_table.c.round_id == _rounds.id)
+        .order_by(_table.c.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return func.coalesce(newest, _rounds.score)
+
+
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete the recounts of deleted tasks."""
+    chosen = among(connection.dialect, _table.c.task, tasks)
+    connection.execute(delete(_table).where(_table.c.project == project, chosen))
+
+
+_columns = tables.rounds.c
+
+MAX_LABELLED_ROUNDS = 2000
+"""At most this many human-labelled rounds are compared with the open ones, the latest ones.
+
+More would hardly change which open tasks differ from the labelled ones.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """A round without a human label.
+
+    Attributes:
+        id: the round's id in the ledger.
+        task: the task's number.
+        votes: arm → label, ``None`` where the model gave no vote; those that the label is counted from.
+        label: the voted label, by the latest counting.
+        score: the probability that it is right, in [0, 1].
+    """
+
+    id: int
+    task: int
+    votes: Mapping[str, str | None]
+    label: str
+    score: float
+
+
+def latest_epochs(connection: Connection, project: str) -> dict[str, str]:
+    """Return control → the epoch of its latest round."""
+    latest = select(func.max(_columns.id)).where(_columns.project == project).group_by(_columns.control)
+    query = select(_columns.control, _columns.epoch).where(_columns.id.in_(latest.scalar_subquery()))
+    return {row.control: row.epoch for row in connection.execute(query)}
+
+
+def latest_per_task(connection: Connection, project: str, control: str, epoch: str) -> list[OpenRound]:
+    """Return the latest round of each task that nobody has annotated, without audits (blind labelling).
+
+    Pruned rounds are left out: people can teach them nothing. A skipped task counts as annotated; a task
+    whose annotations are all withdrawn does not.
+    """
+    fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
+    query = select(*fields).where(
+        _of(project, control, epoch), ~_columns.audit, ~_columns.pruned, is_open(project, _columns.task)
+    )
+    rows = connection.execute(query.order_by(_columns.id))
+    newest = {row.task: OpenRound(**row._mapping) for row in rows}
+    ids = [round_.id for round_ in newest.values()]
+    recounted, further = latest(connection, ids), further_votes_of(connection, ids)
+    for task, round_ in newest.items():
+        if (recount := recounted.get(round_.id)) is not None:
+            votes = all_votes(round_.votes, further.get(round_.id, ()))
+            newest[task] = replace(round_, votes=votes, label=recount.label, score=recount.score)
+    return [*newest.values()]
+
+
+def count_blind_tasks(connection: Connection, project: str) -> int:
+    """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
+    query = select(func.count(_columns.task.distinct())).where(
+        _columns.project == project, _columns.audit, is_open(project, _columns.task)
+    )
+    return connection.scalars(query).one()
+
+
+def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
+    """Return the ids of the latest rounds that people teach, at most :data:`MAX_LABELLED_ROUNDS`."""
+    query = select(_columns.id).where(
+        _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit, ~_columns.pruned
+    )
+    return list(connection.scalars(query.order_by(_columns.id.desc()).limit(MAX_LABELLED_ROUNDS)))
+
+
+def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
+    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
+
+
+_checks, _checked_rounds = tables.recount_checks, tables.rounds.c
+
+
+@dataclass(frozen=True, slots=True)
+class RecountCheck:
+    """A round that people have answered.
+
+    Attributes:
+        round_id: the round.
+        task: its task.
+        human: the answer.
+        label: the label by its kept votes, counted without the answer.
+        score: the probability that it is right, in [0, 1].
+        confirmed: the label's agreement with the answer, in [0, 1].
+    """
+
+    round_id: int
+    task: int
+    human: str
+    label: str
+    score: float
+    confirmed: float
+
+
+def store_checks(connection: Connection, project: str, checks: Sequence[RecountCheck]) -> None:
+    """Store checks, except of rounds whose answer has changed since."""
+    chosen = among(connection.dialect, _checked_rounds.id, [check.round_id for check in checks])
+    answers = select(_checked_rounds.id, _checked_rounds.human).where(
+        _checked_rounds.project == project, chosen
+    )
+    human: dict[int, str | None] = {row.id: row.human for row in connection.execute(answers)}
+    rows = [
+        {name: value for name, value in asdict(check).items() if name != "human"} | {"project": project}
+        for check in checks
+        if human.get(check.round_id) == check.human
+    ]
+    if rows:
+        connection.execute(insert_or_replace(connection.dialect, _checks), rows)
+
+
+def hear_checks(
+    connection: Connection,
+    project: str,
+    task: int,
+    round_id: int,
+    confirmation: Callable[[str], float | None],
+) -> None:
+    """Take in a new answer to a round that was counted again, or that an answer is gone.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        task: the round's task.
+        round_id: the round.
+        confirmation: the agreement of a label with the answer; ``None`` if there is none any more.
+    """
+    stored = select(_checks.c.label).where(_checks.c.round_id == round_id)
+    of_round = _checks.c.round_id == round_id
+    if (label := connection.execute(stored).scalar_one_or_none()) is not None:
+        if (confirmed := confirmation(label)) is None:
+            connection.execute(delete(_checks).where(of_round))
+        else:
+            connection.execute(update(_checks).where(of_round).values(confirmed=confirmed))
+        return
+    recount = latest(connection, [round_id]).get(round_id)
+    if recount is not None and (confirmed := confirmation(recount.label)) is not None:
+        found = {"label": recount.label, "score": recount.score, "confirmed": confirmed}
+        row = {"round_id": round_id, "project": project, "task": task, **found}
+        connection.execute(insert_or_replace(connection.dialect, _checks), row)
+
+
+def latest_checked_score() -> ColumnElement[float]:
+    """The expression, in a query of rounds, for the score that the latest counting gives a round."""
+    checked = select(_checks.c.score).where(_checks.c.round_id == _checked_rounds.id).scalar_subquery()
+    return func.coalesce(checked, latest_score())
+
+
+def latest_confirmed() -> ColumnElement[float]:
+    """The expression, in a query of rounds, for how right the latest counting's label is."""
+    checked = select(_checks.c.confirmed).where(_checks.c.round_id == _checked_rounds.id).scalar_subquery()
+    return func.coalesce(checked, _checked_rounds.confirmed)
+
+
+def forget_checks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete the checks of deleted tasks."""
+    chosen = among(connection.dialect, _checks.c.task, tasks)
+    connection.execute(delete(_checks).where(_checks.c.project == project, chosen))
+
+
+_countable, _contexts = tables.rounds.c, tables.contexts.c
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountableRound:
+    """A round whose votes can be counted again, with its label and score by the latest counting.
+
+    Attributes:
+        id: the round's id.
+        task: the task's number.
+        votes: arm → vote, further votes included; ``None`` where the model gave none.
+        confidences: arm → how sure it said it was, in [0, 1], for the arms that said so.
+        plan: the plan as JSON.
+        context: the embedding, shape (d,).
+        label: the label now.
+        score: its score now.
+        audit: whether the task is blind.
+        full_cost_usd: what asking every model about the task costs, in $.
+    """
+
+    id: int
+    task: int
+    votes: Mapping[str, str | None]
+    confidences: Mapping[str, float]
+    plan: Mapping[str, Any]
+    context: Array
+    label: str
+    score: float
+    audit: bool
+    full_cost_usd: float
+
+
+def countable_rounds(
+    connection: Connection, project: str, control: str, epoch: str, *, after: int, limit: int
+) -> list[CountableRound]:
+    """Return rounds of a question whose task nobody has annotated, and all blind ones, in the order of ids.
+
+    A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds are
+    left out.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+        control: the name of the control tag.
+        epoch: the epoch.
+        after: the id after which to begin.
+        limit: the most rounds to return.
+    """
+    later = tables.rounds.alias()
+    is_latest = ~(
+        select(later.c.id)
+        .where(
+            later.c.project == project,
+            later.c.task == _countable.task,
+            later.c.control == control,
+            later.c.epoch == epoch,
+            later.c.id > _countable.id,
+        )
+        .exists()
+    )
+    names = ("id", "task", "votes", "plan", "label", "score", "audit", "full_cost_usd")
+    query = (
+        select(*(_countable[name] for name in names), _contexts.context)
+        .join(tables.contexts, _contexts.round_id == _countable.id)
+        .where(_countable.project == project, _countable.control == control, _countable.epoch == epoch)
+        .where(
+            ~_countable.pruned,
+            _countable.id > after,
+            is_latest,
+            _countable.audit | is_open(project, _countable.task),
+        )
+        .order_by(_countable.id)
+        .limit(limit)
+    )
+    rows = [dict(row._mapping) for row in connection.execute(query)]
+    ids = [row["id"] for row in rows]
+    recounted, further = latest(connection, ids), further_votes_of(connection, ids)
+    for row in rows:
+        added = further.get(row["id"], [])
+        row["votes"] = all_votes(row["votes"], added)
+        row["confidences"] = all_confidences(row["plan"].get("confidences", {}), added)
+        row["context"] = unpack_context(row["context"])
+        if (recount := recounted.get(row["id"])) is not None:
+            row |= {"label": recount.label, "score": recount.score}
+    return [CountableRound(**row) for row in rows]
+
+
+_countings, _looks = tables.countings, tables.recount_looks
+
+CountingReason = Literal["command", "training", "automatic"]
+"""Why a counting was made: ``camvo predict``, *Start training*, or because it was worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """One counting of a project.
+
+    Attributes:
+        number: 1, 2, 3 … within the project.
+        reason: why it was made.
+        sequence: the project's last event that it knew.
+        counted: how many rounds were counted.
+        labels: how many labels changed.
+        scores: how many labels stayed and got another score.
+        created_at: unix seconds.
+    """
+
+    number: int
+    reason: CountingReason
+    sequence: int
+    counted: int
+    labels: int
+    scores: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a counting would have changed when the server last looked.
+
+    Attributes:
+        looked_at: unix seconds by the database's clock.
+        seconds: how long it took.
+        sequence: the project's last event that it knew.
+        counted: how many rounds were counted.
+        labels: how many labels would have changed.
+        score_change: by how much the scores would have changed, on average over all that were counted.
+        by_hand: whether the change is worth a counting and waits for a command, since the server has no key
+            for Label Studio.
+    """
+
+    looked_at: float
+    seconds: float
+    sequence: int
+    counted: int
+    labels: int
+    score_change: float
+    by_hand: bool = False
+
+
+def next_number(connection: Connection, project: str) -> int:
+    """Return the number of the project's next counting."""
+    newest = select(func.coalesce(func.max(_countings.c.number), 0)).where(_countings.c.project == project)
+    return int(connection.scalars(newest).one()) + 1
+
+
+def store_counting(connection: Connection, project: str, counting: Counting) -> None:
+    """Store a counting, with the number of :func:`next_number` in the same transaction."""
+    connection.execute(insert(_countings), {"project": project, **asdict(counting)})
+
+
+def countings_of(connection: Connection, project: str) -> list[Counting]:
+    """Return a project's countings, the latest first."""
+    names = [_countings.c[field.name] for field in fields(Counting)]
+    query = select(*names).where(_countings.c.project == project).order_by(_countings.c.number.desc())
+    return [Counting(**row._mapping) for row in connection.execute(query)]
+
+
+def last_look(connection: Connection, project: str) -> Look | None:
+    """Return what the server last saw that a counting would change; ``None`` before the first look."""
+    names = [_looks.c[field.name] for field in fields(Look)]
+    row = connection.execute(select(*names).where(_looks.c.project == project)).one_or_none()
+    return None if row is None else Look(**row._mapping)
+
+
+def remember_look(connection: Connection, project: str, look: Look) -> None:
+    """Replace what the server last saw."""
+    row = {"project": project, **asdict(look)}
+    connection.execute(insert_or_replace(connection.dialect, _looks), row)
+
+
+_annotations = tables.human_annotations.c
+_labelled, _further = tables.rounds.c, tables.further_votes.c
+
+
+def incomplete(connection: Connection, project: str, *, after: int, limit: int) -> list[int]:
+    """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
+
+    Blind tasks are left out: their labels teach nothing.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+        after: the task after which to begin.
+        limit: the most tasks to return.
+    """
+    further = select(func.count()).where(_further.round_id == _labelled.id).scalar_subquery()
+    query = (
+        select(_labelled.task, _labelled.plan, _labelled.votes, further.label("further"))
+        .where(
+            _labelled.project == project, _labelled.taught_by == "human", ~_labelled.audit, ~_labelled.pruned
+        )
+        .where(_labelled.task > after)
+        .order_by(_labelled.task)
+    )
+    found: list[int] = []
+    for row in connection.execute(query):
+        models = row.plan["arms"].keys()
+        if len(row.votes.keys() & models) + row.further < len(models) and row.task not in found:
+            found.append(row.task)
+            if len(found) == limit:
+                break
+    return found
+
+
+def taught_before(connection: Connection, project: str) -> TaughtBefore:
+    """What labels have taught, by the tasks that people labelled after a counting; not by blind ones.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+    """
+    made = countings_of(connection, project)
+    if not made:
+        return NOTHING_SEEN
+    first = made[-1].created_at
+    heard = (
+        select(func.min(_annotations.received_at))
+        .where(_annotations.project == project, _annotations.task == _labelled.task, ~_annotations.deleted)
+        .scalar_subquery()
+    )
+    names = (_labelled.id, _labelled.score, _labelled.human, _labelled.label, heard.label("heard"))
+    query = select(*names).where(_labelled.project == project, _labelled.human.is_not(None), ~_labelled.audit)
+    rows = connection.execute(query).all()
+    later = [row for row in rows if row.heard is not None and row.heard > first]
+    recounted = latest(connection, [row.id for row in later])
+    was = [float(row.label == row.human) for row in later]
+    now = [
+        float((recounted[row.id].label if row.id in recounted else row.label) == row.human) for row in later
+    ]
+    return TaughtBefore(
+        labels=float(len(rows) - len(later)),
+        wrong=sum(1.0 - row.score for row in later),
+        gained=sum(now) - sum(was),
+        moved=float(sum(one != other for one, other in zip(was, now, strict=True))),
+    )

@@ -1,1 +1,0 @@
-"""Old events as their sums, what can be pruned, and what checks read."""

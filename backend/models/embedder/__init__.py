@@ -1,1 +1,0 @@
-"""The sentence embedder, whose vectors are the contexts of tasks."""

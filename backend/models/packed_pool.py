@@ -1,0 +1,364 @@
+"""Asking packed arms through the ledger: tasks share a prompt, and each keeps its own answer.
+
+The answer to a prompt is split as soon as it comes, and dropped. A task whose part is missing or unreadable
+is stored with an empty answer: it is asked about singly, now and whenever the same is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+import structlog
+
+from backend.errors import (
+    BadAnswerError,
+    BudgetExhaustedError,
+    LedgerError,
+    ModelError,
+    ModelTimeoutError,
+    RefusedError,
+    StoppingError,
+    Usage,
+)
+from backend.ledger.bookings import CallOutcome
+from backend.ledger.database.writer import outlast
+from backend.ledger.money import Purse
+from backend.models.call_ledger import POLL, CallEstimate, CallLedger, ModelQuery, PaidAnswer
+from backend.models.pack_ledger import (
+    MOST_TOKENS,
+    Member,
+    Pack,
+    PackLedger,
+    count_parts,
+    own_tokens,
+    pack_key,
+)
+from backend.models.pool import OVERTIME, Pool
+from backend.models.rates.gate import Retries, forget_when_done
+from backend.questions.prompts.packs import PackedTask
+from backend.telemetry import metrics
+
+QUIET: Final = 0.1
+"""Seconds without news after which prompts are sent, if no other task is on its way."""
+
+LONGEST: Final = 2.0
+"""Seconds that a task waits for others at most."""
+
+SHARE_OF_PATIENCE: Final = 0.05
+"""A task in a hurry waits for others no longer than this share of its patience."""
+
+_BinKey: TypeAlias = tuple[str, str, str, Purse | None]
+"""Project, arm, system message, and who pays."""
+
+
+@dataclass(slots=True, eq=False)
+class _Bin:
+    """The tasks that wait for one prompt, and when it is sent at the latest."""
+
+    latest: float
+    members: list[Member] = field(default_factory=list)
+    tokens: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+class Collector:
+    """The bins of one process. Used from one event loop only.
+
+    Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
+    instructions. Whoever knows that a task may be on its way into a bin says so (:meth:`preparing`). Soon
+    after none is, all bins are sent. Otherwise they wait for a bounded time.
+
+    Args:
+        send: sends a prompt about some tasks.
+        clock: unix seconds.
+    """
+
+    def __init__(self, send: Callable[[list[Member]], Awaitable[None]], clock: Callable[[], float]) -> None:
+        self._send, self._clock = send, clock
+        self._bins: dict[_BinKey, _Bin] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._on_their_way = 0
+        self._quiet: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """During the block, a task may be on its way into a bin."""
+        self._on_their_way += 1
+        try:
+            yield
+        finally:
+            self._on_their_way -= 1
+            if self._quiet is not None:
+                self._quiet.cancel()
+            self._quiet = asyncio.get_running_loop().call_later(QUIET, self._send_if_idle)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """During the block, a task that is prepared waits for answers, and is on its way nowhere."""
+        self._on_their_way -= 1
+        try:
+            yield
+        finally:
+            self._on_their_way += 1
+
+    def add(self, member: Member, most: int) -> None:
+        """Let a task wait for others.
+
+        Args:
+            member: the task.
+            most: the most tasks of a prompt.
+        """
+        key = (member.query.project, member.query.model, member.task.system, member.query.purse)
+        waiting, tokens = self._bins.get(key), own_tokens(member.task)
+        if waiting is not None and waiting.tokens + tokens > MOST_TOKENS:
+            self._flush(key)
+            waiting = None
+        loop = asyncio.get_running_loop()
+        patience = min(max(member.until - self._clock(), 0.0) * SHARE_OF_PATIENCE, LONGEST)
+        if waiting is None:
+            waiting = self._bins[key] = _Bin(loop.time() + patience)
+        else:
+            waiting.latest = min(waiting.latest, loop.time() + patience)
+        waiting.members.append(member)
+        waiting.tokens += tokens
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        if len(waiting.members) >= most:
+            self._flush(key)
+        else:
+            waiting.timer = loop.call_at(waiting.latest, self._flush, key)
+
+    def _send_if_idle(self) -> None:
+        if not self._on_their_way:
+            for key in list(self._bins):
+                self._flush(key)
+
+    def _flush(self, key: _BinKey) -> None:
+        waiting = self._bins.pop(key)
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        task = asyncio.ensure_future(self._send(waiting.members))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+
+_log = structlog.get_logger(__name__)
+
+
+class PackedPool:
+    """The packed arms of a pool. Used from one event loop only.
+
+    Args:
+        pool: the models.
+        calls: the ledger's side of this process's calls.
+        retries: the number of further calls after a failure that may be temporary.
+        clock: unix seconds.
+        rng: draws ids and the order of tasks.
+
+    Attributes:
+        collector: knows which tasks wait for a prompt, and which may be on their way.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        calls: CallLedger,
+        *,
+        retries: int,
+        clock: Callable[[], float],
+        rng: random.Random | None = None,
+    ) -> None:
+        self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
+        self._rng = rng or random.SystemRandom()
+        self._retries, self._clock = Retries(pool.resting, retries, clock, self._rng), clock
+        self.collector = Collector(self._send, clock)
+        self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
+        self._held: dict[str, asyncio.Task[None]] = {}
+
+    async def ask(
+        self, query: ModelQuery, task: PackedTask, patience: float, usable: Callable[[str], bool]
+    ) -> PaidAnswer:
+        """Return the packed arm's answer about one task: the one in the ledger, or its part of a new one.
+
+        Args:
+            query: what to ask; its prompt and schema are those about one task, and are not sent.
+            task: the task as it stands in a prompt.
+            patience: seconds for waiting, retries and the call.
+            usable: whether an answer gives a vote.
+
+        Returns:
+            The answer; with empty content if it is missing or unreadable, so that the task has to be asked
+            about singly.
+
+        Raises:
+            ModelError: the model gave no answer.
+            BudgetExhaustedError: the budget does not cover the call.
+            StoppingError: the process stops.
+        """
+        key = pack_key(self._pool, query.model, task)
+        if (shared := self._running.get(key)) is not None:
+            await self._calls.record_use(key, query)
+            return replace(await asyncio.shield(shared), cost=0.0)
+        future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
+        forget_when_done(self._running, key, future)
+        member = Member(query, task, key, self._clock() + patience, usable, future)
+        with self.collector.preparing():
+            try:
+                stored = await self._packs.find(member)
+            except BaseException as error:
+                member.fail(error)
+                raise
+            if stored is not None:
+                metrics.answers_reused.labels(model=query.model).inc()
+                member.end(stored)
+            else:
+                self.collector.add(member, self._pool.pack_size(query.model))
+        return await asyncio.shield(future)
+
+    async def _send(self, members: list[Member]) -> None:
+        """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error."""
+        try:
+            await outlast(lambda: self._ask([member for member in members if not member.answer.done()]))
+        except BaseException as error:
+            for member in members:
+                if member.key not in self._held:
+                    member.fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _ask(self, members: list[Member]) -> None:
+        """Ask about members until each has its answer.
+
+        Raises:
+            BudgetExhaustedError: the budget does not even cover a prompt about one of them.
+        """
+        try:
+            await self._ask_together(members)
+        except BudgetExhaustedError:
+            if len(members) < 2:
+                raise
+            middle = len(members) // 2
+            await self._ask(members[:middle])
+            await self._ask(members[middle:])
+
+    async def _ask_together(self, members: list[Member]) -> None:
+        """Ask about members in one prompt, again after a failure that may be temporary."""
+        for tried in self._retries.tries:
+            until = min(member.until for member in members)
+            claimed = await self._claimed(members, until)
+            if claimed is None:
+                return
+            mine, call = claimed
+            try:
+                await self._call(mine, call, until)
+                return
+            except ModelError as error:
+                members = list(mine.members.values())
+                await self._retries.pause(members[0].query.model, error, tried, until)
+            finally:
+                self._packs.stop_renewing(mine)
+
+    async def _claimed(self, members: list[Member], until: float) -> tuple[Pack[Member], int | None] | None:
+        """The prompt about the members that nobody has asked about, with its call; ``None`` without any."""
+        self._pool.gate.check()
+        if (pack := self._pack(members)) is None:
+            return None
+        seconds = max(until - self._clock(), 0.0) + OVERTIME
+        claimed = await self._packs.claim(pack, self._estimate(pack), until, seconds)
+        for member in members:
+            if (answer := claimed.stored.get(member.key)) is not None:
+                member.end(answer)
+            elif member.key not in claimed.mine:
+                self._wait_for_other(member)
+        return (pack.only(claimed.mine), claimed.call) if claimed.mine else None
+
+    def _pack(self, members: list[Member]) -> Pack[Member] | None:
+        """The prompt about some members; ``None`` if there is none to ask, or all are asked singly."""
+        pack = Pack.drawn(members, self._rng)
+        if pack is None:
+            for member in members:
+                member.end(PaidAnswer("", 0.0))
+        return pack
+
+    def _estimate(self, pack: Pack[Member]) -> CallEstimate:
+        name, messages = next(iter(pack.members.values())).query.model, pack.messages
+        ceiling = self._pool.ceiling(name, messages, pack.schema, tasks=len(pack.members))
+        return CallEstimate(ceiling, self._pool.count(name, messages))
+
+    def _wait_for_other(self, member: Member) -> None:
+        """Let a member wait for another process, which is asking the same about it."""
+        task = self._held[member.key] = asyncio.ensure_future(self._other_answer(member))
+        task.add_done_callback(lambda done: self._held.pop(member.key))
+
+    async def _other_answer(self, member: Member) -> None:
+        try:
+            while self._clock() + POLL < member.until:
+                await asyncio.sleep(POLL)
+                self._pool.gate.check()
+                answer = await outlast(lambda: self._packs.find_or_free(member))
+                if answer is not None:
+                    return member.end(answer)
+            raise ModelTimeoutError(
+                f"another process took too long to ask {member.query.model} the same",
+                where=member.query.model,
+            )
+        except BaseException as error:
+            member.fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _call(self, pack: Pack[Member], call: int | None, until: float) -> None:
+        """Send the prompt once, store what came, and give each member its part.
+
+        Raises:
+            ModelError: there is no answer, and another attempt may bring one.
+        """
+        started, name = self._clock(), next(iter(pack.members.values())).query.model
+        messages, schema, number = pack.messages, pack.schema, len(pack.members)
+        try:
+            answer = await self._pool.attempt(
+                name, messages, schema, until - started + OVERTIME, tasks=number
+            )
+        except ModelError as error:
+            unread = isinstance(error, BadAnswerError | RefusedError)
+            usage = self._pool.failure_usage(name, messages, error, tasks=number)
+            outcome = CallOutcome(None, usage, error.code, self._clock() - started)
+            _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
+            await self._end(pack, call, outcome, pack.split("") if unread else None)
+            if not unread:
+                raise
+            return
+        except (StoppingError, LedgerError) as error:
+            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
+            await self._end(pack, call, outcome, None)
+            raise
+        outcome = CallOutcome(None, answer.usage, None, answer.seconds, version=answer.version)
+        await self._end(pack, call, outcome, pack.split(answer.content))
+
+    async def _end(
+        self, pack: Pack[Member], call: int | None, outcome: CallOutcome, parts: Mapping[str, str] | None
+    ) -> None:
+        """Store the parts of an answer, key → part, and give them to those who wait.
+
+        ``None`` stands for no answer.
+        """
+        if parts is None:
+            await self._packs.settle(pack, call, outcome, None)
+            return
+        members = pack.members.values()
+        read = {
+            member.key: part if (part := parts[member.key]) and member.usable(part) else ""
+            for member in members
+        }
+        await self._packs.settle(pack, call, outcome, read)
+        name, shares = next(iter(members)).query.model, pack.shares
+        self._pool.judge(name, usable=any(read.values()))
+        count_parts(name, read)
+        for member in members:
+            cost = outcome.usage.cost * shares[member.key]
+            member.end(PaidAnswer(read[member.key], cost, version=outcome.version))

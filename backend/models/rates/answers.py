@@ -1,0 +1,196 @@
+"""How calls ended, and their sum until the next report."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+from typing import Any, Literal
+
+from backend.models.rates.controller import Allowance, RateReport, Unit
+
+_PREFIX = "llm_provider-"
+_UNITS: tuple[Unit, ...] = ("requests", "tokens")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_LONGEST_WAIT = 3600.0
+"""The longest "retry after" that is honoured, seconds."""
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def response_headers(response: Any) -> dict[str, str]:
+    """Return the provider's headers of a litellm response, names in lower case."""
+    hidden = getattr(response, "_hidden_params", None) or {}
+    headers = hidden.get("additional_headers") if isinstance(hidden, Mapping) else None
+    if not isinstance(headers, Mapping):
+        return {}
+    return {str(name).lower().removeprefix(_PREFIX): str(value) for name, value in headers.items()}
+
+
+def error_headers(error: BaseException) -> dict[str, str]:
+    """Return the provider's headers of a litellm exception, names in lower case."""
+    headers = getattr(error, "litellm_response_headers", None)
+    if headers is None:
+        headers = getattr(getattr(error, "response", None), "headers", None)
+    if not isinstance(headers, Mapping):
+        return {}
+    return {str(name).lower(): str(value) for name, value in headers.items()}
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds in ``retry-after``, at most an hour; a date is ignored."""
+    seconds = _number(headers.get("retry-after"))
+    return None if seconds is None else min(seconds, _LONGEST_WAIT)
+
+
+def allowances(headers: Mapping[str, str]) -> dict[Unit, Allowance]:
+    """Return what the headers say about each quota; a quota that they do not mention is absent."""
+    told = {unit: _allowance(headers, unit) for unit in _UNITS}
+    return {unit: allowance for unit, allowance in told.items() if allowance != Allowance()}
+
+
+def refusing_unit(error: BaseException) -> Unit:
+    """Return which quota an exception says is exhausted; requests, if it does not say."""
+    body = getattr(error, "body", None)
+    if isinstance(body, Mapping) and body.get("type") == "tokens":
+        return "tokens"
+    told = allowances(error_headers(error))
+    exhausted = [unit for unit, allowance in told.items() if allowance.remaining == 0.0]
+    return "tokens" if exhausted == ["tokens"] else "requests"
+
+
+def _allowance(headers: Mapping[str, str], unit: Unit) -> Allowance:
+    reset = _value(headers, unit, "reset")
+    return Allowance(
+        limit=_number(_value(headers, unit, "limit")),
+        remaining=_number(_value(headers, unit, "remaining")),
+        reset=_number(reset) if _number(reset) is not None else _time_left(reset, headers.get("date")),
+    )
+
+
+def _value(
+    headers: Mapping[str, str], unit: Unit, kind: Literal["limit", "remaining", "reset"]
+) -> str | None:
+    return headers.get(f"x-ratelimit-{kind}-{unit}") or headers.get(f"anthropic-ratelimit-{unit}-{kind}")
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "nan")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _time_left(value: str | None, date: str | None) -> float | None:
+    """Return the seconds in a duration (``1m2.5s``), or from the response's date to a time."""
+    if value is None:
+        return None
+    parts = _DURATION.findall(value)
+    if parts and "".join(number + unit for number, unit in parts) == value.strip():
+        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    try:
+        # Both times are of the provider's clock.
+        return max(0.0, (datetime.fromisoformat(value) - parsedate_to_datetime(date or "")).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How one call ended.
+
+    Attributes:
+        seconds: the duration of a call that was answered.
+        timed_out: whether the model gave no answer in time.
+        refused: whether the provider refused the call because of a quota.
+        cause: which quota.
+        wait: seconds that the provider asks to wait.
+        tokens: the tokens that the call used; ``None`` if unknown.
+        allowances: what the response's headers say.
+    """
+
+    seconds: float | None = None
+    timed_out: bool = False
+    refused: bool = False
+    cause: Unit = "requests"
+    wait: float = 0.0
+    tokens: float | None = None
+    allowances: Mapping[Unit, Allowance] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(slots=True)
+class RateTally:
+    """What happened since the last report. The fields are those of :class:`RateReport`."""
+
+    sent: int = 0
+    sent_tokens: float = 0.0
+    unused: int = 0
+    unused_tokens: float = 0.0
+    refused: int = 0
+    refused_tokens: float = 0.0
+    refused_epoch: int = -1
+    cause: Unit = "requests"
+    not_before: float = -float("inf")
+    allowances: dict[Unit, Allowance] = field(default_factory=dict)
+    mean_tokens: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        told = self.sent, self.unused, self.unused_tokens, self.refused, len(self.allowances)
+        return not any(told) and self.not_before == -float("inf")
+
+    def add(self, tokens: float, epoch: int, end: CallEnd, now: float) -> None:
+        """Add a call that has ended.
+
+        Args:
+            tokens: its expected tokens.
+            epoch: the epoch in which it was sent.
+            end: how it ended.
+            now: seconds, by the clock of :meth:`report`.
+        """
+        self.mean_tokens = tokens
+        if end.refused:
+            self.refused += 1
+            self.refused_tokens += tokens
+            if epoch >= self.refused_epoch:
+                self.refused_epoch, self.cause = epoch, end.cause
+        if end.wait:
+            self.not_before = max(self.not_before, now + end.wait)
+        self.allowances |= end.allowances
+
+    def merge(self, earlier: RateTally) -> None:
+        """Add a tally that could not be reported."""
+        self.sent += earlier.sent
+        self.sent_tokens += earlier.sent_tokens
+        self.unused += earlier.unused
+        self.unused_tokens += earlier.unused_tokens
+        self.refused += earlier.refused
+        self.refused_tokens += earlier.refused_tokens
+        if earlier.refused_epoch > self.refused_epoch:
+            self.refused_epoch, self.cause = earlier.refused_epoch, earlier.cause
+        self.not_before = max(self.not_before, earlier.not_before)
+        self.allowances = earlier.allowances | self.allowances
+
+    def report(self, wanted: int, wanted_tokens: float, now: float) -> RateReport:
+        """Return the report of this tally."""
+        return RateReport(
+            owner="",
+            wanted=wanted,
+            wanted_tokens=wanted_tokens,
+            sent=self.sent,
+            sent_tokens=self.sent_tokens,
+            unused=self.unused,
+            unused_tokens=self.unused_tokens,
+            refused=self.refused,
+            refused_tokens=self.refused_tokens,
+            refused_epoch=self.refused_epoch,
+            cause=self.cause,
+            wait=max(0.0, self.not_before - now),
+            allowances=dict(self.allowances),
+        )

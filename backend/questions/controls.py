@@ -1,0 +1,433 @@
+"""Match a model's words to a label. Words that fit no label, or several, are not a vote."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from backend.questions.redaction import RedactedText
+from backend.questions.xml import Label
+from camvo.errors import InvalidParameterError
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.numbers import LARGEST_MAGNITUDE, NumericVote, OpenNumericVote, read_number, write_number
+from camvo.votes.sets import SubsetVote, read_subset
+
+ResultItem = Mapping[str, Any]
+"""One item in the ``result`` of a prediction or an annotation, as Label Studio stores it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContent:
+    """What one task shows for a question.
+
+    Attributes:
+        texts: field key → plain text as models see it, in the order of the question's fields, without images.
+        data: the task's data, which the texts come from.
+        images: field key → address of an image, in the order of the question's fields.
+        redacted: field key → the text with the way back to the original, if texts are redacted.
+    """
+
+    texts: Mapping[str, str]
+    data: Mapping[str, object]
+    images: Mapping[str, str] = field(default_factory=dict)
+    redacted: Mapping[str, RedactedText] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The answer that models are asked for. It is equal for all tasks, so providers can cache the prompt.
+
+    Attributes:
+        rule: one line that says what to answer. It must not begin with one of the prompt's prefixes.
+        form: the JSON value that stands for the answer in the example: ``"<label>"``, ``["<label>"]``.
+        schema: the JSON schema of the answer. It only uses ``type``, ``enum`` of strings, ``items``,
+            ``properties``, ``required`` and ``additionalProperties``: not every provider accepts more.
+            :meth:`Control.vote_from_answer` checks the rest.
+        labels: the labels that may be named, pairs of visible text and hint; listed below the rule.
+        packs: whether one prompt may ask for it about several tasks: it is a short JSON value, no free text.
+    """
+
+    rule: str
+    form: object
+    schema: Mapping[str, object]
+    labels: tuple[tuple[str, str | None], ...] = ()
+    packs: bool = True
+
+
+class Control(Protocol):
+    """One control, read from its XML element.
+
+    Implementations are frozen dataclasses whose fields are numbers, strings and tuples of them. The names and
+    values of the fields enter the question's digest, so renaming a field starts a new epoch.
+
+    A vote is a string in canonical form: equal answers are equal strings. ``camvo`` compares votes through
+    the aggregation and never parses them itself.
+    """
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How votes are combined; its name must be known to ``camvo.votes.registry``."""
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """The answer that models are asked for."""
+
+    def options(self, content: TaskContent, /) -> tuple[str, ...]:
+        """Return what votes can name: labels in tie-breaking order, items to rank, or nothing.
+
+        Raises:
+            TaskError: the task leaves nothing to decide.
+        """
+
+    def vote_from_answer(self, answer: object, content: TaskContent, /) -> str | None:
+        """Return the vote in a model's answer, a JSON value; ``None`` if the answer is not valid."""
+
+    def result_items(self, vote: str, content: TaskContent, /) -> list[dict[str, Any]]:
+        """Return the result items that express ``vote``: none, one or several.
+
+        ``from_name``, ``to_name`` and ``type`` may be missing; the caller fills them in.
+
+        Raises:
+            InvalidParameterError: the vote does not answer this control.
+        """
+
+    def vote_from_annotation(self, items: Sequence[ResultItem], /) -> str | None:
+        """Return the vote in a human's annotation, or ``None`` if there is no valid answer.
+
+        Args:
+            items: the annotation's result items for this control. Empty if the annotator left it alone.
+        """
+
+
+def item_content(items: Sequence[ResultItem], key: str) -> object:
+    """Return the entry ``key`` of the only item's value; ``None`` unless there is exactly one item."""
+    if len(items) != 1 or not isinstance(items[0].get("value"), Mapping):
+        return None
+    return items[0]["value"].get(key)
+
+
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
+_FENCE = "```"
+_LANGUAGE = re.compile(r"[\w+-]*")
+
+
+def label_named(labels: Sequence[Label], words: str) -> str | None:
+    """Return the ``Label.value`` that ``words`` name; ``None`` if they fit no label, or several.
+
+    Wrappings are removed as in :func:`unwrapped`. An exact match with a visible text wins over one with a
+    stored value. Without an exact match, letter case and surrounding blanks are ignored.
+    """
+    forms = unwrapped(words)
+    for form in forms:
+        for exact in (
+            {label.text: label.value for label in labels},
+            {label.value: label.value for label in labels},
+        ):
+            if form in exact:
+                return exact[form]
+    for form in forms:
+        near = {
+            label.value for label in labels if _folded(form) in {_folded(label.text), _folded(label.value)}
+        }
+        if near:
+            return near.pop() if len(near) == 1 else None
+    return None
+
+
+def unwrapped(words: str) -> list[str]:
+    """Return the words as they are, then after each wrapping that is removed from the outside.
+
+    Wrappings are white space, a code fence, a pair of quotes (a JSON string is decoded) and a final full
+    stop. White space is removed each time, every other wrapping at most once.
+
+    >>> unwrapped('"Yes". ')
+    ['"Yes". ', '"Yes".', '"Yes"', 'Yes']
+    """
+    forms = [words]
+    wrappings = [_without_fence, _without_quotes, _without_full_stop]
+    while True:
+        form = forms[-1].strip()
+        if form != forms[-1]:
+            forms.append(form)
+        for wrapping in wrappings:
+            inner = wrapping(form)
+            if inner is not None:
+                forms.append(inner)
+                wrappings.remove(wrapping)
+                break
+        else:
+            return forms
+
+
+def _without_fence(text: str) -> str | None:
+    if len(text) <= 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return None
+    inner = text[len(_FENCE) : -len(_FENCE)]
+    language, newline, rest = inner.partition("\n")
+    return rest if newline and _LANGUAGE.fullmatch(language.strip()) else inner
+
+
+def _without_quotes(text: str) -> str | None:
+    if len(text) <= 1 or _QUOTES.get(text[0]) != text[-1]:
+        return None
+    try:
+        return str(json.loads(text)) if text[0] == '"' else text[1:-1]
+    except ValueError:
+        return text[1:-1]
+
+
+def _without_full_stop(text: str) -> str | None:
+    return text[:-1] if text.endswith(".") else None
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()
+
+
+_FEWEST = 2
+ONE_LABEL = "<label>"
+"""Stands for a label in the example of the answer's form."""
+
+_ONE_RULE = "Choose exactly one of these labels; if none fits well, the closest:"
+_ANY_RULE = "Choose every one of these labels that fits, as a JSON array; an empty one if none does:"
+
+
+def label_set_obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | None:
+    """Return why a set of labels cannot be voted on, or ``None``. It needs at least ``fewest`` labels."""
+    if len(labels) < fewest:
+        few = "no label" if fewest == 1 else "fewer than two labels"
+        return f"it has {few}, so there is nothing to vote on"
+    stored = Counter(label.value for label in labels)
+    visible = Counter(label.text for label in labels)
+    for kind, counts in (("are stored as", stored), ("read", visible)):
+        text, count = counts.most_common(1)[0]
+        if count > 1:
+            return f'{count} of its labels {kind} "{text}"'
+    return None
+
+
+def lists_labels(control: Control) -> bool:
+    """Whether a control's answer is one label of a list, or several."""
+    return control.answer_format.form in (ONE_LABEL, [ONE_LABEL])
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Exactly one label; the vote is its ``value``.
+
+    Attributes:
+        labels: at least two, with distinct values and texts, in the order of the config.
+        key: the entry of a result item's value that holds the label: ``{"choices": ["A"]}``.
+    """
+
+    labels: tuple[Label, ...]
+    key: str
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The weighted vote of Algorithm 1."""
+        return LABEL_VOTE
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """One of the visible texts."""
+        schema = {"type": "string", "enum": [label.text for label in self.labels]}
+        return AnswerFormat(_ONE_RULE, ONE_LABEL, schema, _texts_and_hints(self.labels))
+
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return the labels' values."""
+        return tuple(label.value for label in self.labels)
+
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the value of the label that the answer names."""
+        return label_named(self.labels, answer) if isinstance(answer, str) else None
+
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with one label."""
+        return [{"value": {self.key: [_label_of(self.labels, vote).stored]}}]
+
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the label's value if the annotator chose exactly one."""
+        chosen = _chosen_values(self.labels, self.key, items)
+        return chosen[0] if chosen is not None and len(chosen) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Any number of labels; the vote is a JSON array of their values, in the order of the config.
+
+    Attributes:
+        labels: as for :class:`OneOf`.
+        key: as for :class:`OneOf`.
+        conditional: whether annotators see the control only under a condition. If they always see it,
+            choosing nothing is the answer that no label fits.
+    """
+
+    labels: tuple[Label, ...]
+    key: str
+    conditional: bool = False
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """A yes/no vote on each label."""
+        return SubsetVote(len(self.labels))
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """A list of visible texts."""
+        schema = {"type": "array", "items": {"type": "string", "enum": [label.text for label in self.labels]}}
+        return AnswerFormat(_ANY_RULE, [ONE_LABEL], schema, _texts_and_hints(self.labels))
+
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return the labels' values."""
+        return tuple(label.value for label in self.labels)
+
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the labels that the answer names; ``None`` if one of its entries names no label."""
+        if not isinstance(answer, list):
+            return None
+        named = [label_named(self.labels, words) if isinstance(words, str) else None for words in answer]
+        return None if None in named else self._canonical(named)
+
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with all labels; no item if no label fits."""
+        chosen = [_label_of(self.labels, value).stored for value in read_subset(vote)]
+        return [{"value": {self.key: chosen}}] if chosen else []
+
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the labels of the only item."""
+        if not items:
+            return None if self.conditional else self._canonical(())
+        chosen = _chosen_values(self.labels, self.key, items)
+        return None if chosen is None else self._canonical(chosen)
+
+    def _canonical(self, chosen: Sequence[str | None]) -> str:
+        return json.dumps(
+            [label.value for label in self.labels if label.value in chosen],
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+
+
+def _label_of(labels: Sequence[Label], value: str) -> Label:
+    for label in labels:
+        if label.value == value:
+            return label
+    raise InvalidParameterError("the label is not one of the question's")
+
+
+def _chosen_values(labels: Sequence[Label], key: str, items: Sequence[ResultItem]) -> list[str] | None:
+    """Return the label values in an annotation's only result item; ``None`` if an entry is not a label.
+
+    Label Studio stores the inner nodes of nested labels beside the leaves. An inner node counts as no label,
+    and it is accepted only together with a leaf below it.
+    """
+    entries = item_content(items, key)
+    if not isinstance(entries, list):
+        return None
+    known = {json.dumps(label.stored): label for label in labels}
+    chosen = {entry: known[entry] for entry in map(json.dumps, entries) if entry in known}
+    inner = {
+        json.dumps(label.path[:end])
+        for label in chosen.values()
+        if label.path
+        for end in range(1, len(label.path))
+    }
+    if any(json.dumps(entry) not in chosen.keys() | inner for entry in entries):
+        return None
+    return [label.value for label in chosen.values()]
+
+
+def _texts_and_hints(labels: Sequence[Label]) -> tuple[tuple[str, str | None], ...]:
+    return tuple((label.text, label.hint) for label in labels)
+
+
+_STEP_ERROR = 1e-8
+"""The distance from a step that the editor accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberControl:
+    """A number within bounds.
+
+    Attributes:
+        key: the entry of a result item's value that holds the number: ``{"number": 7}``.
+        low: the smallest allowed value; ``None`` for no bound.
+        high: the largest allowed value; ``None`` for no bound.
+        step: numbers are low (or 0) + n·step; ``None`` allows all numbers.
+        tolerance: the error at which an answer earns nothing; ``None`` for the aggregation's default.
+    """
+
+    key: str
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    tolerance: float | None = None
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The weighted median. Its scale is the range if both bounds are set."""
+        if self.low is None or self.high is None:
+            return OpenNumericVote(self.low, self.high, self.step, self.tolerance)
+        scale = None if self.tolerance is None else min(self.tolerance, self.high - self.low)
+        return NumericVote(self.low, self.high, "median", scale, self.step)
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """A JSON number. The rule states the bounds, as not every provider accepts them in a schema."""
+        whole = self.step is not None and all(float(end or 0.0).is_integer() for end in (self.low, self.step))
+        parts = [
+            "Give a whole number" if whole else "Give a number",
+            "" if self.low is None else f"from {self.low:.15g}",
+            "" if self.high is None else f"up to {self.high:.15g}",
+            "" if self.step in {None, 1.0} else f"in steps of {self.step:.15g}",
+        ]
+        rule = " ".join(part for part in parts if part) + ", in digits and without a unit."
+        return AnswerFormat(rule, "<number>", {"type": "integer" if whole else "number"})
+
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return nothing: numbers are not listed."""
+        return ()
+
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the number if it is within the bounds and on a step."""
+        return self._canonical(answer)
+
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with the number."""
+        value = read_number(vote)
+        return [{"value": {self.key: int(value) if value.is_integer() else value}}]
+
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the number that the annotator entered."""
+        number = item_content(items, self.key)
+        return None if isinstance(number, str) else self._canonical(number)
+
+    def _canonical(self, number: object) -> str | None:
+        if isinstance(number, bool) or not isinstance(number, int | float | str):
+            return None
+        try:
+            value = read_number(str(number))
+        except InvalidParameterError:
+            return None
+        if not self._allows(value):
+            return None
+        return write_number(value)
+
+    def _allows(self, value: float) -> bool:
+        low, high = (
+            (-math.inf if self.low is None else self.low),
+            (math.inf if self.high is None else self.high),
+        )
+        if not low <= value <= high or abs(value) > LARGEST_MAGNITUDE:
+            return False
+        if self.step is None:
+            return True
+        above = value - (self.low or 0.0)
+        return abs(above - round(above / self.step) * self.step) <= _STEP_ERROR

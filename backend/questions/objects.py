@@ -1,0 +1,468 @@
+"""Image: the words in an image's file name."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import PurePosixPath
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from backend.errors import MissingFieldError
+from backend.questions.xml import Element, Tree, attribute, targets
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedText:
+    """A plain text with Label Studio's position of each character.
+
+    Attributes:
+        text: the plain text.
+        positions: one position per character, never decreasing. A character that only the plain text has,
+            such as the line feed between two blocks of HTML, has the position of the character before it.
+        utf16: whether positions count UTF-16 code units, so that characters beyond U+FFFF take two.
+        offsets: the offset of each character in the field's plain text; empty if this is the plain text.
+        ends: the position after each character; empty if it follows from the character's own.
+    """
+
+    text: str
+    positions: Sequence[int]
+    utf16: bool = False
+    offsets: Sequence[int] = ()
+    ends: Sequence[int] = ()
+
+    def positions_of(self, start: int, end: int) -> tuple[int, int]:
+        """Return the positions of ``text[start:end]``, not empty: the first, and the one after the last."""
+        if self.ends:
+            return self.positions[start], self.ends[end - 1]
+        wide = self.utf16 and self.text[end - 1] > "\uffff"
+        return self.positions[start], self.positions[end - 1] + 1 + wide
+
+    def words_between(self, start: int, end: int) -> str:
+        """Return the words between two positions."""
+        first, after = (bisect_left(self.positions, position) for position in (start, end))
+        return self.text[first:after].strip()
+
+
+_BLOCK = re.compile(
+    "address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure|"
+    "footer|form|h[1-6]|header|hr|legend|li|main|nav|ol|option|p|pre|section|summary|table|tr|ul"
+)
+_CELLS = frozenset({"td", "th"})
+_UNSEEN = frozenset({"script", "style", "template", "title"})
+_NOT_IN_THE_DOCUMENT = frozenset({"script", "template"})
+_FIRST_LINE_FEED_DROPPED = frozenset({"pre", "textarea", "listing"})
+_WORD = re.compile(r"[^ \t\n\r\f]+")
+
+
+def plain_text(html: str) -> str:
+    """Return the text of an HTML document or fragment: one line per block, no scripts, no styles."""
+    return locate_html(html).text
+
+
+@lru_cache(maxsize=32)
+def locate_html(html: str, *, inline: bool = False) -> LocatedText:
+    """Return the text of an HTML document or fragment, with the positions of its characters.
+
+    libxml2 parses the HTML. Python's ``html.parser`` takes minutes for 150 kB of ``"<a <a <a "``, so a task
+    could block the server.
+
+    The editor counts positions (``globalOffsets``) in Unicode code points over all text nodes of the body,
+    including white space and styles; a ``<br>`` counts as one.
+
+    Args:
+        html: the value in the task's data.
+        inline: the object tag's attribute. If true, the editor shows the HTML inside its own page. If false,
+            it shows a separate document, whose head and leading blanks do not count.
+    """
+    from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed for HTML
+
+    parser = etree.HTMLParser(target=_VisibleText(), encoding="utf-8", huge_tree=True, no_network=True)
+    whole = f"<body><div>{html}" if inline else html
+    parser.feed(whole.replace("\x00", "").encode("utf-8", "replace"))
+    located: LocatedText = parser.close()
+    return located
+
+
+class _VisibleText:
+    """The target of libxml2's parser: collects the visible text line by line."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._positions: list[int] = []
+        self._line: list[str] = []
+        self._line_positions: list[int] = []
+        self._unseen = 0
+        self._preformatted = 0
+        self._outside = 0
+        self._in_body = False
+        self._opened: str | None = None
+        self._position = 0
+
+    def start(self, tag: str, _attributes: object) -> None:
+        self._separate(tag)
+        self._in_body |= tag == "body"
+        self._unseen += tag in _UNSEEN
+        self._outside += tag in _NOT_IN_THE_DOCUMENT
+        self._preformatted += tag == "pre"
+        self._position += self._in_body and tag == "br"
+        self._opened = tag
+
+    def end(self, tag: str) -> None:
+        self._separate(tag)
+        self._unseen -= tag in _UNSEEN
+        self._outside -= tag in _NOT_IN_THE_DOCUMENT
+        self._preformatted -= tag == "pre"
+        self._opened = None
+
+    def data(self, text: str) -> None:
+        if self._opened in _FIRST_LINE_FEED_DROPPED:
+            text = text.removeprefix("\n")
+        self._opened = None
+        if not self._unseen:
+            first, *others = text.split("\n") if self._preformatted else [text]
+            self._add(first, self._position)
+            position = self._position + len(first)
+            for line in others:
+                self._break()
+                self._add(line, position + 1)
+                position += 1 + len(line)
+        if self._in_body and not self._outside:
+            self._position += len(text)
+
+    def close(self) -> LocatedText:
+        self._break()
+        return LocatedText("".join(self._text), self._positions)
+
+    def _add(self, text: str, position: int) -> None:
+        self._line.append(text)
+        self._line_positions.extend(range(position, position + len(text)))
+
+    def _separate(self, tag: str) -> None:
+        if tag in _CELLS:
+            self._line.append(" ")
+            self._line_positions.append(self._position)
+        elif _BLOCK.fullmatch(tag):
+            self._break()
+
+    def _break(self) -> None:
+        """End a line: write it with single spaces between words, after a line feed. Skip a blank line."""
+        line, positions = "".join(self._line), self._line_positions
+        self._line, self._line_positions = [], []
+        separator = "\n" if self._text else ""
+        for word in _WORD.finditer(line):
+            if separator:
+                self._text.append(separator)
+                self._positions.append(self._positions[-1])
+            self._text.append(word[0])
+            self._positions.extend(positions[word.start() : word.end()])
+            separator = " "
+
+
+def item_ids(content: object) -> list[str] | None:
+    """Return the items' ids as strings, in the order of the data; ``None`` if the content is not a List."""
+    if not isinstance(content, list):
+        return None
+    ids = [item.get("id") if isinstance(item, Mapping) else None for item in content]
+    if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in ids):
+        return None
+    return [str(value) for value in ids]
+
+
+def list_text(content: object) -> str | None:
+    """Return a line ``"id": text`` for every item, as the editor shows it; ``None`` if this is not a List."""
+    ids = item_ids(content)
+    if ids is None or not isinstance(content, list):
+        return None
+    return "\n".join(
+        f"{json.dumps(item_id, ensure_ascii=False)}: {_item_text(item)}"
+        for item_id, item in zip(ids, content, strict=True)
+    )
+
+
+def _item_text(item: Mapping[str, object]) -> str:
+    title, body, html = (str(item.get(key) or "") for key in ("title", "body", "html"))
+    return "\n".join(part for part in (title, plain_text(html) if html else body) if part)
+
+
+STRIDE = 1 << 24
+"""The number of positions reserved for each line of a dialogue, far more than any line needs."""
+
+
+def dialogue_text(content: object, name_key: str, text_key: str) -> str | None:
+    """Return the data of a Paragraphs as lines ``name: text``; ``None`` if it is not a dialogue.
+
+    Label Studio expects a list of objects. A plain string and a list of plain strings are accepted, too. A
+    line without a speaker consists of its words.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, Sequence):
+        return None
+    lines = [_line(item, name_key, text_key) for item in content]
+    return None if None in lines else "\n".join(line for line in lines if line)
+
+
+def locate_dialogue(content: object, name_key: str, text_key: str) -> LocatedText:
+    """Return the words of a dialogue, one line per entry, without the speakers' names.
+
+    The editor counts UTF-16 code units and starts again in every line. A position is ``STRIDE`` times the
+    line's index, plus that count.
+    """
+    texts: list[str] = []
+    positions: list[int] = []
+    offsets: list[int] = []
+    line_start = 0
+    for index, item in enumerate(content if isinstance(content, Sequence) else ()):
+        words = _words(item, text_key) if isinstance(item, Mapping) else ""
+        line = _line(item, name_key, text_key) or ""
+        # The plain text has no line for an empty entry, whose line feed here is that of the line before.
+        offset = line_start + _storable_length(line) - _storable_length(words) if line else line_start - 1
+        texts.append(words)
+        position = index * STRIDE
+        for character in words:
+            positions.append(position)
+            offsets.append(offset)
+            position += 1 + (character > "\uffff")
+            offset += character != "\x00"
+        positions.append(position)
+        offsets.append(offset)
+        if line:
+            line_start = offset + 1
+    return LocatedText("\n".join(texts), positions, utf16=True, offsets=offsets)
+
+
+def _storable_length(text: str) -> int:
+    """The length of the text in a prompt, which has no NUL."""
+    return len(text) - text.count("\x00")
+
+
+def _line(item: object, name_key: str, text_key: str) -> str | None:
+    if isinstance(item, str):
+        return item
+    if not isinstance(item, Mapping):
+        return None
+    name, text = _words(item, name_key), _words(item, text_key)
+    return f"{name}: {text}" if name else text
+
+
+def _words(item: Mapping[str, object], key: str) -> str:
+    return str(item[key]) if item.get(key) is not None else ""
+
+
+def table_text(content: object) -> str | None:
+    """Return the data of a Table as lines ``key: value``; ``None`` if it is not a table.
+
+    As in the editor, an object's keys are sorted without regard to letter case. A list that begins with an
+    object is a list of rows, separated here by blank lines. The keys of any other list are its indices. A
+    string, such as CSV, is returned unchanged.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, Mapping):
+        return "\n".join(_table_line(key, content[key]) for key in sorted(content, key=str.lower))
+    if not isinstance(content, list):
+        return None
+    if content and isinstance(content[0], Mapping):
+        rows = [row for row in content if isinstance(row, Mapping)]
+        return "\n\n".join("\n".join(_table_line(key, row[key]) for key in row) for row in rows)
+    return "\n".join(_table_line(str(index), value) for index, value in enumerate(content))
+
+
+def _table_line(key: str, value: object) -> str:
+    return f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+
+
+IMAGE = "Image"
+"""The object tag whose data is the address of an image; models are shown the image."""
+
+TAGS = ("Text", "HyperText", "Paragraphs", "List", "Table", "Chat", IMAGE)
+"""The object tags that can be shown to models."""
+
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of the task's data and the object tag that shows it.
+
+    Attributes:
+        key: the key of the task's data; may be a path such as ``a.b[0]``.
+        tag: one of ``TAGS``.
+        name: the object tag's name.
+        name_key: for Paragraphs and Chat, the key of a line's speaker.
+        text_key: for Paragraphs and Chat, the key of a line's words.
+    """
+
+    key: str
+    tag: str
+    name: str
+    name_key: str = "author"
+    text_key: str = "text"
+
+    @property
+    def where(self) -> str:
+        """The location that errors about this field name."""
+        return f"data.{self.key}"
+
+    def content(self, data: Mapping[str, object]) -> object:
+        """Return the field's value in the task's data.
+
+        Raises:
+            MissingFieldError: the key is missing.
+        """
+        content = _look_up(data, self.key)
+        if content is _ABSENT:
+            raise MissingFieldError(
+                "the task's data lacks a key that the label config reads",
+                where=self.where,
+                fix="import the task with this key, or change the label config",
+            )
+        return content
+
+    def text(self, data: Mapping[str, object]) -> str:
+        """Return the field's plain text, which may be blank; for an image, its address.
+
+        Raises:
+            MissingFieldError: the key is missing, or its value is not text.
+        """
+        content = self.content(data)
+        match self.tag:
+            case "Paragraphs" | "Chat":
+                text, expected = dialogue_text(content, self.name_key, self.text_key), "a list of objects"
+            case "List":
+                text, expected = list_text(content), "a list of objects, each with an id"
+            case "Table":
+                text, expected = table_text(content), "an object or a list"
+            case _:
+                text, expected = scalar_text(content), "a string"
+        if text is None:
+            raise MissingFieldError(
+                f"the task's data holds a {type(content).__name__} here, which is not text",
+                where=self.where,
+                fix=f"a {self.tag} needs {expected}",
+            )
+        return storable_text(plain_text(text) if self.tag == "HyperText" else text)
+
+
+def scalar_text(content: object) -> str | None:
+    """Return a JSON string, number, boolean or null as the editor shows it; ``None`` for anything else."""
+    if content is None:
+        return ""
+    if isinstance(content, bool):
+        return str(content).lower()
+    return str(content) if isinstance(content, str | int | float) else None
+
+
+_ABSENT = object()
+
+
+def _look_up(data: object, key: str) -> object:
+    """Return the value under a key, or under a path such as ``a.b[0]`` if no key has exactly this name.
+
+    The editor resolves a ``$variable`` in the same way.
+    """
+    if isinstance(data, Mapping) and key in data:
+        return data[key]
+    for step in _STEP.findall(key):
+        if isinstance(data, Mapping) and step in data:
+            data = data[step]
+        elif (
+            isinstance(data, Sequence)
+            and not isinstance(data, str)
+            and step.isdecimal()
+            and int(step) < len(data)
+        ):
+            data = data[int(step)]
+        else:
+            return _ABSENT
+    return data
+
+
+def storable_text(text: str) -> str:
+    """Remove NUL and replace lone surrogates: JSON allows them, but providers and databases refuse them."""
+    return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def file_name(address: str) -> str:
+    """Return the name of an image's file as words, without its suffix; empty for a ``data:`` URL.
+
+    >>> file_name("https://example.org/a/red_wool-scarf.jpg?size=2"), file_name("data:image/png;base64,AA==")
+    ('red wool scarf', '')
+    """
+    if address.startswith("data:"):
+        return ""
+    parts = urlsplit(address)
+    path = parse_qs(parts.query).get("d", [parts.path])[0]  # /data/local-files/?d=folder/name.jpg
+    return PurePosixPath(unquote(path)).stem.replace("_", " ").replace("-", " ")
+
+
+_VARIABLE = re.compile(r"\$([^\s,${}]+)")
+_TAGS = {tag.lower(): tag for tag in TAGS}
+_LINE_KEYS = {"Paragraphs": ("author", "text"), "Chat": ("role", "content")}
+"""Object tag → the default keys of a dialogue line's speaker and words."""
+
+
+def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
+    """Return the fields that a control's question is about, one per key.
+
+    The objects that the control is attached to come first. Then follow, in document order, the objects that
+    no control is attached to, such as the title of an article. Unattached images are left out, because they
+    would exclude all models without vision.
+
+    The attribute ``camvo_fields="a,b"`` lists the keys instead. A key that no object shows is read as Text.
+    """
+    unattached = [
+        name
+        for name, element in tree.objects.items()
+        if name not in tree.attached and _tag(element) != IMAGE.lower()
+    ]
+    chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
+    if not chosen:
+        return tuple(_by_key([*targets(control), *unattached], tree).values())
+    known = _by_key([*targets(control), *tree.objects], tree)
+    return tuple(known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen))
+
+
+def object_obstacle(element: Element) -> str | None:
+    """Return why an object's content cannot be read from the task's data, or ``None``."""
+    if _tag(element) not in _TAGS:
+        return f"{element.tag} is not supported yet"
+    if attribute(element, "valueList"):
+        return "several images in one tag are not supported yet"
+    if _tag(element) != IMAGE.lower() and "url" in (attribute(element, "valueType") or "").lower():
+        return "a text behind a URL is not supported yet"
+    encoding = (attribute(element, "encoding") or "none").lower()
+    return None if encoding == "none" else f"text encoded as {encoding} is not supported yet"
+
+
+def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    for name in names:
+        field = field_of_object(tree.objects[name])
+        if field is not None:
+            fields.setdefault(field.key, field)
+    return fields
+
+
+def field_of_object(element: Element) -> Field | None:
+    """Return the field that an object tag shows; ``None`` if its content is constant or cannot be read."""
+    variable = _VARIABLE.fullmatch((attribute(element, "value") or "").strip())
+    if variable is None or object_obstacle(element):
+        return None
+    tag = _TAGS[_tag(element)]
+    name_key, text_key = _LINE_KEYS.get(tag, _LINE_KEYS["Paragraphs"])
+    return Field(
+        key=variable[1],
+        tag=tag,
+        name=str(element.get("name")),
+        name_key=attribute(element, "nameKey") or name_key,
+        text_key=attribute(element, "textKey") or text_key,
+    )
+
+
+def _tag(element: Element) -> str:
+    return str(element.tag).lower()

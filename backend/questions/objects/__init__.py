@@ -1,1 +1,0 @@
-"""The object tags of a label config: the data that annotators see, as plain text."""

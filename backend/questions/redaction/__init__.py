@@ -1,1 +1,0 @@
-"""Redaction: what models see instead of a task's texts, and the way back to the originals."""

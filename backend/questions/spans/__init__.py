@@ -1,1 +1,0 @@
-"""Controls whose votes are labelled spans of a text."""

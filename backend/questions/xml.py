@@ -1,0 +1,158 @@
+"""Attributes of a label config's XML elements, read the way Label Studio's editor reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from backend.errors import BadLabelConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label with its stored value and its visible text.
+
+    Field names are part of a question's identity (:attr:`ConfigQuestion.digest`).
+
+    Attributes:
+        value: what votes, decisions and the ledger hold: the alias if there is one, else the visible text.
+            Nested labels have the whole path here, joined.
+        text: the visible text, which models see and answer with; for nested labels the whole path, joined.
+        hint: explains the label to annotators and to models.
+        path: for nested labels, the list that Label Studio stores in place of ``value``.
+    """
+
+    value: str
+    text: str
+    hint: str | None = None
+    path: tuple[str, ...] | None = None
+
+    @property
+    def stored(self) -> str | list[str]:
+        """The label's entry in Label Studio's list of chosen labels."""
+        return self.value if self.path is None else list(self.path)
+
+
+Element: TypeAlias = Any
+"""An lxml element; lxml has no type hints."""
+
+
+def attribute(element: Element, name: str) -> str | None:
+    """Return an attribute's value; ``None`` if it is absent or blank.
+
+    The case of the name is ignored, because the editor reads all names in lower case.
+    """
+    for key, value in element.attrib.items():
+        if str(key).lower() == name.lower() and str(value).strip():
+            return str(value)
+    return None
+
+
+def is_true(element: Element, name: str) -> bool:
+    """Return whether a boolean attribute is switched on."""
+    return (attribute(element, name) or "").strip().lower() == "true"
+
+
+def is_conditional(element: Element) -> bool:
+    """Return whether the control, or a View around it, has a condition on which annotators see it."""
+    names = ("visibleWhen", "whenTagName", "whenLabelValue", "whenChoiceValue", "whenRole")
+    return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)
+
+
+def child_choices(element: Element) -> Iterator[Element]:
+    """Yield the choices right below a tag; Views between them do not count as a level."""
+    for child in element:
+        if str(child.tag) == "Choice":
+            yield child
+        elif isinstance(child.tag, str):
+            yield from child_choices(child)
+
+
+def leaf_labels(element: Element, separator: str) -> tuple[Label, ...]:
+    """Return the choices that have no choices below them, in document order, named by their whole paths."""
+    return tuple(_leaf_labels(element, separator, (), ()))
+
+
+def _leaf_labels(
+    element: Element, separator: str, stored: tuple[str, ...], visible: tuple[str, ...]
+) -> Iterator[Label]:
+    for choice in child_choices(element):
+        path, words = (*stored, stored_name(choice)), (*visible, visible_name(choice))
+        if next(child_choices(choice), None) is None:
+            hint = attribute(choice, "hint")
+            yield Label(separator.join(path), separator.join(words), hint, path)
+        else:
+            yield from _leaf_labels(choice, separator, path, words)
+
+
+def stored_name(choice: Element) -> str:
+    """Return what Label Studio stores for a choice: its alias, else its value; blank if it has neither."""
+    return attribute(choice, "alias") or attribute(choice, "value") or ""
+
+
+def visible_name(choice: Element) -> str:
+    """Return what annotators see of a choice: its value, else its alias; blank if it has neither."""
+    return attribute(choice, "value") or attribute(choice, "alias") or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The control and object elements of a config in document order.
+
+    Attributes:
+        controls: the control elements.
+        objects: name → object element.
+        uses: name → number of elements with that name. The SDK accepts duplicates and keeps the last one.
+        attached: the names of all objects that some control is attached to.
+    """
+
+    controls: tuple[Element, ...]
+    objects: Mapping[str, Element]
+    uses: Mapping[str, int]
+    attached: frozenset[str]
+
+
+def parse_tree(xml: str) -> Tree:
+    """Parse a label config. The SDK decides which elements are controls and which are objects.
+
+    Raises:
+        BadLabelConfigError: the text is not XML, or it has a DOCTYPE (which could declare entities).
+    """
+    if "<!DOCTYPE" in xml:
+        raise BadLabelConfigError(
+            "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
+        )
+    from label_studio_sdk.label_interface.control_tags import ControlTag  # noqa: PLC0415 - takes a second
+    from label_studio_sdk.label_interface.interface import LabelInterface  # noqa: PLC0415
+
+    try:
+        known_controls, known_objects, _, root = LabelInterface(xml).parse(xml)
+    except Exception as error:  # the SDK raises bare exceptions, and lxml's and pydantic's own
+        raise BadLabelConfigError(
+            f"the label config cannot be read: {error}",
+            where="label_config",
+            fix="copy it again from Label Studio: Settings, Labeling Interface, Code",
+        ) from error
+    controls: list[Element] = []
+    objects: dict[str, Element] = {}
+    named = [element for element in root.iter("*") if element.get("name")]
+    for element in named:
+        name = element.get("name")
+        is_control = ControlTag.validate_node(element)
+        if is_control or (name in known_controls and name in known_objects):  # Chat is both
+            controls.append(element)
+        if not is_control and name in known_objects:
+            objects[name] = element
+    return Tree(
+        controls=tuple(controls),
+        objects=objects,
+        uses=Counter(element.get("name") for element in named),
+        attached=frozenset(name for control in controls for name in targets(control)),
+    )
+
+
+def targets(control: Element) -> list[str]:
+    """Return the names of the objects that a control is attached to (``toName``)."""
+    return str(control.get("toName") or "").split(",")

@@ -1,1 +1,0 @@
-"""The XML of a label config."""

@@ -1,0 +1,503 @@
+"""Asks models that a task's rounds left out, and stores their votes beside the rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy import Connection
+
+from backend.annotation.asking import ModelReply, Voters, ask_models
+from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job_questions import JobQuestions
+from backend.annotation.planner import Planner
+from backend.annotation.task_prompt import StoredContexts, TaskPrompt, write_prompt
+from backend.errors import BudgetExhaustedError, TaskError
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import parse_task
+from backend.learning.examples import Examples
+from backend.learning.projects import project_settings
+from backend.learning.teaching import correct_rewards
+from backend.ledger import (
+    Ledger,
+    Writer,
+    bookings,
+    deletions,
+    human_annotations,
+    money,
+    projects,
+    recounts,
+    rounds,
+)
+from backend.ledger.database import writer as outages
+from backend.ledger.money import Purse, from_picodollars
+from backend.ledger.recounts import FurtherVote, Purpose
+from backend.ledger.rounds import Round
+from backend.models.rates.gate import request_size
+from backend.questions import parse_label_config
+from backend.settings import Environment, Settings
+from backend.settings.policies import policy_of
+from camvo.errors import CamvoError
+from camvo.policies.past_rounds import goes_on
+from camvo.student.taught_texts import STUDENT
+from camvo.twins.twins import unheard
+
+_BULK = 1_000_000
+"""The size of request that these calls count as: those of predictions go first."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """What was asked about one task.
+
+    Attributes:
+        votes: how many models were asked.
+        usd: what they cost, in $.
+        exhausted: whether money did not cover a call.
+    """
+
+    votes: int = 0
+    usd: float = 0.0
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The questions of a task that have a round, and these rounds."""
+
+    questions: Sequence[JobQuestion]
+    rounds: Sequence[Round]
+
+    @property
+    def contexts(self) -> StoredContexts:
+        """The contexts that the rounds hold."""
+        pairs = zip(self.questions, self.rounds, strict=True)
+        return StoredContexts({question.name: round_.context for question, round_ in pairs})
+
+    @property
+    def replies(self) -> dict[str, ModelReply]:
+        """The votes that are there: arm → its votes by question."""
+        votes: dict[str, dict[str, str]] = {}
+        sure: dict[str, dict[str, float]] = {}
+        for question, round_ in zip(self.questions, self.rounds, strict=True):
+            for arm, vote in round_.votes.items():
+                answers = votes.setdefault(arm, {})
+                if vote is not None:
+                    answers[question.name] = vote
+            for arm, share in round_.plan.get("confidences", {}).items():
+                sure.setdefault(arm, {})[question.name] = share
+        return {arm: ModelReply(cast, 0.0, confidences=sure.get(arm, {})) for arm, cast in votes.items()}
+
+    def costs(self, expected: Mapping[str, float]) -> dict[str, float]:
+        """The price of every arm whose vote may count: also of those that have voted and now rest."""
+        planned = {
+            arm: float(round_.plan["arms"][arm]["cost"])
+            for round_ in self.rounds
+            for arm in round_.votes
+            if arm in round_.plan["arms"] and arm != STUDENT
+        }
+        return planned | dict(expected)
+
+
+class FurtherAsking:
+    """Asks models that rounds left out. Used from one event loop only.
+
+    Args:
+        ledger: where the rounds are read.
+        writer: stores votes.
+        readers: the threads that read the ledger.
+        questions: what a job asks.
+        examples: the labelled tasks that prompts show.
+        planner: plans with the current states.
+        voters: the models.
+        clock: returns unix seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        writer: Writer,
+        readers: Executor,
+        questions: JobQuestions,
+        examples: Examples,
+        planner: Planner,
+        voters: Voters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger, self._writer, self._readers = ledger, writer, readers
+        self._questions, self._examples, self._planner = questions, examples, planner
+        self._voters, self._clock = voters, clock
+
+    async def ask_in_doubt(self, job: Job, worth_usd: float) -> Bought:
+        """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
+
+        Args:
+            job: the task; its purse pays.
+            worth_usd: what one more right label is worth, in $.
+
+        Raises:
+            TaskError: the task has no text, or models cannot be asked.
+            LedgerError: the ledger failed.
+        """
+        found = await self._find(job, annotated=False)
+        if found is None:
+            return Bought()
+        aggregations = [question.control.aggregation for question in job.config.questions]
+        going_on = goes_on(policy_of(job.settings.policy, aggregations))
+        if going_on is None:
+            return Bought()
+        prompt, policy = await self._prompt(job, found), going_on.going_on(worth_usd)
+        costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
+        plan, _ = await self._planner.plan(job, found.questions, found.contexts, policy, costs)
+        request_size.set(_BULK)
+        known = found.replies
+        try:
+            replies, _ = await ask_models(policy, plan, self._voters, job, prompt, known=known)
+        except BudgetExhaustedError:  # no model had voted at all
+            return Bought(exhausted=True)
+        return await self._store(job, found, known, replies, "doubt")
+
+    async def ask_everyone(self, job: Job) -> Bought:
+        """Ask every model that is left about a task that people have labelled: the label then teaches more.
+
+        Args:
+            job: the task; its purse pays.
+
+        Raises:
+            TaskError: the task has no text, or models cannot be asked.
+            LedgerError: the ledger failed.
+        """
+        found = await self._find(job, annotated=True)
+        if found is None:
+            return Bought()
+        prompt, known = await self._prompt(job, found), found.replies
+        left = [arm for arm in unheard(self._voters.expected_costs(job, prompt), known) if arm not in known]
+        request_size.set(_BULK)
+        answers = await asyncio.gather(
+            *(self._voters.vote(job, arm, prompt) for arm in left), return_exceptions=True
+        )
+        replies = dict(known)
+        for arm, answer in zip(left, answers, strict=True):
+            if isinstance(answer, BudgetExhaustedError):
+                replies[arm] = ModelReply({}, 0.0, answer.code)
+            elif isinstance(answer, TaskError):
+                raise answer
+            elif isinstance(answer, BaseException):
+                _log.error("vote_failed", model=arm, task=job.task, kind=type(answer).__name__)
+            else:
+                replies[arm] = answer
+        return await self._store(job, found, known, replies, "human")
+
+    async def _find(self, job: Job, *, annotated: bool) -> _Found | None:
+        """The task's questions with a round; ``None`` without any, or if people have come in between."""
+        questions = self._questions.with_texts(job)
+
+        def read(connection: Connection) -> _Found | None:
+            if is_annotated(connection, job) != annotated:
+                return None
+            stored = recounts.with_latest(
+                connection, rounds.find_by_key(connection, [question.key for question in questions])
+            )
+            asked = [each for each in questions if each.key in stored and not stored[each.key].pruned]
+            further = recounts.further_votes_of(connection, [round_.id for round_ in stored.values()])
+            return _Found(asked, [_sure(stored[question.key], further) for question in asked])
+
+        found = await outages.read(self._ledger, self._readers, read)
+        if found is None or not found.questions:
+            return None
+        visible, _ = await self._questions.with_images(job, found.questions)
+        by_name = {question.name: question for question in visible}
+        pairs = [
+            (by_name[question.name], round_)
+            for question, round_ in zip(found.questions, found.rounds, strict=True)
+            if question.name in by_name
+        ]
+        return _Found([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
+
+    async def _prompt(self, job: Job, found: _Found) -> TaskPrompt:
+        return await write_prompt(job, found.questions, found.contexts, self._examples, alone=True)
+
+    async def _store(
+        self,
+        job: Job,
+        found: _Found,
+        known: Mapping[str, ModelReply],
+        replies: Mapping[str, ModelReply],
+        purpose: Purpose,
+    ) -> Bought:
+        """Store the new votes. A call that failed for nothing is not stored, so that it can be repeated."""
+        news = {arm: reply for arm, reply in replies.items() if arm not in known}
+        exhausted = any(reply.failure == BudgetExhaustedError.code for reply in news.values())
+        paid = {arm: reply for arm, reply in news.items() if reply.votes or reply.cost > 0.0}
+        if not paid:
+            return Bought(exhausted=exhausted)
+
+        def store(connection: Connection) -> None:
+            if deletions.is_deleted(connection, job.project, job.task):
+                return
+            recounts.store_further_votes(connection, job.project, _rows(found, paid, purpose, self._clock()))
+            correct_rewards(connection, job.project, job.task, job.settings, self._clock())
+
+        await self._writer.persist(store)
+        return Bought(len(paid), sum(reply.cost for reply in paid.values()), exhausted)
+
+
+def is_annotated(connection: Connection, job: Job) -> bool:
+    """Whether people have annotated the task, as far as the ledger knows; a skipped one counts."""
+    of_task = human_annotations.of_task(connection, job.project, job.task)
+    return any(not annotation.withdrawn for annotation in of_task)
+
+
+def _sure(round_: Round, further: Mapping[int, Sequence[FurtherVote]]) -> Round:
+    """The round with the confidences of its further votes; it has the votes already."""
+    sure = recounts.all_confidences(round_.plan.get("confidences", {}), further.get(round_.id, ()))
+    return replace(round_, plan={**round_.plan, "confidences": sure}) if sure else round_
+
+
+def _rows(found: _Found, paid: Mapping[str, ModelReply], purpose: Purpose, now: float) -> list[FurtherVote]:
+    """One row for each round and model; a call's cost is shared equally among the rounds."""
+    return [
+        FurtherVote(
+            round_id=round_.id,
+            model=arm,
+            task=round_.key.task,
+            vote=reply.votes.get(question.name),
+            confidence=reply.confidences.get(question.name),
+            cost_usd=reply.cost / len(found.rounds),
+            purpose=purpose,
+            created_at=now,
+        )
+        for question, round_ in zip(found.questions, found.rounds, strict=True)
+        for arm, reply in paid.items()
+    ]
+
+
+Ask = Callable[[Job], Awaitable[Bought]]
+
+
+@dataclass(slots=True)
+class Portion:
+    """What was asked about some tasks.
+
+    Attributes:
+        tasks: about how many of them a model was asked.
+        votes: how many models were asked, over all tasks.
+        usd: what they cost, in $.
+        exhausted: whether money did not cover a call.
+        left: how many tasks are left, since the time was over or the money spent.
+    """
+
+    tasks: int = 0
+    votes: int = 0
+    usd: float = 0.0
+    exhausted: bool = False
+    left: int = 0
+
+    def add(self, bought: Bought) -> None:
+        """Count one task."""
+        self.tasks += bought.votes > 0
+        self.votes += bought.votes
+        self.usd += bought.usd
+        self.exhausted |= bought.exhausted
+
+
+async def ask_portion(jobs: Sequence[Job], ask: Ask, *, at_once: int, deadline: float) -> Portion:
+    """Ask about tasks in their order.
+
+    No new task is begun after the deadline, or once money does not cover a call. Those under way are
+    finished: what is asked for is paid for, so its votes are stored.
+
+    Args:
+        jobs: the tasks.
+        ask: asks about one.
+        at_once: the most tasks under way.
+        deadline: seconds.
+
+    Raises:
+        LedgerError: the ledger failed.
+    """
+    portion, until = Portion(left=len(jobs)), asyncio.get_running_loop().time() + deadline
+    remaining = iter(jobs)
+
+    async def work() -> None:
+        while not portion.exhausted and asyncio.get_running_loop().time() < until:
+            if (job := next(remaining, None)) is None:
+                return
+            portion.left -= 1
+            try:
+                portion.add(await ask(job))
+            except TaskError as error:
+                _log.warning(
+                    "no_further_votes", project=job.project, task=job.task, code=error.code, reason=str(error)
+                )
+
+    await asyncio.gather(*(work() for _ in range(min(at_once, len(jobs)))))
+    return portion
+
+
+PAUSE = 30.0
+"""Seconds between two rounds through the projects."""
+
+_LEASE = 600.0
+"""Seconds after which another process may take over what a dead one had begun."""
+
+_TASKS = 20
+"""Tasks that are asked about between two looks at the money."""
+
+_AT_ONCE = 4
+"""Tasks under way at once: predictions go first."""
+
+_AFTER_FAILURE = 600.0
+"""Seconds for which a project is left alone after a failure, or while its money is spent."""
+
+_T = TypeVar("_T")
+
+
+class Completing:
+    """Asks about the tasks that people have labelled. Used from one event loop only.
+
+    It works on projects of Label Studio, since the ledger holds no text of a task, and so needs a key.
+
+    Args:
+        ledger: where labelled rounds and money are read.
+        writer: writes claims.
+        further: asks the models.
+        readers: the threads that read the ledger.
+        settings: the server's settings.
+        environment: has Label Studio's address and key.
+        pause: seconds between two rounds through the projects.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        writer: Writer,
+        further: FurtherAsking,
+        readers: Executor,
+        settings: Settings,
+        environment: Environment,
+        pause: float = PAUSE,
+    ) -> None:
+        self._ledger, self._writer, self._further, self._readers = ledger, writer, further, readers
+        self._settings, self._environment, self._pause = settings, environment, pause
+        self._owner = f"complete-{uuid.uuid4()}"
+        self._resting: dict[str, float] = {}
+        self._tried: set[tuple[str, int]] = set()
+        self._looked: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Tend all projects again and again until cancelled; does nothing unless it is switched on."""
+        if not self._settings.complete_labelled:
+            return
+        if self._environment.label_studio_url is None or self._environment.label_studio_api_key is None:
+            _log.warning("nothing_completed", fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY")
+            return
+        while True:
+            await asyncio.sleep(self._pause)
+            try:
+                for stored in await self._read(projects.list_all):
+                    rests = self._resting.get(stored.key, 0.0) > time.monotonic()
+                    if not rests and self._looked.get(stored.key) != stored.sequence:
+                        await self.tend(stored.key)
+                        self._looked[stored.key] = stored.sequence
+            except CamvoError as error:
+                _log.error("nothing_completed", code=error.code, reason=str(error))
+
+    async def tend(self, project: str) -> int:
+        """Complete one project's labelled tasks while there is money, unless another process does.
+
+        A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
+        logged: its text might quote a task.
+
+        Returns:
+            About how many tasks models were asked.
+        """
+        if not await self._claim(project):
+            return 0
+        try:
+            return await self._complete(project)
+        except Exception as error:  # nobody awaits the result, and the next project must have its turn
+            reason = str(error) if isinstance(error, CamvoError) else type(error).__name__
+            _log.error("nothing_completed", project=project, reason=reason)
+            self._resting[project] = time.monotonic() + _AFTER_FAILURE
+            return 0
+        finally:
+            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+
+    async def _complete(self, project: str) -> int:
+        done = last = 0
+        while await self._claim(project):
+            purse, tasks = await self._read(partial(self._next, project, last))
+            if not tasks:
+                break
+            last = tasks[-1]
+            new = [task for task in tasks if (project, task) not in self._tried]
+            self._tried |= {(project, task) for task in new}  # else a model that fails is asked for ever
+            portion = await ask_portion(
+                await self._jobs(project, new, purse) if new else [],
+                self._further.ask_everyone,
+                at_once=_AT_ONCE,
+                deadline=_LEASE / 2.0,
+            )
+            done += portion.tasks
+            if portion.exhausted:
+                self._resting[project] = time.monotonic() + _AFTER_FAILURE
+                break
+        if done:
+            _log.info("labelled_tasks_completed", project=project, tasks=done)
+        return done
+
+    def _next(self, project: str, last: int, connection: Connection) -> tuple[Purse, Sequence[int]]:
+        """What may be spent, and the next labelled tasks that models were left out of; none without money."""
+        total = money.balance(connection, project, money.TOTAL)
+        own = money.balance(connection, project, "background")
+        paid = from_picodollars(total.spent - own.spent)
+        most = self._settings.background_share * paid
+        purse = Purse("background", most)
+        if from_picodollars(own.spent + own.reserved) >= most:
+            return purse, ()
+        return purse, recounts.incomplete(connection, project, after=last, limit=_TASKS)
+
+    async def _jobs(self, project: str, tasks: Sequence[int], purse: Purse) -> list[Job]:
+        url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
+        if url is None or key is None:
+            return []
+        settings, _ = await self._read(
+            lambda connection: project_settings(projects.get(connection, project), self._settings)
+        )
+        client = await asyncio.to_thread(Client, url, key)
+        payload = await asyncio.to_thread(client.project_by_key, project)
+        config = parse_label_config(payload["label_config"])
+        found: list[dict[str, Any]] = await asyncio.to_thread(client.tasks, payload["id"], tasks)
+        parsed = (parse_task(raw) for raw in found)
+        return [Job(project, *task, config, settings, purse=purse) for task in parsed if task is not None]
+
+    async def _claim(self, project: str) -> bool:
+        """Whether this process may work on the project, for as long as a lease lasts."""
+
+        def claim(connection: Connection) -> bool:
+            return bookings.acquire_claim(connection, _key(project), self._owner, _LEASE) is not None
+
+        return await self._writer.persist(claim)
+
+    async def _read(self, function: Callable[[Connection], _T]) -> _T:
+        def read() -> _T:
+            with self._ledger.read() as connection:
+                return function(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+
+
+def _key(project: str) -> str:
+    return f"complete:{project}"

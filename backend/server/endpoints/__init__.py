@@ -1,1 +1,0 @@
-"""What the server answers: to Label Studio, to the commands of ``camvo``, and to people."""

@@ -1,0 +1,613 @@
+"""The worker class: gunicorn's threaded worker, except that whole requests enter threads, not connections.
+
+gunicorn's own gives each accepted connection a thread, which reads from it without a limit of time: a few
+dozen slow clients stop the server, and predictions that wait for models keep webhooks waiting. Here the main
+thread receives all requests with its selector. A complete one is admitted to the lane of its urgency. This
+uses internals of gunicorn 27; ``pyproject.toml`` bounds its version.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from enum import Enum, auto
+from functools import partial
+from http import HTTPStatus
+from selectors import EVENT_READ, BaseSelector
+from typing import Any
+
+import structlog
+from gunicorn import http as gunicorn_http
+from gunicorn.asgi import parser as http
+from gunicorn.http.errors import ExpectationFailed, ParseException
+from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
+
+from backend.errors import BodyTooLargeError, BusyError, MalformedRequestError, RequestError, SlowRequestError
+
+_STATUS: dict[type[Exception], int] = {
+    http.LimitRequestLine: 414,
+    http.LimitRequestHeaders: 431,
+    http.UnsupportedTransferCoding: 501,
+}
+
+
+class IncomingRequest:
+    """The bytes of one request.
+
+    Args:
+        config: gunicorn's configuration, for the limits of a header.
+        max_body_mb: the longest body in megabytes. What frames a chunked body counts, too.
+
+    Attributes:
+        received: all bytes so far, those of a request behind this one included.
+        has_head: whether the header is complete.
+    """
+
+    def __init__(self, config: Any, max_body_mb: int) -> None:
+        self.received = bytearray()
+        self.has_head = False
+        self._head = 0
+        self._max_body_mb = max_body_mb
+        self._parser = http.PythonProtocol(
+            on_headers_complete=self._read_head,
+            limit_request_line=config.limit_request_line,
+            limit_request_fields=config.limit_request_fields,
+            limit_request_field_size=config.limit_request_field_size,
+        )
+
+    def feed(self, data: bytes) -> None:
+        """Take in bytes from the connection.
+
+        Raises:
+            MalformedRequestError: this is no HTTP request, or its length is ambiguous.
+            BodyTooLargeError: the body is over the limit, or is announced to be.
+        """
+        self.received += data
+        try:
+            self._parser.feed(data)
+        except (http.ParseError, ValueError) as error:
+            raise MalformedRequestError(
+                "not a valid HTTP request", status=_STATUS.get(type(error), 400)
+            ) from None
+        if not self.has_head:
+            return
+        self._head = self._head or self.received.find(b"\r\n\r\n") + 4
+        announced = self._parser.content_length or 0
+        chunked = len(self.received) - self._head if self._parser.is_chunked else 0
+        if max(announced, chunked) > self._max_body_mb * 1_000_000:
+            raise BodyTooLargeError(
+                f"the body is over {self._max_body_mb} MB",
+                where="body",
+                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
+            )
+
+    def _read_head(self) -> bool:
+        self.has_head = True
+        return False  # the body follows
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether header and body have arrived."""
+        return bool(self._parser.is_complete)
+
+    @property
+    def target(self) -> str:
+        """The request's target as sent, without its query; empty before it has arrived."""
+        return (self._parser.path or b"").partition(b"?")[0].decode("latin-1")
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits for "100 Continue" before it sends the body."""
+        return not self.is_complete and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in self._parser.headers
+        )
+
+    def split(self) -> tuple[bytes, bytes]:
+        """The bytes of the complete request, and those behind it."""
+        rest: bytes = self._parser.remaining()
+        end = len(self.received) - len(rest)
+        return bytes(self.received[:end]), rest
+
+
+HEADER_SECONDS = 10.0
+"""For a header, from its first byte or from the connection's start."""
+BODY_SECONDS = 30.0
+BODY_RATE = 100_000
+"""A body has :data:`BODY_SECONDS`, and a second more for each of so many bytes that have arrived."""
+LINGER_SECONDS = 5.0
+"""For a client to read a refusal and close, while what it still sends is thrown away."""
+
+
+class Stage(Enum):
+    """What a connection waits for."""
+
+    IDLE = auto()  # a further request, after one was answered
+    HEADER = auto()
+    BODY = auto()
+    ANSWER = auto()  # from a thread; the connection is not polled
+    CLOSE = auto()  # by the client: the answer is out, and nothing more is read
+
+
+class Connection:
+    """A client's connection.
+
+    Args:
+        sock: the accepted socket.
+        client: the client's address.
+        server: the address it connected to.
+
+    Attributes:
+        stage: what the connection waits for.
+        expires_at: monotonic seconds when it has waited too long.
+        incoming: the request that arrives; ``None`` before its first byte.
+        parser: gunicorn's parser of the complete request.
+        behind: bytes of the next request that arrived with this one.
+    """
+
+    def __init__(self, sock: socket.socket, client: Any, server: Any) -> None:
+        self.sock, self.client, self.server = sock, client, server
+        self.sock.setblocking(False)
+        self.stage = Stage.HEADER
+        self.expires_at = time.monotonic() + HEADER_SECONDS
+        self.incoming: IncomingRequest | None = None
+        self.parser: Any = None
+        self.behind = b""
+        self._body_since = 0.0
+
+    def await_request(self, seconds: float) -> bytes:
+        """Wait so long for a further request's first byte; return the bytes that have arrived already."""
+        self.sock.setblocking(False)
+        self.stage, self.parser = Stage.IDLE, None
+        self.expires_at = time.monotonic() + seconds
+        behind, self.behind = self.behind, b""
+        return behind
+
+    def await_header(self, incoming: IncomingRequest) -> IncomingRequest:
+        """The first byte of a request is there. The first request's time runs since the connection began."""
+        self.incoming = incoming
+        if self.stage is Stage.IDLE:
+            self.stage, self.expires_at = Stage.HEADER, time.monotonic() + HEADER_SECONDS
+        return incoming
+
+    def await_body(self, received: int) -> None:
+        """The header is there, and ``received`` bytes in all."""
+        now = time.monotonic()
+        if self.stage is not Stage.BODY:
+            self.stage, self._body_since = Stage.BODY, now
+        self.expires_at = self._body_since + BODY_SECONDS + received / BODY_RATE
+
+    def await_answer(self, incoming: IncomingRequest, config: Any) -> None:
+        """The request is complete: give it to a parser that reads nothing but its bytes."""
+        request, self.behind = incoming.split()
+        self.parser = gunicorn_http.get_parser(config, [request], self.client)
+        self.stage = Stage.ANSWER
+
+    def await_close(self) -> None:
+        """Say that nothing more will be sent, and wait for the client to close; raises ``OSError``.
+
+        To close at once would reset the connection, and the client might lose the answer.
+        """
+        self.sock.setblocking(False)
+        self.sock.shutdown(socket.SHUT_WR)
+        self.stage, self.parser = Stage.CLOSE, None
+        self.expires_at = time.monotonic() + LINGER_SECONDS
+
+
+_AT_ONCE = frozenset({"/", "/health"})
+_URGENT = frozenset({"/webhook", "/setup", "/versions", "/ready"})
+_REPORTS = frozenset({"/status", "/metrics", "/progress", "/failed"})
+
+_URGENT_THREADS = 8
+_REPORT_THREADS = 2
+_WAITING = 500
+"""Requests that may wait for a thread of the urgent lane or of the lane of reports."""
+
+
+class Lane:
+    """The threads for one kind of request.
+
+    Args:
+        name: names the threads.
+        threads: how many requests are served at once.
+        waiting: how many further ones may wait for a thread.
+    """
+
+    def __init__(self, name: str, threads: int, waiting: int = 0) -> None:
+        self._places = threads + waiting
+        self._taken = 0
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"camvo-{name}")
+        # All threads start now: under load each start would keep the main thread waiting for milliseconds.
+        started = threading.Event()
+        for _ in range(threads):
+            self._threads.submit(started.wait)
+        started.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further request would find no place."""
+        return self._taken >= self._places
+
+    def submit(self, serve: Callable[[Any], bool], connection: object) -> Future[bool]:
+        """Serve a connection's request in a thread; call :meth:`leave` when it is done."""
+        self._taken += 1
+        return self._threads.submit(serve, connection)
+
+    def leave(self) -> None:
+        """Give a request's place back."""
+        self._taken -= 1
+
+    def shutdown(self, *, wait: bool) -> None:
+        """Start no further request; those in threads go on."""
+        self._threads.shutdown(wait=wait)
+
+
+class Lanes:
+    """All lanes of a worker process. Used from its main thread only.
+
+    Args:
+        predictions: how many predictions may wait for models at once, each in a thread.
+    """
+
+    def __init__(self, predictions: int) -> None:
+        self.urgent = Lane("urgent", _URGENT_THREADS, _WAITING)
+        self.reports = Lane("reports", _REPORT_THREADS, _WAITING)
+        self.predictions = Lane("predict", predictions)
+
+    def lane_of(self, target: str) -> Lane | None:
+        """The lane for a request's target; ``None`` if it is answered at once, without a thread.
+
+        Targets are compared as they were sent. Any other spelling of one takes a prediction's place, so that
+        nobody gets a prediction into the urgent lane.
+        """
+        if target in _AT_ONCE:
+            return None
+        if target in _URGENT:
+            return self.urgent
+        return self.reports if target in _REPORTS else self.predictions
+
+    def shutdown(self, *, wait: bool) -> None:
+        """Start no further request in any lane. gunicorn calls this as it would an executor's method."""
+        for lane in (self.urgent, self.reports, self.predictions):
+            lane.shutdown(wait=wait)
+
+
+def endpoint_of(target: str) -> str:
+    """The target as a metric's label: an endpoint of ours, or "unknown"."""
+    return target if target in _AT_ONCE | _URGENT | _REPORTS | {"/predict"} else "unknown"
+
+
+def refusal(error: RequestError) -> bytes:
+    """The response for a refused request; the connection is closed after it."""
+    body = json.dumps(
+        {"code": error.code, "message": error.message, "where": error.where, "fix": error.fix}
+    ).encode()
+    header = [
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    if isinstance(error, BusyError):
+        header.append(f"Retry-After: {error.retry_after}")
+    return "\r\n".join([*header, "", ""]).encode() + body
+
+
+_READ, _READ_BODY = 16 * 1024, 256 * 1024
+"""Bytes received at once: between two bodies, and of a body."""
+_LOOK_SECONDS = 0.2
+"""Between two looks for connections that have waited too long."""
+_UNCOUNTED = 64 * 1024
+"""Bytes of a request that the bound on all buffered bytes leaves out: a webhook always has room."""
+_BODIES = 10
+"""The bound on all buffered bytes, in bodies of the greatest length."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Reception:
+    """Receives requests until they are complete, refuses and closes, without a thread of its own.
+
+    Args:
+        poller: the selector; each connection's callback is its data.
+        config: gunicorn's configuration, for the limits of a header.
+        max_body_mb: the longest body in megabytes.
+        admit: called with a connection and its complete request; raises ``BusyError`` if it has no place.
+        closed: called when a connection is closed.
+
+    Attributes:
+        buffered: bytes of all requests that have arrived and not been answered, as far as they count.
+    """
+
+    def __init__(
+        self,
+        poller: BaseSelector,
+        config: Any,
+        max_body_mb: int,
+        *,
+        admit: Callable[[Connection, IncomingRequest], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self.buffered = 0
+        self._poller, self._config, self._max_body_mb = poller, config, max_body_mb
+        self._admit, self._closed = admit, closed
+        self._polled: dict[Connection, None] = {}  # as a set that remembers the order
+        self._looked_at = 0.0
+
+    def welcome(self, connection: Connection, sent: bytes = b"") -> None:
+        """Receive from a connection, beginning with bytes of it that are here already."""
+        self._poll(connection)
+        if sent:
+            self._take_in(connection, sent)
+        elif connection.stage is Stage.HEADER:
+            self._receive(connection)  # the request has often come with the connection
+
+    def hand_over(self, connection: Connection) -> None:
+        """Receive no more from a connection, because its request is to be answered."""
+        self._polled.pop(connection)
+        self._poller.unregister(connection.sock)
+
+    def forget(self, connection: Connection) -> None:
+        """Drop the bytes of a connection's request."""
+        if connection.incoming is not None:
+            self.buffered -= _counted(connection.incoming)
+            connection.incoming = None
+
+    def dismiss(self, connection: Connection) -> None:
+        """Close a connection after its client has done so, or after some seconds."""
+        self.forget(connection)
+        try:
+            connection.await_close()
+        except OSError:
+            self._close(connection)
+            return
+        if connection not in self._polled:
+            self._poll(connection)
+
+    def evict(self) -> None:
+        """Close the connection that has waited longest for its client."""
+        if self._polled:
+            self._close(next(iter(self._polled)))
+
+    def close_expired(self) -> None:
+        """Refuse or close the connections that have waited too long for their client."""
+        now = time.monotonic()
+        if now < self._looked_at + _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for connection in [*self._polled]:
+            if connection.expires_at <= now:
+                self._expire(connection)
+
+    def close_all(self) -> None:
+        """Close all connections that wait for their client."""
+        for connection in [*self._polled]:
+            self._close(connection)
+
+    def expect_no_more(self, deadline: float) -> None:
+        """Close connections without a complete header at ``deadline``, in monotonic seconds."""
+        for connection in self._polled:
+            if connection.stage in {Stage.IDLE, Stage.HEADER}:
+                connection.expires_at = min(connection.expires_at, deadline)
+
+    def _poll(self, connection: Connection) -> None:
+        self._polled[connection] = None
+        self._poller.register(connection.sock, EVENT_READ, partial(self._receive, connection))
+
+    def _receive(self, connection: Connection, _: object = None) -> None:
+        if connection not in self._polled:
+            return  # closed since the selector returned
+        try:
+            data = connection.sock.recv(_READ_BODY if connection.stage is Stage.BODY else _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(connection)
+        elif connection.stage is not Stage.CLOSE:
+            self._take_in(connection, data)
+
+    def _take_in(self, connection: Connection, data: bytes) -> None:
+        try:
+            incoming = connection.incoming or connection.await_header(
+                IncomingRequest(self._config, self._max_body_mb)
+            )
+            before, had_head = _counted(incoming), incoming.has_head
+            try:
+                incoming.feed(data)
+            finally:
+                self.buffered += _counted(incoming) - before
+            if self.buffered > _BODIES * self._max_body_mb * 1_000_000:
+                raise BusyError.now("too many large requests at once")
+            if incoming.is_complete:
+                self._admit(connection, incoming)
+            elif incoming.has_head:
+                connection.await_body(len(incoming.received))
+                if not had_head and incoming.expects_continue:
+                    connection.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        except RequestError as error:
+            self._refuse(connection, error)
+        except OSError:
+            self._close(connection)
+
+    def _expire(self, connection: Connection) -> None:
+        if connection.incoming is None:
+            self._close(connection)
+        else:
+            part = "body" if connection.incoming.has_head else "header"
+            error = SlowRequestError(f"the {part} did not arrive in time", where=part, fix="send it faster")
+            self._refuse(connection, error)
+
+    def _refuse(self, connection: Connection, error: RequestError) -> None:
+        """Answer without a thread, and read no further request."""
+        from backend.telemetry import metrics  # noqa: PLC0415 - imported in the master, they would be its own
+
+        endpoint = endpoint_of(connection.incoming.target if connection.incoming is not None else "")
+        metrics.requests.labels(endpoint=endpoint, status=str(error.status)).inc()
+        _log.warning("refused", endpoint=endpoint, code=error.code, reason=str(error))
+        with suppress(OSError):
+            connection.sock.send(refusal(error))
+        self.dismiss(connection)
+
+    def _close(self, connection: Connection) -> None:
+        self.forget(connection)
+        if connection in self._polled:
+            self.hand_over(connection)
+        connection.sock.close()
+        self._closed()
+
+
+def _counted(incoming: IncomingRequest) -> int:
+    return max(len(incoming.received) - _UNCOUNTED, 0)
+
+
+_SEND_SECONDS = 60.0
+"""For a client to take an answer."""
+_SAME_SIGNAL = 1.0
+"""Seconds in which a repeated signal is the same one."""
+_ENDING_SECONDS = 5.0
+"""For what a worker does after its last call, such as closing the ledger."""
+
+
+class _InternalError(RequestError):
+    """An error outside the application, which answers its own."""
+
+    code = "internal"
+    status = 500
+
+
+class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+    """A worker process: its main thread, which receives and admits requests, and its lanes of threads.
+
+    Attributes:
+        reception: receives the requests.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stopped_at: float | None = None
+
+    def get_thread_pool(self) -> Lanes:
+        """Create the lanes; gunicorn shuts down what this returns."""
+        self._lanes = Lanes(self.cfg.threads)
+        return self._lanes
+
+    def run(self) -> None:
+        """Serve until a signal arrives, and then what is here."""
+        max_body_mb = self.app.environment.max_body_mb
+        self.reception = Reception(
+            self.poller, self.cfg, max_body_mb, admit=self._admit, closed=self._count_closed
+        )
+        super().run()
+
+    def accept(self, listener: Any) -> None:
+        """Accept a connection. At the limit, the one that has waited longest for its client is closed."""
+        try:
+            sock, client = listener.accept()
+        except OSError:
+            return  # the client has gone, or another worker was faster
+        self.nr_conns += 1
+        if self.nr_conns >= self.worker_connections:
+            self.reception.evict()
+        self.reception.welcome(Connection(sock, client, listener.getsockname()))
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Close the connections that have waited too long for their client, or all of them."""
+        if force:
+            self.reception.close_all()
+        else:
+            self.reception.close_expired()
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Wait for requests until ``deadline`` at the latest, since the worker stops."""
+        self.reception.expect_no_more(deadline)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop: ask no model any more, answer the requests that are here, then end."""
+        self._stop_asking()
+        super().handle_exit(sig, frame)
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """Stop and take in no further request; the calls in flight are awaited all the same.
+
+        Ctrl-C in a terminal arrives twice, from the terminal and from the master. Later signals end the wait.
+        """
+        stopped_at = self._stopped_at
+        self._stop_asking()
+        if stopped_at is None or time.monotonic() > stopped_at + _SAME_SIGNAL:
+            super().handle_quit(sig, frame)
+
+    def _stop_asking(self) -> None:
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+            self.app.stop_asking()
+
+    @property
+    def patience(self) -> float:
+        """Seconds that are left for the work under way before the master kills this worker."""
+        since = time.monotonic() - (self._stopped_at or time.monotonic())
+        return max(float(self.cfg.graceful_timeout) - since - _ENDING_SECONDS, 0.0)
+
+    def handle(self, conn: Connection) -> bool:
+        """Serve a complete request; return whether the connection can be used again."""
+        try:
+            request = next(conn.parser)
+            request._expected_100_continue = False  # the body is here
+            return bool(self.handle_request(request, conn))
+        except OSError:
+            return False  # the client has gone, or does not take the answer
+        except Exception as error:
+            with suppress(OSError):
+                self.handle_error(None, conn.sock, conn.client, error)
+            return False
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
+        """Answer a request that gunicorn refuses only as a whole, such as one with an unknown ``Expect``."""
+        _log.warning("refused", code="http", kind=type(exc).__name__)
+        if isinstance(exc, ParseException):
+            status = 417 if isinstance(exc, ExpectationFailed) else 400
+            client.sendall(refusal(MalformedRequestError("not a valid HTTP request", status=status)))
+        else:
+            client.sendall(refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
+
+    def _admit(self, connection: Connection, incoming: IncomingRequest) -> None:
+        """Give a complete request to its lane.
+
+        Raises:
+            BusyError: the lane has no place.
+        """
+        lane = self._lanes.lane_of(incoming.target)
+        if lane is not None and lane.is_full:
+            raise BusyError.now("no place for a further request at the moment")
+        self.reception.hand_over(connection)
+        connection.await_answer(incoming, self.cfg)
+        if lane is None:
+            self._finish(connection, self.handle(connection))
+        else:
+            connection.sock.settimeout(_SEND_SECONDS)
+            done = lane.submit(self.handle, connection)
+            done.add_done_callback(lambda done: self.method_queue.defer(self._leave, lane, connection, done))
+
+    def _leave(self, lane: Lane, connection: Connection, done: Future[bool]) -> None:
+        lane.leave()
+        self._finish(connection, not done.cancelled() and done.exception() is None and done.result())
+
+    def _finish(self, connection: Connection, reusable: bool) -> None:
+        """Wait for the next request on a connection, or for its end."""
+        if not reusable:
+            self.reception.dismiss(connection)
+            return
+        self.reception.forget(connection)
+        behind = connection.await_request(self.cfg.keepalive if self.alive else STOP_KEEPALIVE_LINGER)
+        if behind:  # later: a thousand requests sent at once would make the stack that deep
+            self.method_queue.defer(self.reception.welcome, connection, behind)
+        else:
+            self.reception.welcome(connection)
+
+    def _count_closed(self) -> None:
+        self.nr_conns -= 1

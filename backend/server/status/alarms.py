@@ -1,0 +1,333 @@
+"""Problems of one project, alarms first. Label Studio shows none of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from backend.errors import BudgetExhaustedError
+from backend.ledger.projects import Project, is_of_label_studio
+from backend.models.failures import cure
+from backend.server.status.promises import restart_alert
+from backend.server.status.report import (
+    Alert,
+    Budget,
+    ModelReport,
+    PackReport,
+    ProjectReport,
+    QuestionReport,
+    ServerReport,
+    of,
+    percent,
+)
+from backend.server.status.work import commands_of
+from camvo.errors import CamvoError
+
+_NEARLY_SPENT = 0.1
+"""A budget is reported once no more than this share of it is left."""
+
+_SPENT = 0.01
+"""It counts as spent once no more than this share is left: a call reserves the most that it can cost."""
+
+
+def budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
+    """The alarm about one budget.
+
+    Args:
+        whose: ``day's`` or ``project's``.
+        budget: the money.
+        fix: what to do.
+    """
+    limit, left = budget.limit_usd, budget.left_usd
+    if limit is None or left is None or left > _NEARLY_SPENT * limit:
+        return []
+    if left <= _SPENT * limit:
+        message = f"The {whose} budget of ${limit:.6g} is spent. Tasks get no prediction"
+        return [Alert("budget_spent", message, fix, subject=whose)]
+    message = (
+        f"Only ${left:.2g} of the {whose} budget of ${limit:.6g} is unreserved. Tasks whose calls could cost "
+        "more get no prediction"
+    )
+    return [Alert("budget_nearly_spent", message, fix, subject=whose)]
+
+
+def refused_alerts(refused: int, command: str) -> list[Alert]:
+    """The alarm about tasks that the budget left without a label, though some of it may be left.
+
+    Args:
+        refused: the number of such tasks.
+        command: the command that asks about them again.
+    """
+    if not refused:
+        return []
+    message = (
+        f"The budget left {of(refused, 'task')} without a label, since calls could cost more than it had left"
+    )
+    fix = f"raise budget in camvo.yaml, or wait for the next UTC day; then run {command}"
+    return [Alert("budget_refused", message, fix)]
+
+
+_MIN_ROUNDS = 20
+"""Rounds after which a model that seldom gives a valid vote is reported."""
+
+_LATEST = 20
+"""The latest calls of a model, which say whether it fails now."""
+
+_MIN_FAILED = 5
+"""Failed calls among these that an alarm needs, and they must be at least half."""
+
+
+def model_alerts(models: Sequence[ModelReport], outcomes: Mapping[str, Sequence[str | None]]) -> list[Alert]:
+    """The problems of a project's models.
+
+    Args:
+        models: the models.
+        outcomes: model → the outcomes of its latest calls, an error's code or ``None``; the latest first.
+    """
+    pool = [model for model in models if model.in_pool]
+    failing = [alert for model in pool if (alert := _failing(model.name, outcomes.get(model.name, ())))]
+    named = {alert.subject for alert in failing}
+    return failing + [
+        _seldom_votes(model)
+        for model in pool
+        if model.asked >= _MIN_ROUNDS and 2 * model.voted < model.asked and model.name not in named
+    ]
+
+
+def family_alerts(question: QuestionReport) -> list[Alert]:
+    """Without human labels nothing shows whether related models are right together or wrong together."""
+    votes = question.votes
+    if votes is None or votes.human:
+        return []
+    worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"
+    return [
+        Alert(
+            "related_models",
+            f"{question.control}: {', '.join(family)} agree with each other far more than with the rest. "
+            f"Together the {worth}",
+            "label some tasks by hand, which shows whether they are right; or keep one of them in camvo.yaml",
+            level="note",
+            subject=question.control,
+        )
+        for family in votes.families
+    ]
+
+
+def pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
+    """The packed arms that are asked no more."""
+    return [
+        Alert(
+            "packing_differs",
+            f"{pack.arm} voted otherwise than {pack.model} asked singly, in {each.differed} of "
+            f"{of(each.compared, 'task')} ({each.control}); it is asked no more",
+            f"set a smaller pack at {pack.model} in camvo.yaml, or none; look for texts that address models",
+            subject=pack.arm,
+        )
+        for pack in packs
+        for each in pack.comparisons
+        if each.unpacked
+    ]
+
+
+def _failing(model: str, outcomes: Sequence[str | None]) -> Alert | None:
+    """The alarm about a model whose latest calls failed, under the code of most of them."""
+    latest = outcomes[:_LATEST]
+    codes = Counter(code for code in latest if code is not None)
+    if codes.total() < _MIN_FAILED or 2 * codes.total() < len(latest):
+        return None
+    code = max(codes, key=lambda code: (codes[code], code))
+    message = f"{model} fails: {codes.total()} of its latest {len(latest)} calls, most of them with {code}"
+    return Alert(code, message, cure(code), subject=model)
+
+
+def _seldom_votes(model: ModelReport) -> Alert:
+    """The model is still asked and paid for, although its answers teach nothing."""
+    return Alert(
+        "model_hardly_votes",
+        f"{model.name} gave no valid vote in {model.asked - model.voted} of {model.asked} rounds",
+        "look at its failures; if there are none, its answers are not labels of the config: give the labels "
+        "hints, or take the model out of camvo.yaml",
+        subject=model.name,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found while a project's report was built, and is not in it.
+
+    Attributes:
+        outcomes: model → the outcomes of its latest calls, an error's code or ``None``; the latest first.
+        problems: errors that occurred.
+        connected: whether Label Studio has ever called CaMVo about the project.
+        votable: whether its label config has a control that can be voted on.
+    """
+
+    outcomes: Mapping[str, Sequence[str | None]]
+    problems: tuple[CamvoError | None, ...]
+    connected: bool
+    votable: bool
+
+
+def is_connected(stored: Project, report: ProjectReport) -> bool:
+    """Whether Label Studio has ever called CaMVo about a project, by ``/setup`` or a webhook."""
+    by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
+    if any(value is not None for value in by_label_studio) or "." not in stored.key:
+        return True  # label-studio-ml's own server names projects without a point, and passes less on
+    if not is_of_label_studio(stored.key):
+        return True
+    return bool(report.humans.annotations) or report.webhook_at is not None
+
+
+def project_alerts(project: ProjectReport, model_version: str, found: Found) -> tuple[Alert, ...]:
+    """The problems of one project, alarms first.
+
+    Args:
+        project: its report.
+        model_version: the model version of predictions.
+        found: what else was found.
+    """
+    alerts = [Alert(error.code, _message(error), error.fix) for error in found.problems if error is not None]
+    for question in project.questions:
+        alerts += _score_alerts(project, question)
+        alerts += [alert for alert in [restart_alert(question)] if alert is not None]
+        alerts += family_alerts(question)
+    alerts += model_alerts(project.models, found.outcomes)
+    alerts += pack_alerts(project.packs)
+    alerts += budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
+    refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
+    alerts += refused_alerts(refused, commands_of(project.key).failed)
+    alerts += _config_alerts(project, found)
+    alerts += _recount_alerts(project)
+    alerts += _connection_alerts(project, model_version, found)
+    return tuple(sorted(alerts, key=lambda alert: alert.level != "alarm"))
+
+
+def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Alert]:
+    check = question.score_check
+    if not question.current or check is None or check.off is None:
+        return []
+    promise = "too much" if check.off == "high" else "too little"
+    right = f"{percent(check.share)} of the latest {of(check.count, f'{check.basis} label')} were right"
+    message = f"{question.control}: scores promise {promise}. They say {percent(check.score)}, but {right}"
+    interval = f"95% interval {percent(check.low)} to {percent(check.high)}"
+    fix = (
+        "do not accept labels by their score. Label more tasks, which corrects the scores of later "
+        "predictions; look at the questionable labels for a hint or an instruction that the models miss; "
+        f"then {commands_of(project.key).correct_scores}"
+    )
+    return [Alert("score_off", f"{message} ({interval})", fix, subject=question.control)]
+
+
+def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
+    alerts = []
+    names = ", ".join(f"{control.control} ({control.tag})" for control in project.skipped)
+    if not found.votable:
+        message = f"No control of the label config can be voted on: {names or 'it has none'}"
+        alerts.append(Alert("config_unsupported", message, "use a control of docs/tags.md"))
+    elif names:
+        message = f"Controls without predictions: {names}"
+        fix = "see the reasons below; people label these by hand"
+        alerts.append(Alert("config_partly_supported", message, fix, level="note"))
+    refresh = f"run {commands_of(project.key).refresh}"
+    if project.progress.config_changed:
+        controls = ", ".join(project.progress.config_changed)
+        message = f"The label config has changed since the latest predictions: {controls}"
+        alerts.append(Alert("config_changed", message, refresh))
+    elif project.progress.outdated:
+        message = (
+            f"{of(project.progress.outdated, 'task')} only have predictions of an earlier label config, "
+            "prompt or embedder"
+        )
+        alerts.append(Alert("config_changed", message, refresh))
+    return alerts
+
+
+def _recount_alerts(project: ProjectReport) -> list[Alert]:
+    if (waiting := project.recounts).command is None:
+        return []
+    message = (
+        f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
+        f"change, and scores by {waiting.would_move:.2f} on average"
+    )
+    fix = f"run {waiting.command}"
+    if is_of_label_studio(project.key):
+        fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
+    return [Alert("recount_waiting", message, fix, level="note")]
+
+
+def _connection_alerts(project: ProjectReport, model_version: str, found: Found) -> list[Alert]:
+    if project.rounds and not found.connected:
+        message = "Predictions are stored in a project that is not connected: no human label comes back"
+        return [Alert("project_not_connected", message, f"run camvo connect --project {project.id}")]
+    alerts = []
+    if project.model_version.matches is False:
+        alerts.append(
+            Alert(
+                "model_version_differs",
+                f"The project shows the model version {project.model_version.shown!r}, but predictions are "
+                f"signed {model_version!r}: the score column stays blank and uncertainty sampling is random",
+                f"give the model in Label Studio the title {model_version!r}",
+            )
+        )
+    if project.rounds and not project.humans.annotations and project.webhook_at is None:
+        message, fix = "No annotation has arrived yet", commands_of(project.key).hear_people
+        alerts.append(Alert("no_human_answer", message, fix, level="note"))
+    return alerts
+
+
+def _message(error: CamvoError) -> str:
+    return error.message if error.where is None else f"{error.where}: {error.message}"
+
+
+RECENT = 86_400.0
+"""Seconds for which a refused webhook is reported."""
+
+_MOST_SKEW = 5.0
+"""Seconds by which the host's clock may differ from the database's without a report."""
+
+_HEADER = (
+    "in the project's Settings → Webhooks add the header X-Camvo-Secret with CAMVO_WEBHOOK_SECRET to the "
+    "webhook that ends in /webhook: Label Studio sends no basic auth with it"
+)
+
+
+def server_alerts(server: ServerReport | None, today: Budget, now: float) -> tuple[Alert, ...]:
+    """The problems that concern all projects.
+
+    Args:
+        server: ``None`` without a running server.
+        today: the money of this UTC day.
+        now: unix seconds.
+    """
+    alerts = [] if server is None else [*_ledger_alerts(server), *_webhook_alerts(server, now)]
+    fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
+    return (*alerts, *budget_alerts("day's", today, fix))
+
+
+def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
+    """Webhooks that are or will be refused; Label Studio does not log a 401."""
+    refused_at, count = server.webhook_refused_at, server.webhooks_refused
+    if server.webhooks == "closed" and server.webhook_at is None:
+        message = "No human answer arrives: Label Studio's webhooks carry no basic auth, and no secret is set"
+        return [Alert("webhooks_closed", message, f"set CAMVO_WEBHOOK_SECRET, and {_HEADER}")]
+    if refused_at is None or now - refused_at > RECENT:
+        return []
+    message = (
+        f"Webhooks refused since the start: {count}. They lacked the secret, and their annotations are lost"
+    )
+    return [Alert("webhooks_refused", message, f"{_HEADER}; then save those annotations again")]
+
+
+def _ledger_alerts(server: ServerReport) -> list[Alert]:
+    alerts = []
+    if server.unsettled:
+        message = f"{server.unsettled} paid answers wait in memory, since the ledger cannot be written"
+        fix = "look for ledger_down in the log, and do not stop the server before they are stored"
+        alerts.append(Alert("answers_unsettled", message, fix))
+    if server.clock_skew is not None and abs(server.clock_skew) > _MOST_SKEW:
+        ahead = "ahead of" if server.clock_skew > 0 else "behind"
+        message = f"The clock of this host is {abs(server.clock_skew):.0f} s {ahead} the database's"
+        fix = "synchronise both clocks: times in reports differ, though nothing is bought twice"
+        alerts.append(Alert("clock_skew", message, fix))
+    return alerts

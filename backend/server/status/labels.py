@@ -1,0 +1,216 @@
+"""What the labels of one question are like: their scores, their shares, and what people made of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from backend.ledger import blind_tasks, learning_data, reports
+from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger.reports import SCORE_BINS, BlockRow, JudgedRow, RoundsRow
+from backend.questions import ConfigQuestion
+from backend.server.status.promises import (
+    blind_labels_needed,
+    certify_report,
+    estimate_report,
+    guarantee_report,
+    score_check_report,
+    shares_report,
+    stops_report,
+)
+from backend.server.status.report import (
+    BlockReport,
+    ConfusionCount,
+    LabelCount,
+    LabelsReport,
+    QuestionableLabel,
+    QuestionableReport,
+    QuestionReport,
+    Share,
+    VotesReport,
+)
+
+HISTOGRAM = 20
+"""Number of bars of the histogram of scores."""
+
+_MOST_NAMES = 12
+"""Labels that are told apart; the rest is one."""
+
+OTHER = "other labels"
+"""The name of all labels beyond the most frequent ones."""
+
+
+def labels_report(  # noqa: PLR0917 - the question, and what is known of its labels
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    score_counts: Sequence[int],
+    judged: Sequence[JudgedRow],
+    *,
+    closed: bool,
+) -> LabelsReport:
+    """Describe the labels of one question in an epoch.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        control: the name of the control tag.
+        epoch: the epoch.
+        score_counts: how many labels each bin of the score has.
+        judged: its labels with a human answer.
+        closed: whether its answers are labels of the label config.
+    """
+    counts = reports.latest_labels(connection, project, control, epoch) if closed else Counter[str]()
+    width = SCORE_BINS // HISTOGRAM
+    return LabelsReport(
+        histogram=tuple(sum(score_counts[start : start + width]) for start in range(0, SCORE_BINS, width)),
+        blocks=tuple(_block(row) for row in reports.sum_blocks(connection, project, control, epoch)),
+        shares=_shares(counts),
+        confusion=_confusion(judged) if closed else (),
+    )
+
+
+def _block(row: BlockRow) -> BlockReport:
+    return BlockReport(row.rounds, row.cost_usd, row.full_cost_usd, row.checked, row.confirmed, row.last_at)
+
+
+def _shares(counts: Counter[str]) -> tuple[LabelCount, ...]:
+    named = [LabelCount(label, count) for label, count in _ordered(counts)[:_MOST_NAMES]]
+    rest = counts.total() - sum(share.count for share in named)
+    return (*named, *([LabelCount(OTHER, rest)] if rest else []))
+
+
+def _confusion(judged: Sequence[JudgedRow]) -> tuple[ConfusionCount, ...]:
+    seen = Counter(label for row in judged for label in (row.label, row.human))
+    names = {label for label, _ in _ordered(seen)[:_MOST_NAMES]}
+    cells = Counter(
+        tuple(label if label in names else OTHER for label in (row.label, row.human)) for row in judged
+    )
+    return tuple(ConfusionCount(vote, human, count) for (vote, human), count in sorted(cells.items()))
+
+
+def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+_SHOWN = 50
+"""Labels that are listed at most for each question."""
+
+_CERTAIN = 0.9
+"""The score from which a vote against a single annotator is a reason to look again."""
+
+
+def questionable_report(
+    connection: Connection, project: str, judged: Sequence[JudgedRow], *, closed: bool
+) -> QuestionableReport:
+    """List the questionable labels of one question.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        judged: its labels with a human answer.
+        closed: whether its answers are labels of the label config.
+    """
+    differing = [row for row in judged if row.confirmed < 0.5]
+    people = reports.annotators(connection, project, [row.task for row in differing])
+    listed = sorted((_label(row, people, closed=closed) for row in differing), key=_order)
+    return QuestionableReport(
+        labels=len(listed),
+        certain=sum(label.certain for label in listed),
+        listed=tuple(listed[:_SHOWN]),
+    )
+
+
+def _label(row: JudgedRow, people: Mapping[int, int], *, closed: bool) -> QuestionableLabel:
+    annotators = people.get(row.task, 0)
+    return QuestionableLabel(
+        task=row.task,
+        vote=row.label if closed else None,
+        human=row.human if closed else None,
+        score=row.score,
+        annotators=annotators,
+        certain=row.score >= _CERTAIN and annotators == 1,
+    )
+
+
+def _order(label: QuestionableLabel) -> tuple[bool, float, int]:
+    return not label.certain, -label.score, label.task
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSource:
+    """Where the reports of a project's questions are read.
+
+    Attributes:
+        connection: a read transaction.
+        project: the project's key.
+        target: the share of labels that must be right.
+        closed: control → whether its answers are labels of the label config.
+        shares: the questions whose labels' shares are estimated, by control.
+    """
+
+    connection: Connection
+    project: str
+    target: float
+    closed: Mapping[str, bool]
+    shares: Mapping[str, ConfigQuestion] = field(default_factory=dict)
+
+
+def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
+    """A report for each control and epoch, the current epoch of a control first.
+
+    Args:
+        source: where to read.
+        rounds: the project's rounds, summed up by control, epoch and audit.
+    """
+    connection, project = source.connection, source.project
+    queues = blind_tasks.queues(connection, project)
+    found = {(row.control, row.epoch): row.tests for row in learning_data.drift_tests_of(connection, project)}
+    by_question: dict[tuple[str, str], list[RoundsRow]] = {}
+    last_by_control: dict[str, float] = {}
+    for row in rounds:
+        by_question.setdefault((row.control, row.epoch), []).append(row)
+        last_by_control[row.control] = max(last_by_control.get(row.control, 0.0), row.last_at)
+    listed = []
+    for (control, epoch), rows in by_question.items():
+        last_at = max(row.last_at for row in rows)
+        queue = queues.get((control, epoch), BlindQueue())
+        count = partial(reports.count_labels, connection, project, control, epoch)
+        report = QuestionReport(
+            control=control,
+            epoch=epoch,
+            current=last_at == last_by_control[control],
+            rounds=sum(row.rounds for row in rows),
+            last_at=last_at,
+            audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
+            reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
+            guarantee=guarantee_report(queue, source.target, count),
+            votes=None,
+            stops=stops_report(found.get((control, epoch))),
+        )
+        listed.append(_with_labels(source, report, queue) if report.current else report)
+    return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
+
+
+def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
+    """The report of a current epoch, with what is read from its single labels."""
+    question = (source.connection, source.project, report.control, report.epoch)
+    score_counts = reports.count_scores(*question)
+    checked, judged = reports.checked_labels(*question), reports.judged_labels(*question)
+    closed, asked = source.closed.get(report.control, False), source.shares.get(report.control)
+    return replace(
+        report,
+        votes=VotesReport.of(reports.latest_plan(*question)),
+        estimate=estimate_report(score_counts, checked),
+        score_check=score_check_report(checked),
+        labels=labels_report(*question, score_counts, judged, closed=closed),
+        questionable=questionable_report(source.connection, source.project, judged, closed=closed),
+        certify=certify_report(queue, score_counts, source.target),
+        shares=None if asked is None else shares_report(*question, asked, queue),
+        blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,
+    )

@@ -1,1 +1,0 @@
-"""What a certificate says of one question, and the certificates that were issued."""

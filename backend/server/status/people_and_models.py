@@ -1,0 +1,257 @@
+"""What is known of each annotator, by their id in Label Studio; nobody is named before 20 labels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Final, Literal
+
+from sqlalchemy import Connection
+
+from backend.learning.annotators import AnsweredQuestion, answered_questions
+from backend.ledger import reports
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.reports import CallsRow, VotesRow
+from backend.server.status.report import (
+    AnnotatorReport,
+    BestSingleReport,
+    ExamplesReport,
+    ModelReport,
+    Share,
+    VotesReport,
+)
+from camvo.annotators.annotators import AnnotatorReliability, fit_reliabilities
+from camvo.scores.reviews import ExampleTrial
+from camvo.student.taught_texts import STUDENT
+from camvo.votes import registry
+
+LEAST_LABELS: Final = 20
+"""Whoever has fewer labels is counted, and neither named nor judged."""
+
+
+def annotator_reports(connection: Connection, project: str) -> tuple[AnnotatorReport, ...]:
+    """Report on every annotator of a project, by id; those with few labels come last, in one row."""
+    questions = answered_questions(connection, project)
+    of_person: dict[int, list[_Label]] = defaultdict(list)
+    for question in questions:
+        for label in _labels(question):
+            if label.annotation.completed_by is not None:
+                of_person[label.annotation.completed_by].append(label)
+    reliabilities = {
+        question.control: fit_reliabilities(
+            [question.peoples_task(task) for task in question.annotations], len(question.options)
+        ).people
+        for question in questions
+        if question.is_labels
+    }
+    named = {person: labels for person, labels in sorted(of_person.items()) if len(labels) >= LEAST_LABELS}
+    rows = []
+    for person, labels in named.items():
+        own = {control: fits[str(person)] for control, fits in reliabilities.items() if str(person) in fits}
+        rows.append(_judged(person, labels, own))
+    few = [labels for person, labels in of_person.items() if person not in named]
+    if few:
+        rows.append(_counted(None, len(few), [label for labels in few for label in labels]))
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """One label of one person, and what there is to compare it with.
+
+    ``taken`` is whether a shown prediction was taken over, ``None`` if none was shown; ``misled`` whether
+    blind colleagues agreed on another label then.
+    """
+
+    annotation: Annotation
+    agreement: float | None
+    truth: float | None
+    taken: bool | None
+    misled: bool | None
+
+
+def _labels(question: AnsweredQuestion) -> Iterator[_Label]:
+    reward, control = question.aggregation.reward, question.control
+    for task, said in question.annotations.items():
+        truth, round_ = question.truth(task), question.rounds.get(task)
+        for annotation in said:
+            label = annotation.labels[control]
+            others = [other for other in said if other.completed_by != annotation.completed_by]
+            taken = None
+            if annotation.prediction_shown and round_ is not None:
+                taken = reward(label, round_.label) == 1.0
+            blind = registry.agreed_answer(
+                question.aggregation,
+                [other.labels[control] for other in others if not other.prediction_shown],
+                question.options,
+            )
+            judged = truth is not None and not annotation.ground_truth
+            yield _Label(
+                annotation,
+                fmean(reward(label, other.labels[control]) for other in others) if others else None,
+                reward(label, truth) if judged and truth is not None else None,
+                taken,
+                reward(blind, label) < 1.0 if taken and blind is not None else None,
+            )
+
+
+def _judged(
+    person: int, labels: Sequence[_Label], reliability: dict[str, AnnotatorReliability]
+) -> AnnotatorReport:
+    return replace(
+        _counted(person, 1, labels),
+        agreement=_share([label.agreement for label in labels]),
+        truth=_share([label.truth for label in labels]),
+        unchanged=_share([label.taken for label in labels]),
+        anchored=_share([label.misled for label in labels]),
+        reliability=reliability,
+    )
+
+
+def _counted(person: int | None, people: int, labels: Sequence[_Label]) -> AnnotatorReport:
+    annotations = {label.annotation.annotation_id: label.annotation for label in labels}.values()
+    seconds = [annotation.lead_time for annotation in annotations if annotation.lead_time is not None]
+    return AnnotatorReport(
+        person,
+        people,
+        len(labels),
+        len({annotation.task for annotation in annotations}),
+        sum(seconds) / 60.0 if seconds else None,
+        median(seconds) if seconds else None,
+    )
+
+
+def _share(values: Sequence[float | None]) -> Share:
+    return Share.of((1, float(value)) for value in values if value is not None)
+
+
+_LEAST = 10
+"""Checked votes that every model with a say needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleModel:
+    """What is known of one model, in the words of its report."""
+
+    name: str
+    in_pool: bool
+    agreement: Share
+    audit: Share
+    reviewed: Share
+    answered: int
+    cost_usd: float
+
+
+def best_single_report(
+    models: Sequence[SingleModel], votes: VotesReport | None, tasks: int
+) -> BestSingleReport | None:
+    """Find the best single model by the best evidence there is; ``None`` before any answer.
+
+    Args:
+        models: the models of the project.
+        votes: what votes on its question are worth, ``None`` if it has several questions or no such model.
+        tasks: the number of labelled tasks.
+    """
+    asked = [model for model in models if model.in_pool and model.answered]
+    for basis, share_of in _evidence(votes).items():
+        shares = {model.name: share for model in asked if (share := share_of(model)) is not None}
+        if len(shares) == len(asked) > 0:
+            best = max(asked, key=lambda model: (shares[model.name], -model.cost_usd / model.answered))
+            usd = best.cost_usd / best.answered * tasks
+            return BestSingleReport(best.name, usd, shares[best.name], basis)
+    return None
+
+
+_Basis = Literal["blind", "reviewed", "votes", "agreement"]
+
+
+def _evidence(votes: VotesReport | None) -> Mapping[_Basis, Callable[[SingleModel], float | None]]:
+    """How right a model is, by each kind of evidence, the best first."""
+    return {
+        "blind": lambda model: model.audit.share if model.audit.count >= _LEAST else None,
+        "reviewed": lambda model: model.reviewed.share if model.reviewed.count >= _LEAST else None,
+        "votes": lambda model: None if votes is None else _estimated(votes, model.name),
+        "agreement": lambda model: model.agreement.share,
+    }
+
+
+def _estimated(votes: VotesReport, model: str) -> float | None:
+    """A model's accuracy as the votes alone show it, over all kinds of items."""
+    accuracy = votes.accuracy.get(model)
+    if accuracy is None or not votes.everyone:
+        return None
+    weights = votes.kinds or [1.0 / len(accuracy)] * len(accuracy)
+    return sum(weight * share for weight, share in zip(weights, accuracy, strict=True))
+
+
+def model_reports(
+    connection: Connection, project: str, calls: Sequence[CallsRow], pool: Collection[str]
+) -> tuple[ModelReport, ...]:
+    """A report for each model that the project asks or has ever asked, by name.
+
+    The student is among them once it has voted. Before, it would look like a model that fails.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        calls: its calls, counted by model and failure.
+        pool: the models that it currently asks.
+    """
+    votes = reports.sum_votes(connection, project)
+    tried = reports.sum_example_trials(connection, project)
+    heard = {row.model for row in votes if row.voted or row.model != STUDENT}
+    names = {*pool, *(row.model for row in calls), *heard}
+    return tuple(
+        _model_report(
+            connection,
+            project,
+            name,
+            [row for row in calls if row.model == name and not row.under_way],
+            [row for row in votes if row.model == name],
+            in_pool=name in pool,
+            tried=tried.get(name),
+        )
+        for name in sorted(names)
+    )
+
+
+def _model_report(
+    connection: Connection,
+    project: str,
+    name: str,
+    calls: Sequence[CallsRow],
+    votes: Sequence[VotesRow],
+    *,
+    in_pool: bool,
+    tried: ExampleTrial | None,
+) -> ModelReport:
+    answered = sum(row.calls for row in calls if row.failure is None)
+    median, p95 = (
+        reports.answer_seconds(connection, project, name, answered, quantile) if answered else None
+        for quantile in (0.5, 0.95)
+    )
+    return ModelReport(
+        name=name,
+        in_pool=in_pool,
+        asked=sum(row.asked for row in votes),
+        voted=sum(row.voted for row in votes),
+        agreement=Share.of((row.compared, row.agreed) for row in votes),
+        audit=Share.of((row.checked, row.confirmed) for row in votes if row.audit),
+        reviewed=Share.of((row.checked, row.confirmed) for row in votes if not row.audit),
+        calls=sum(row.calls for row in calls),
+        failures={row.failure: row.calls for row in calls if row.failure is not None},
+        median_seconds=median,
+        p95_seconds=p95,
+        cost_usd=sum(row.cost_usd for row in calls),
+        examples=None if tried is None else _examples_report(tried),
+    )
+
+
+def _examples_report(tried: ExampleTrial) -> ExamplesReport:
+    return ExamplesReport(
+        shown=Share.of([(tried.votes_with, tried.right_with)]),
+        left_out=Share.of([(tried.votes_without, tried.right_without)]),
+        helps=tried.helps,
+    )

@@ -1,0 +1,447 @@
+"""What the blind labels of one question certify, and which labels that covers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from backend.ledger import certificates, reports
+from backend.ledger.blind_tasks import BlindQueue, QueuedTask
+from backend.ledger.certificates import Reason, blind_answers, count_answers, resting_on
+from backend.ledger.reports import SCORE_BINS, CheckedRow
+from backend.questions import ConfigQuestion
+from backend.questions.controls import AnyOf, OneOf
+from backend.server.status.report import (
+    Alert,
+    Basis,
+    CertificateReport,
+    CertifyReport,
+    EstimateReport,
+    GuaranteeReport,
+    QuestionReport,
+    RestartReport,
+    ScoreCheckReport,
+    SharesReport,
+    StopsReport,
+    of,
+)
+from camvo.numerics.small import clopper_pearson
+from camvo.scores.calibration import ScoreCheck, check_scores
+from camvo.scores.guarantee import (
+    Certified,
+    Guarantee,
+    ScoreCounts,
+    corrected_share,
+    labels_to_certify,
+    score_bin,
+)
+from camvo.shares.shares import Answer, Arrival, answer_shares, random_sample
+from camvo.state.contribution import Restart
+from camvo.typing import Array
+from camvo.votes.sets import read_subset
+
+WHY: dict[Reason, str] = {
+    "recounted": "votes were counted again since, which changed labels or scores",
+    "question_changed": "the question, its prompt or the embedder has changed since",
+    "labels_changed": "labels that it covers are gone, since their tasks were deleted",
+    "evidence_changed": "people have changed or withdrawn answers that it rests on",
+}
+"""What each reason means."""
+
+
+def certificate_reports(connection: Connection, project: str) -> tuple[CertificateReport, ...]:
+    """The certificates of a project, the latest first. Reads every round that one covers."""
+    return tuple(
+        CertificateReport(
+            number=standing.certificate.number,
+            issued_at=standing.certificate.issued_at,
+            labels=standing.certificate.labels,
+            labels_hash=standing.certificate.labels_hash,
+            file_hash=standing.certificate.file_hash,
+            reason=standing.reason,
+            message="it holds" if standing.reason is None else WHY[standing.reason],
+        )
+        for standing in certificates.standings(connection, project)
+    )
+
+
+def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    question: ConfigQuestion,
+    queue: BlindQueue,
+) -> SharesReport | None:
+    """Estimate the shares of a question's labels. Reads every round of the question.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        control: the name of the control tag.
+        epoch: the epoch.
+        question: the question; only those with a list of labels have shares.
+        queue: its blind tasks of all countings, from the front of the queue.
+
+    Returns:
+        The shares; ``None`` for another kind of question, or before the first blind label that counts.
+    """
+    options = question.control
+    if not isinstance(options, OneOf | AnyOf):
+        return None
+    found = random_sample(_arrivals(queue), queue.ends.values())
+    if found is None:
+        return None
+    arrivals, through = found
+    sample = blind_answers(connection, [arrival.round for arrival in arrivals])
+    several = isinstance(options, AnyOf)
+    predicted: Counter[Answer] = Counter()
+    for label, tasks in count_answers(connection, project, control, epoch, through).items():
+        predicted[_answer(label, several)] += tasks
+    shares = answer_shares(
+        [label.value for label in options.labels],
+        predicted,
+        [
+            (_answer(row.label, several), None if row.human is None else _answer(row.human, several))
+            for row in sample
+        ],
+    )
+    newest = reports.newest(connection, project)
+    every = predicted if through == newest else count_answers(connection, project, control, epoch, newest)
+    return SharesReport(
+        tasks=predicted.total(),
+        beyond=every.total() - predicted.total(),
+        blind=len(sample),
+        unknown=sum(row.human is None for row in sample),
+        deleted=len(arrivals) - len(sample),
+        labels=tuple(shares),
+    )
+
+
+def _answer(label: str, several: bool) -> Answer:
+    return frozenset(read_subset(label) if several else [label])
+
+
+def _arrivals(queue: BlindQueue) -> list[Arrival]:
+    counting = {blind.task for blind in resting_on(queue)}
+    return [Arrival(blind.round_id, blind.place, blind.task, blind.task in counting) for blind in queue]
+
+
+_LOWER = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5)
+"""Targets that are tried if the blind tasks cannot be expected to certify the project's own."""
+
+_MOST = 5000
+
+
+def blind_labels_needed(score_counts: Sequence[int], target: float) -> int | None:
+    """How many blind labels are expected to certify a share before there is one; ``None`` if none suffices.
+
+    Args:
+        score_counts: how many labels each bin of the score has.
+        target: the share that must be right.
+    """
+    return labels_to_certify([], _scores(score_counts), target, most=_MOST) if sum(score_counts) else None
+
+
+def certify_report(queue: BlindQueue, score_counts: Sequence[int], target: float) -> CertifyReport | None:
+    """Say how many blind labels are needed; ``None`` without a blind task.
+
+    Args:
+        queue: the question's blind tasks, from the front of the queue; those of its latest counting count.
+        score_counts: how many labels each bin of the score has.
+        target: the share that must be right.
+    """
+    if not queue or not sum(score_counts):
+        return None
+    run, behind = queue.run, queue.behind
+    audits = [(blind.score, blind.reward) for blind in run if blind.reward is not None]
+    scores = _scores(score_counts)
+    waiting = sum(blind.reward is None for blind in behind)
+    next_task = behind[0].task if behind else None
+    own = labels_to_certify(audits, scores, target, most=_MOST)
+    if own is not None and own <= waiting:
+        return CertifyReport(target, own, waiting, next_task)
+    lower = [share for share in _LOWER if share < target]
+    for most, targets in ((waiting, lower), (_MOST, lower if own is None else ())):
+        for share in targets:
+            if needed := labels_to_certify(audits, scores, share, most=most):
+                return CertifyReport(share, needed, waiting, next_task)
+    return CertifyReport(target, own, waiting, next_task)
+
+
+def _scores(score_counts: Sequence[int]) -> list[tuple[float, int]]:
+    return [((place + 0.5) / SCORE_BINS, count) for place, count in enumerate(score_counts)]
+
+
+_NEWS = 1_000
+"""Rounds after a restart for which it is reported as an alert, unless stops are learnt anew earlier."""
+
+_CODES = {
+    "stops": "early_stops_wrong",
+    "tasks": "tasks_changed",
+    "arm": "model_changed",
+    "version": "model_version_changed",
+}
+
+
+def stops_report(found: Mapping[str, Any] | None) -> StopsReport | None:
+    """What was found out about one question, from its :func:`camvo.state.state.findings`."""
+    if found is None:
+        return None
+    since, restarts = found["since"], [Restart.from_dict(restart) for restart in found["restarts"]]
+    return StopsReport(
+        tried=found["all"]["tried"],
+        right=found["all"]["right"],
+        since=since["tried"],
+        wrong=since["tried"] - since["right"],
+        promised=since["promised"],
+        rounds=found["rounds"],
+        relearning=bool(restarts) and not since["tried"],
+        restarts=tuple(_restart_report(restart) for restart in reversed(restarts)),
+    )
+
+
+def restart_alert(question: QuestionReport) -> Alert | None:
+    """The alert of a question's latest restart, until stops are learnt anew."""
+    stops = question.stops
+    if not question.current or stops is None or not stops.relearning or stops.rounds >= _NEWS:
+        return None
+    latest = stops.restarts[0]
+    if latest.model is None:
+        fix = (
+            "nothing, if the tasks are meant to differ: fewer tasks stop early until new rounds have shown "
+            "how often early labels are right. Label some of the latest tasks to see whether the models can "
+            "do them"
+        )
+    else:
+        fix = (
+            f"nothing, if {latest.model} is still worth its price: its weight is learnt anew, which takes "
+            "some hundred tasks. To keep a model from changing, name a dated version in camvo.yaml"
+        )
+    return Alert(_CODES[latest.kind], f"{question.control}: {latest.message}", fix, subject=question.control)
+
+
+def _restart_report(restart: Restart) -> RestartReport:
+    return RestartReport(
+        kind=restart.kind,
+        after=restart.at,
+        model=restart.arm,
+        history=restart.history,
+        before=restart.before,
+        version=restart.version,
+        message=_message(restart),
+    )
+
+
+def _message(restart: Restart) -> str:
+    certain = "Labels are given only when no further vote can change them, until stops are learnt anew"
+    if restart.kind == "stops":
+        return (
+            f"early labels differed from the label of more models in {restart.wrong} of "
+            f"{of(restart.rounds, 'round')} that chance tested, where at most "
+            f"{restart.promised or 0.0:.1f} were promised. {certain}"
+        )
+    if restart.kind == "tasks":
+        return (
+            "the models disagree with each other more often than before, so the tasks have probably become "
+            f"harder. {certain}"
+        )
+    new = "Its earlier votes are kept but count no more"
+    if restart.kind == "arm":
+        return (
+            f"{restart.arm} agrees with the other models more or less often than before, so it has probably "
+            f"changed. {new}"
+        )
+    known = "" if restart.before is None else f" instead of {restart.before}"
+    back = "It had this version before, and its votes of that time count again"
+    return f"{restart.arm} answers as {restart.version}{known}. {back if restart.resumed else new}"
+
+
+LEAST = 10
+"""Checked labels from which on a share is estimated from them."""
+
+
+def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) -> EstimateReport | None:
+    """Estimate the share of right labels; ``None`` without a label.
+
+    Args:
+        score_counts: how many labels each bin of the score has.
+        checked: the labels with a human answer.
+    """
+    labels = sum(score_counts)
+    if not labels:
+        return None
+    blind = [row.confirmed for row in checked if row.audit]
+    reviewed = [row for row in checked if not row.audit]
+    if len(blind) >= LEAST:
+        low, high = clopper_pearson(sum(blind), len(blind))
+        return EstimateReport("blind", labels, len(blind), sum(blind) / len(blind), low, high)
+    if len(reviewed) >= LEAST:
+        found = corrected_share(_counts(score_counts, reviewed))
+        return EstimateReport("reviewed", labels, len(reviewed), found.share, found.low, found.high)
+    return EstimateReport("score", labels, len(checked), mean_score(score_counts), None, None)
+
+
+def mean_score(score_counts: Sequence[int]) -> float:
+    """The mean score of labels that are sorted into bins."""
+    middles = (np.arange(SCORE_BINS) + 0.5) / SCORE_BINS
+    return float(np.average(middles, weights=np.asarray(score_counts, dtype=np.float64)))
+
+
+def score_check_report(checked: Sequence[CheckedRow]) -> ScoreCheckReport | None:
+    """Check the scores against blind labels, and against reviewed ones if there are not enough of those.
+
+    People agree easily with a prediction that they see. So reviewed labels can say that scores promise too
+    much, but not that they promise too little.
+    """
+    for basis, audit in (("blind", True), ("reviewed", False)):
+        labels = [(row.score, row.confirmed) for row in checked if row.audit is audit]
+        if len(labels) >= LEAST and (found := check_scores(labels)) is not None:
+            return _report("blind" if basis == "blind" else "reviewed", found)
+    return None
+
+
+def _report(basis: Basis, found: ScoreCheck) -> ScoreCheckReport:
+    off = None if basis == "reviewed" and found.off == "low" else found.off
+    return ScoreCheckReport(basis, found.count, found.score, found.share, found.low, found.high, off)
+
+
+def _counts(score_counts: Sequence[int], reviewed: Sequence[CheckedRow]) -> ScoreCounts:
+    labels: Array = np.asarray(score_counts, dtype=np.float64)
+    checked, right = np.zeros(SCORE_BINS), np.zeros(SCORE_BINS)
+    for row in reviewed:
+        place = int(score_bin(np.asarray(row.score)))
+        checked[place] += 1.0
+        right[place] += row.confirmed
+    return ScoreCounts(np.maximum(labels, checked), checked, right)
+
+
+CountLabels = Callable[[float, int | None], int]
+"""Counts a question's labels with at least a score, up to a round (``None`` for all)."""
+
+
+def guarantee_report(queue: BlindQueue, target: float, count: CountLabels) -> GuaranteeReport:
+    """The report on one question in one epoch, apart from other questions on the same tasks.
+
+    Args:
+        queue: the question's blind tasks, from the front of the queue; only those of its latest counting
+            certify.
+        target: the share of labels that must be right.
+        count: counts the question's labels.
+    """
+    latest, run, void = queue.latest, queue.run, queue.void
+    guarantee, certified = _certified(run, target)
+    last = max((blind.recount for blind in void), default=0)
+    _, voided = _certified([blind for blind in void if blind.recount == last], target)
+    labels = covered_labels(queue, certified, count)
+    every = count(0.0, None)
+    return GuaranteeReport(
+        target=target,
+        confidence=guarantee.confidence,
+        threshold=certified.threshold if certified else None,
+        low=certified.bound if certified else None,
+        audits=certified.audits if certified else 0,
+        right=certified.right if certified else 0.0,
+        labels=labels,
+        freed=labels / every if every else 0.0,
+        beyond=count(certified.threshold, None) - labels if certified else 0,
+        blind=len(latest),
+        labelled=sum(blind.reward is not None for blind in latest),
+        run=len(run),
+        next_task=latest[len(run)].task if len(run) < len(latest) else None,
+        counting=_digest(blind.counting for blind in run),
+        labels_hash=_digest([blind.task, blind.answers, blind.reward] for blind in run),
+        recount=queue.recount,
+        void=len(void),
+        void_threshold=voided.threshold if voided else None,
+    )
+
+
+def _certified(run: Sequence[QueuedTask], target: float) -> tuple[Guarantee, Certified | None]:
+    guarantee = Guarantee(target=target)
+    guarantee.update((blind.score, blind.reward) for blind in run if blind.reward is not None)
+    return guarantee, guarantee.certified()
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredCohort:
+    """A cohort that the run reaches.
+
+    Attributes:
+        after: the round after which it begins.
+        through: its last round.
+        share: the share of its labels for which the run speaks, in (0, 1].
+    """
+
+    after: int
+    through: int
+    share: float
+
+
+def covered_cohorts(queue: BlindQueue) -> list[CoveredCohort]:
+    """The cohorts for whose labels the run speaks, in their order.
+
+    The run speaks for a cohort in proportion to the share of its blind tasks that are in the run. Otherwise a
+    few labels of many new tasks, added to many labels of old ones, would speak for all new tasks. Blind tasks
+    that certified labels of an earlier counting are not in the run, so for a cohort that was finished before
+    a recount nothing speaks any more. A run within one cohort is a random sample of it, and speaks for all
+    of it.
+
+    Args:
+        queue: the question's blind tasks.
+    """
+    ends, every = queue.ends, Counter(blind.cohort for blind in queue)
+    reached = Counter(blind.cohort for blind in queue.run if blind.cohort in ends)
+    return [
+        CoveredCohort(
+            after=max((end for other, end in ends.items() if other < cohort), default=0),
+            through=ends[cohort],
+            share=1.0 if len(reached) == 1 else reached[cohort] / every[cohort],
+        )
+        for cohort in sorted(reached)
+    ]
+
+
+def covered_labels(queue: BlindQueue, certified: Certified | None, count: CountLabels) -> int:
+    """How many labels a certificate covers; see :func:`covered_cohorts`.
+
+    Args:
+        queue: the question's blind tasks.
+        certified: the certificate, ``None`` if there is none.
+        count: counts the question's labels.
+    """
+    if certified is None:
+        return 0
+    least = certified.threshold
+    return sum(
+        int(cohort.share * (count(least, cohort.through) - count(least, cohort.after)))
+        for cohort in covered_cohorts(queue)
+    )
+
+
+def covered_rounds(queue: BlindQueue, target: float) -> tuple[Certified, int, int] | None:
+    """What the blind labels certify, and the rounds of which it covers every label.
+
+    Of a cohort for which the run speaks in part only, no single label can be said to be covered.
+
+    Returns:
+        The certificate, the round after which it covers all labels, and the last one of them; ``None`` if
+        there is no certificate or no whole cohort.
+    """
+    _, certified = _certified(queue.run, target)
+    whole = [cohort for cohort in covered_cohorts(queue) if cohort.share == 1.0]
+    if certified is None or not whole:
+        return None
+    return certified, whole[0].after, whole[-1].through
+
+
+def _digest(items: Iterable[object]) -> str | None:
+    listed = list(items)
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest() if listed else None

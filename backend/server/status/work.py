@@ -1,0 +1,424 @@
+"""What a person can do next for better labels, the most useful first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend.errors import (
+    BadBodyError,
+    BudgetExhaustedError,
+    EmptyTextError,
+    ImageUnavailableError,
+    MissingFieldError,
+    NoUsableAnswerError,
+    NoVoteError,
+)
+from backend.learning.projects import asked_questions
+from backend.ledger import answers, money, recounts, reports
+from backend.ledger import projects as failed_tasks
+from backend.ledger.money import from_picodollars
+from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.recounts import NO_FURTHER_VOTES
+from backend.ledger.reports import BINS, BinRow
+from backend.questions import LabelConfig
+from backend.server.status.promises import LEAST
+from backend.server.status.report import (
+    CertifyReport,
+    FailedTasksReport,
+    NextStep,
+    PackComparison,
+    PackReport,
+    ProgressReport,
+    ProjectReport,
+    QuestionReport,
+    RecountReport,
+    ReliabilityReport,
+    ScoreBin,
+    Share,
+    of,
+    share_of_hundred,
+)
+from camvo.twins.twins import judge_pack, model_of
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What to run for one project.
+
+    Attributes:
+        predict: labels the tasks without a label.
+        failed: asks about failed tasks again.
+        again: does so with one more attempt of each model.
+        refresh: labels tasks anew whose question has changed.
+        recount: counts kept votes again.
+        correct_scores: what to do, once more labels are taught, about scores that are off.
+        hear_people: what to do if no human label has come.
+    """
+
+    predict: str
+    failed: str
+    again: str
+    refresh: str
+    recount: str
+    correct_scores: str
+    hear_people: str
+
+
+def commands_of(key: str) -> Commands:
+    """The commands for a project, by its key in the ledger."""
+    if not is_of_label_studio(key):
+        return _of_file(f"camvo label … --name {key}")
+    predict = f"camvo predict --project {key.partition('.')[0]}"
+    return Commands(
+        predict=predict,
+        failed=f"{predict} --failed",
+        again=f"{predict} --again",
+        refresh=f"{predict} --refresh",
+        recount=f"{predict} --recount",
+        correct_scores=f"run {predict} --refresh",
+        hear_people="if people have annotated, look at Settings → Webhooks in Label Studio: one must end in "
+        "/webhook and be active",
+    )
+
+
+def _of_file(label: str) -> Commands:
+    return Commands(
+        predict=label,
+        failed=f"{label} --retry-failed",
+        again=f"{label} --retry-failed",
+        refresh=label,
+        recount=f"{label} --recount",
+        correct_scores=f"run camvo teach with them, and {label} --recount",
+        hear_people=f"{label} --blind 300 writes a sample for people, and camvo teach takes it back",
+    )
+
+
+def project_progress(
+    connection: Connection, project: str, first: str | None, last: str | None, after: str | None
+) -> dict[str, Any]:
+    """The body of ``GET /progress``.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        first: the lowest number of a task to count, as sent; ``None`` for the beginning.
+        last: the highest number, as sent; ``None`` for the end.
+        after: count rounds with a higher number than this, as sent; ``None`` to count none.
+
+    Returns:
+        ``tasks`` (decided in rounds after ``after``), ``last_round`` (the ``after`` of a later request),
+        ``spent_usd`` and ``reserved_usd`` of the project.
+
+    Raises:
+        BadBodyError: a number is none.
+    """
+    lowest, highest = whole_number("first", first), whole_number("last", last)
+    since = whole_number("after", after)
+    decided = 0
+    if since is not None:
+        decided = reports.count_tasks(connection, project, since, lowest or 0, highest)
+    account = money.balance(connection, project, money.TOTAL)
+    return {
+        "tasks": decided,
+        "last_round": reports.newest(connection, project),
+        "spent_usd": from_picodollars(account.spent),
+        "reserved_usd": from_picodollars(account.reserved),
+    }
+
+
+def whole_number(name: str, sent: str | None) -> int | None:
+    """A number in a query, ``None`` if it was not sent.
+
+    Raises:
+        BadBodyError: it is no whole number of 64 bits.
+    """
+    if sent is None:
+        return None
+    if not (sent.isascii() and sent.isdigit() and len(sent) < 19):  # a larger one is no 64-bit integer
+        raise BadBodyError(f"{name} is not a number", where=name, fix="send digits only")
+    return int(sent)
+
+
+PAGE = 1000
+"""The most tasks in one answer of ``GET /failed``."""
+
+_FINAL = {NoUsableAnswerError.code}
+"""Reasons that do not pass: asking again calls no model."""
+
+_CURES = {
+    NoVoteError.code: "look at the failures of the models below and mend their cause",
+    BudgetExhaustedError.code: "raise budget in camvo.yaml, or wait for the next UTC day",
+    MissingFieldError.code: "import the key that the label config reads, or set camvo_fields",
+    EmptyTextError.code: "import their texts",
+    ImageUnavailableError.code: "make the images available to a model (docs/tags.md)",
+}
+
+
+def failed_task_reports(
+    connection: Connection, project: str, commands: Commands
+) -> tuple[FailedTasksReport, ...]:
+    """The failed tasks of a project by reason, the most frequent first.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        commands: the commands that ask about them again.
+    """
+    return tuple(
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=_fix(code, commands))
+        for code, tasks in failed_tasks.count_failures(connection, project).items()
+    )
+
+
+def _fix(code: str, commands: Commands) -> str:
+    if code in _FINAL:
+        return (
+            "label them by hand, give the labels hints, or name other models; "
+            f"{commands.again} makes one more attempt"
+        )
+    return f"{_CURES.get(code, 'look the code up in docs/errors.md')}; then run {commands.failed}"
+
+
+def failed_task_list(
+    connection: Connection, projects: list[str], first: str | None, last: str | None
+) -> dict[str, Any]:
+    """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins.
+
+    Args:
+        connection: a read transaction.
+        projects: the projects' keys.
+        first: the lowest number, as sent; ``None`` for the beginning.
+        last: the highest number, as sent; ``None`` for the end.
+
+    Raises:
+        BadBodyError: a number is none.
+    """
+    lowest, highest = whole_number("first", first), whole_number("last", last)
+    listed = failed_tasks.list_failures(connection, projects, lowest or 0, highest, limit=PAGE + 1)
+    tasks = [
+        {"task": task.task, "code": task.code, "failed_at": task.failed_at, "final": task.code in _FINAL}
+        for task in listed[:PAGE]
+    ]
+    return {"tasks": tasks, "next": listed[PAGE].task if len(listed) > PAGE else None}
+
+
+def next_steps(project: ProjectReport) -> tuple[NextStep, ...]:
+    """List what to do next; the last resort says that nothing is left to do."""
+    steps = [*_predict(project), *_check(project), *_improve(project)]
+    if not steps:
+        steps = [NextStep("nothing", "Nothing: no label is in doubt that people could settle now")]
+    return tuple(steps)
+
+
+def task_url(project: ProjectReport, task: int | None = None) -> str | None:
+    """The address of a project's tasks, or of one, in Label Studio; ``None`` if it is unknown."""
+    if project.url is None:
+        return None
+    return project.url if task is None else f"{project.url}?task={task}"
+
+
+def _predict(project: ProjectReport) -> Iterator[NextStep]:
+    failed = sum(reason.tasks for reason in project.failed if not reason.final)
+    if failed:
+        command = commands_of(project.key).failed
+        yield NextStep("failed_tasks", f"Ask again about {of(failed, 'task')} without a label", None, command)
+    progress = project.progress
+    if not project.rounds:
+        if not failed:
+            text = "Import tasks, if there are none, and let models label them"
+            yield NextStep("predict", text, task_url(project), commands_of(project.key).predict)
+        return
+    if progress.tasks is None:
+        return
+    open_ = progress.tasks - progress.predicted - sum(reason.tasks for reason in project.failed)
+    if open_ > 0:
+        text = f"Let models label the other {of(open_, 'task')}"
+        yield NextStep("predict", text, None, commands_of(project.key).predict)
+
+
+def _check(project: ProjectReport) -> Iterator[NextStep]:
+    """Labels by people that show how right the others are."""
+    current = [question for question in project.questions if question.current]
+    for question in current:
+        yield from _certify(project, question)
+    checked = sum(question.audit.count + question.reviewed.count for question in current)
+    blind = any(_has_blind_tasks(question) for question in current)
+    if project.rounds and checked < LEAST and not blind:
+        text = f"Label {LEAST - checked} tasks yourself: they show whether the scores keep their word"
+        yield NextStep("first_labels", text, task_url(project), f"camvo review --project {project.id} --tab")
+
+
+def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextStep]:
+    certify = question.certify
+    if certify is None or certify.needed == 0 or question.guarantee.threshold is not None:
+        return
+    name = _name(project, question)
+    right = f"{share_of_hundred(certify.target)}{name}"
+    if certify.needed is None:
+        text = (
+            f"No number of blind labels is expected to certify {right}: too many labels are wrong. Label "
+            "doubtful tasks, or ask better models"
+        )
+        yield NextStep("not_certifiable", text, None, f"camvo review --project {project.id} --tab")
+    elif certify.needed <= certify.waiting:
+        text = f"Label {of(certify.needed, 'more blind task')} to certify {right}"
+        command = f"camvo review --project {project.id} --tab"
+        yield NextStep("blind_labels", text, task_url(project, certify.next_task), command)
+    else:
+        yield _more_blind(project, question, certify, right)
+
+
+def _more_blind(
+    project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
+) -> NextStep:
+    """Too few blind tasks wait for a label: label those, or keep more tasks blind."""
+    needed = f"about {of(certify.needed or 0, 'further blind label')} would certify {right}"
+    if certify.waiting:
+        text = f"Label the {of(certify.waiting, 'blind task')}: they show how many labels are right; {needed}"
+        command = f"camvo review --project {project.id} --tab"
+        return NextStep("blind_labels", text, task_url(project, certify.next_task), command)
+    void = question.guarantee.void
+    why = f"the {of(void, 'blind label')} so far were given before votes were counted again" if void else ""
+    text = f"Keep more of the next tasks blind (audit in camvo.yaml): {needed}, and none waits"
+    return NextStep("more_blind", f"{text}; {why}" if why else text, task_url(project))
+
+
+def _has_blind_tasks(question: QuestionReport) -> bool:
+    return bool(question.guarantee.blind or question.guarantee.void)
+
+
+def _improve(project: ProjectReport) -> Iterator[NextStep]:
+    for question in (question for question in project.questions if question.current):
+        name = _name(project, question)
+        if question.questionable is not None and question.questionable.certain:
+            text = f"Look again at {of(question.questionable.certain, 'questionable label')}{name}"
+            first = question.questionable.listed[0].task
+            yield NextStep("questionable_labels", text, task_url(project, first))
+        if question.votes is not None and question.votes.families:
+            family = " and ".join(question.votes.families[0])
+            text = f"{family} agree too much{name}: replace one of them in camvo.yaml by a different model"
+            yield NextStep("related_models", text)
+        if project.rounds and not _has_blind_tasks(question):
+            text = f"Keep some tasks blind{name}: set audit: 0.1 in camvo.yaml. Only blind labels certify"
+            yield NextStep("keep_blind", text)
+
+
+def _name(project: ProjectReport, question: QuestionReport) -> str:
+    """The question's name, if the project has several."""
+    several = sum(other.current for other in project.questions) > 1
+    return f" ({question.control})" if several else ""
+
+
+def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
+    """A report for each packed arm that a project has asked, by name."""
+    agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for check in answers.pack_checks_of(connection, project):
+        agreed[check.arm][check.control, check.epoch].append(check.agreed)
+    sums = {row.arm: row for row in reports.sum_packs(connection, project)}
+    return tuple(
+        PackReport(
+            arm=arm,
+            model=model_of(arm) or arm,
+            prompts=0 if (row := sums.get(arm)) is None else row.prompts,
+            tasks=0 if row is None else row.tasks,
+            cost_usd=0.0 if row is None else row.cost_usd,
+            comparisons=tuple(
+                PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
+                for (control, epoch), same in sorted(agreed[arm].items())
+                for verdict in [judge_pack(same)]
+            ),
+        )
+        for arm in sorted({*sums, *agreed})
+    )
+
+
+def progress_report(connection: Connection, stored: Project, config: LabelConfig | None) -> ProgressReport:
+    """Count a project's tasks.
+
+    Args:
+        connection: a read transaction.
+        stored: the project.
+        config: its label config, ``None`` if it is unknown or cannot be read.
+    """
+    predicted = reports.count_task_states(connection, stored.key)
+    current = reports.count_task_states(
+        connection, stored.key, recounts.latest_epochs(connection, stored.key)
+    )
+    # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
+    tasks = None if stored.task_number is None else max(stored.task_number, predicted)
+    return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config))
+
+
+def _changed(stored: Project, config: LabelConfig | None) -> tuple[str, ...]:
+    if config is None or not stored.predicted:
+        return ()
+    now = asked_questions(config)
+    names = sorted({*now, *stored.predicted})
+    return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
+
+
+def label_studio_address(stored: Project, configured: str | None) -> str | None:
+    """The address of a project's Label Studio for links; ``None`` if it is unknown.
+
+    It is the one that Label Studio gives itself, since a browser can open it; the configured one may be known
+    inside a network of containers only. Each project has its own, so two Label Studios are kept apart.
+    """
+    if not is_of_label_studio(stored.key):
+        return None
+    address = (stored.hostname or configured or "").rstrip("/")
+    return address if address.startswith(("http://", "https://")) and "@" not in address else None
+
+
+def recount_report(connection: Connection, project: str) -> RecountReport:
+    """The report of one project."""
+    made, look = recounts.countings_of(connection, project), recounts.last_look(connection, project)
+    last = made[0] if made else None
+    seen = last.sequence if last else 0
+    waits = look if look is not None and look.by_hand and look.sequence > seen else None
+    labels, scores = recounts.changed_labels(connection, project)
+    sums = recounts.further_sums(connection, project)
+    return RecountReport(
+        countings=len(made),
+        labels=labels,
+        scores=scores,
+        last_at=last.created_at if last else None,
+        last_reason=last.reason if last else None,
+        last_labels=last.labels if last else 0,
+        pending=recounts.count_pending(connection, project),
+        would_change=waits.labels if waits else 0,
+        would_count=waits.counted if waits else 0,
+        would_move=waits.score_change if waits else 0.0,
+        command=commands_of(project).recount if waits else None,
+        further=sums.get("doubt", NO_FURTHER_VOTES),
+        completed=sums.get("human", NO_FURTHER_VOTES),
+    )
+
+
+def reliability_report(rows: Iterable[BinRow]) -> ReliabilityReport:
+    """The reliability diagram's numbers and the calibration error.
+
+    Args:
+        rows: one row per bin that has labels.
+    """
+    by_bin = {row.bin: row for row in rows}
+    labels = Share.of((row.rounds, row.confirmed) for row in by_bin.values())
+    gaps = sum(abs(row.score - row.confirmed) for row in by_bin.values())
+    total = sum(row.score for row in by_bin.values())
+    return ReliabilityReport(
+        labels=labels,
+        score=total / labels.count if labels.count else None,
+        ece=gaps / labels.count if labels.count else None,
+        bins=tuple(_bin(number, by_bin.get(number)) for number in range(BINS)),
+    )
+
+
+def _bin(number: int, row: BinRow | None) -> ScoreBin:
+    low, high = number / BINS, (number + 1) / BINS
+    if row is None:
+        return ScoreBin(low, high, 0, None, Share.of(()))
+    return ScoreBin(low, high, row.rounds, row.score / row.rounds, Share.of([(row.rounds, row.confirmed)]))

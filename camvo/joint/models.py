@@ -1,0 +1,448 @@
+"""The student as an arm of the model of votes: what it says counts, but it is no witness.
+
+The other arms taught the student, so its agreement with them is no evidence for them. The model of votes is
+therefore fitted to the votes of the others alone. What the student's vote is worth is then read off the
+rounds that asked all others, beside what their votes make probable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from camvo.joint.lattice import Lattice
+from camvo.joint.votes import Rows, VoteRows, distinct
+from camvo.typing import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explained:
+    """The E-step of n rounds with K arms, on items of C kinds (with two labels: of each label).
+
+    Attributes:
+        mass: the probability of each kind, shape (n, C).
+        right: the same, and that the arm's vote is right, shape (n, K, C); 0 for an arm without a vote.
+        evidence: the log-probability of the votes, shape (n,).
+    """
+
+    mass: Array
+    right: Array
+    evidence: Array
+
+
+_KINDS: Final = 3
+_STEPS: Final = 40
+_KIND_PRIOR_ACCURACY, _KIND_PRIOR_ROUNDS = 0.7, 5.0
+"""The prior of an arm's accuracy on items of one kind, before the pull."""
+
+_PULL: Final = 200.0
+"""How many rounds pull an arm's accuracy on one kind towards what the arm and the kind explain apart."""
+
+_SUM_STEPS: Final = 6
+_LEAST_WEIGHT: Final = 0.3
+_KIND_ROUNDS: Final = 3.0
+"""How many rounds of each kind the prior of the kinds' shares counts as."""
+
+_LOWEST, _HIGHEST = 0.1, 0.995
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kinds:
+    """A fitted model of the votes of K arms on M > 2 labels (M = 1 is allowed, and every vote is right).
+
+    Attributes:
+        accuracy: p, shape (K, D).
+        shared: s, shape (D,).
+        share: π, shape (D,); the easiest kind comes first.
+        labels: M.
+        temper: the exponent of each arm's likelihood, shape (K,).
+    """
+
+    accuracy: Array
+    shared: Array
+    share: Array
+    labels: int
+    temper: Array
+
+    @property
+    def skill(self) -> Array:
+        """The mean log-odds of each arm's vote against one other label, shape (K,)."""
+        odds = np.log(self.accuracy * max(self.labels - 1, 1)) - np.log1p(-self.accuracy)
+        return np.asarray(odds @ self.share, dtype=np.float64)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        """The probability of each number's label, shape (P, G), and the votes' log-probability, (P,)."""
+        right, _, evidence = self._posterior(_Named.of(rows, self.labels, self.temper))
+        return np.ascontiguousarray(right[:, :-1].sum(axis=0).T), evidence
+
+    def explained(self, rows: Rows, accuracy: Array) -> Explained:
+        """What votes say if arms have other accuracies on each row, shape (n, K, D), or on all, (K, D)."""
+        named = _Named.of(rows, self.labels, self.temper)
+        label, _, evidence = replace(self, accuracy=accuracy)._posterior(named)
+        voted = label[:, np.maximum(rows, 0), np.arange(len(rows))[:, None]] * (rows >= 0)
+        return Explained(label.sum(axis=1).T, np.moveaxis(voted, 0, 2), evidence)
+
+    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
+        """:meth:`beliefs` of all nodes of a lattice."""
+        right, _, evidence = self._posterior(_named_nodes(lattice, self.labels, tuple(self.temper.tolist())))
+        return right[:, :-1].sum(axis=0).T, evidence
+
+    def among(self, positions: Sequence[int]) -> Kinds:
+        """The model of the votes of some arms."""
+        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
+
+    def refitted(self, rows: Rows) -> Kinds:
+        """The same kind of model, fitted to other rounds, shape (n, K)."""
+        return fit_kinds(*distinct(rows), self.labels, self.temper)
+
+    def with_shares(self, mass: Array) -> Kinds:
+        """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
+        share = (mass.sum(axis=0) + _KIND_ROUNDS) / (len(mass) + _KIND_ROUNDS * len(self.share))
+        return replace(self, share=share)
+
+    def kinds_and_labels(self, rows: Rows) -> Array:
+        """The probability of each number's label and kind, shape (P, G + 1, D); the last label is "none"."""
+        return np.moveaxis(self._posterior(_Named.of(rows, self.labels, self.temper))[0], (0, 2), (2, 0))
+
+    def _posterior(self, named: _Named) -> tuple[Array, Array, Array]:
+        """P(z, d), shape (D, G + 1, P), whose last z is "none"; P(w, d), (D, G, P); log-evidence, (P,).
+
+        Rows come last, because NumPy works fastest along the last axis.
+        """
+        m = self.labels
+        others = max(m - 1, 1)
+        hit, miss = np.log(self.accuracy), np.log1p(-self.accuracy)
+        stray = np.log(np.maximum((1.0 - self.shared) / others, 1e-12))
+        decoy = np.log(self.shared + (1.0 - self.shared) / others)
+        for_z = np.where(named.present, named.added_up(hit - miss - stray), -np.inf)
+        for_w = np.where(named.present, named.weight * (decoy - stray)[:, None, None], -np.inf)
+        base = named.cast_up(miss + stray) + np.log(self.share)[:, None]
+        top_z, top_w = (np.maximum(term.max(axis=1), 0.0) for term in (for_z, for_w))
+        z = np.exp(for_z - top_z[:, None]) / m
+        single = m == 1  # no other label exists then, and w has the one state "none"
+        w = np.exp(for_w - top_w[:, None]) * (not single) / others
+        count = named.present.sum(axis=0)
+        no_z = np.exp(-top_z) * (m - count) / m
+        no_w = np.exp(-top_w) / others
+        total = w.sum(axis=1)
+        with_z = z * (total[:, None] - w + (no_w * np.maximum(m - count, single))[:, None])
+        without = no_z * (total + no_w * np.maximum(m - 1 - count, single))
+        scale = base + top_z + top_w
+        highest = scale.max(axis=0)
+        factor = np.exp(scale - highest)[:, None]
+        right = np.concatenate((with_z, without[:, None]), axis=1) * factor
+        drawn = w * (z.sum(axis=1, keepdims=True) - z + no_z[:, None]) * factor
+        sums = right.sum(axis=(0, 1))
+        return right / sums, drawn / sums, np.log(sums) + highest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Named:
+    """Vote rows in the form that the likelihood needs.
+
+    Attributes:
+        votes: whether each arm voted for each number, times its temper, shape (K, G, P).
+        weight: the sum over arms of the same, shape (G, P).
+        cast: whether each arm voted, times its temper, shape (K, P).
+        present: whether the row has the number, shape (G, P).
+    """
+
+    votes: Array
+    weight: Array
+    cast: Array
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: Rows, labels: int, temper: Array) -> _Named:
+        numbers = np.arange(min(rows.shape[1], labels))
+        columns = rows.T
+        votes = (columns[:, None] == numbers[None, :, None]) * temper[:, None, None]
+        present = numbers[:, None] < np.maximum(columns.max(axis=0, initial=-1) + 1, 0)
+        return cls(votes, votes.sum(axis=0), (columns >= 0) * temper[:, None], present)
+
+    def added_up(self, terms: Array) -> Array:
+        """The sum of each kind's terms over the arms that voted for each number, shape (D, G, P).
+
+        Args:
+            terms: shape (K, D), or (P, K, D) if they differ between rows.
+        """
+        if terms.ndim == 2:
+            arms, numbers, rows = self.votes.shape
+            flat = terms.T @ self.votes.reshape(arms, numbers * rows)
+            return np.asarray(flat.reshape(len(flat), numbers, rows))
+        by_arm = np.ascontiguousarray(np.moveaxis(terms, 0, 2))
+        return np.asarray(sum(by_arm[arm][:, None] * votes for arm, votes in enumerate(self.votes)))
+
+    def cast_up(self, terms: Array) -> Array:
+        """The sum of each kind's terms over the arms that voted, shape (D, P); terms as above."""
+        if terms.ndim == 2:
+            return np.asarray(terms.T @ self.cast)
+        return np.asarray((np.moveaxis(terms, 0, 2) * self.cast[:, None]).sum(axis=0))
+
+
+@lru_cache(maxsize=16)
+def _named_nodes(lattice: Lattice, labels: int, temper: tuple[float, ...]) -> _Named:
+    """The nodes of a lattice; cached, because every task whose skills hang on its context needs them."""
+    return _Named.of(lattice.rows, labels, np.array(temper))
+
+
+def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
+    """Fit the model by EM to nothing but votes.
+
+    Args:
+        rows: vote rows, shape (P, K).
+        counts: the weight of each row in rounds, shape (P,).
+        labels: M, the number of labels.
+        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
+    """
+    arms = rows.shape[1]
+    named, voted = _Named.of(rows, labels, temper), (rows >= 0).astype(np.float64)
+    numbers = np.arange(named.present.shape[0])
+    members = (rows.T[:, None] == numbers[None, :, None]).reshape(arms, numbers.size * len(rows))
+    model = Kinds(
+        np.tile(np.linspace(0.95, 0.45, _KINDS), (arms, 1)),
+        np.full(_KINDS, 0.4),
+        np.full(_KINDS, 1.0 / _KINDS),
+        labels,
+        temper,
+    )
+    for _ in range(_STEPS):
+        right_label, decoy, _ = model._posterior(named)
+        kind = right_label.sum(axis=1).T
+        right = members @ (right_label[:, :-1] * counts).reshape(_KINDS, members.shape[1]).T
+        on_decoy = members @ (decoy * counts).reshape(_KINDS, members.shape[1]).T
+        cast = voted.T @ (kind * counts[:, None])
+        accuracy = _kind_accuracy(right, cast)
+        share = (counts @ kind + _KIND_ROUNDS) / (counts.sum() + _KIND_ROUNDS * _KINDS)
+        drawn = model.shared / (model.shared + (1.0 - model.shared) / max(labels - 1, 1))
+        shared = (temper @ on_decoy * drawn + 2.0) / (temper @ (cast - right) + 5.0)
+        easiest = np.argsort(-accuracy.mean(axis=0), kind="stable")
+        model = Kinds(
+            accuracy[:, easiest],
+            np.clip(shared, 0.001, 0.999)[easiest],
+            share[easiest],
+            labels,
+            temper,
+        )
+    return model
+
+
+def _kind_accuracy(right: Array, cast: Array) -> Array:
+    """Each arm's accuracy on each kind, pulled towards log-odds that are a sum of the arm's and the kind's.
+
+    Arms that are better on easy items are better on hard ones. Without the pull, hundreds of rounds are too
+    few to tell the arms' accuracies on rare kinds apart, and the best arm is often the wrong one.
+
+    Args:
+        right: the expected number of right votes, shape (K, D).
+        cast: the expected number of votes, shape (K, D).
+    """
+    prior = _KIND_PRIOR_ROUNDS * _KIND_PRIOR_ACCURACY
+    alone = np.clip((right + prior) / (cast + _KIND_PRIOR_ROUNDS), _LOWEST, _HIGHEST)
+    odds, weight = np.log(alone) - np.log1p(-alone), np.maximum(cast * alone * (1.0 - alone), _LEAST_WEIGHT)
+    of_arm, of_kind = np.zeros((len(odds), 1)), np.zeros((1, odds.shape[1]))
+    weight_of_arm, weight_of_kind = weight.sum(axis=1, keepdims=True), weight.sum(axis=0, keepdims=True)
+    for _ in range(_SUM_STEPS):
+        of_arm = ((odds - of_kind) * weight).sum(axis=1, keepdims=True) / weight_of_arm
+        of_kind = ((odds - of_arm) * weight).sum(axis=0, keepdims=True) / weight_of_kind
+    pulled = (right + _PULL * expit(of_arm + of_kind)) / (cast + _PULL)
+    return np.asarray(np.clip(pulled, _LOWEST, _HIGHEST), dtype=np.float64)
+
+
+_COIN_PULL: Final = 25.0
+"""How many rounds pull an arm's accuracy for one label towards its accuracy for both."""
+
+_COIN_PRIOR_ACCURACY, _COIN_PRIOR_ROUNDS = 0.75, 20.0
+"""The prior of an arm's accuracy for both labels."""
+
+_SHARE_ROUNDS: Final = 10.0
+"""How many rounds of each label the prior of the labels' shares counts as."""
+
+_COIN_LOWEST, _COIN_HIGHEST = 0.05, 0.995
+_LEAST_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoCoins:
+    """A fitted model of the votes of K arms on two labels.
+
+    Attributes:
+        accuracy: p, shape (K, 2).
+        share: the share of items for which each label is right, shape (2,); or the probability of each
+            label on each row, shape (P, 2).
+        temper: the exponent of each arm's likelihood, shape (K,).
+    """
+
+    accuracy: Array
+    share: Array
+    temper: Array
+
+    @property
+    def skill(self) -> Array:
+        """The mean log-odds of each arm's vote, shape (K,)."""
+        odds = np.log(self.accuracy) - np.log1p(-self.accuracy)
+        return np.asarray(odds @ self.share, dtype=np.float64)
+
+    def explained(self, rows: Rows, accuracy: Array) -> Explained:
+        """What votes say if arms have other accuracies on each row, shape (n, K, 2), or on all, (K, 2)."""
+        mass, evidence = replace(self, accuracy=accuracy).beliefs(rows)
+        right = np.stack([(rows == label) * mass[:, label, None] for label in range(2)], axis=2)
+        return Explained(mass, right, evidence)
+
+    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
+        """:meth:`beliefs` of all nodes of a lattice."""
+        return self.beliefs(lattice.rows)
+
+    def among(self, positions: Sequence[int]) -> TwoCoins:
+        """The model of the votes of some arms."""
+        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
+
+    def refitted(self, rows: Rows) -> TwoCoins:
+        """The same kind of model, fitted to other rounds, shape (n, K)."""
+        return fit_two_coins(*distinct(rows), self.temper)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
+        right, wrong = np.log(self.accuracy), np.log1p(-self.accuracy)
+        first, second = (
+            np.log(self.share[..., label])
+            + (np.where(rows == label, right[..., label], wrong[..., label]) * (rows >= 0)) @ self.temper
+            for label in range(2)
+        )
+        evidence = np.logaddexp(first, second)
+        return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
+
+
+def fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
+    """Fit the accuracies and the labels' shares by EM, from the majority's labels.
+
+    Args:
+        rows: vote rows, shape (P, K).
+        counts: the weight of each row in rounds, shape (P,).
+        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
+    """
+    voted = (rows >= 0).astype(np.float64)
+    named = [(rows == label).astype(np.float64) for label in range(2)]
+    lead = named[1].sum(axis=1) - named[0].sum(axis=1)
+    belief: Array = 0.5 + 0.3 * np.stack((-np.sign(lead), np.sign(lead)), axis=1)
+    model = TwoCoins(np.full((rows.shape[1], 2), 0.8), np.full(2, 0.5), temper)
+    for step in range(_STEPS):
+        if step:
+            belief, _ = model.beliefs(rows)
+        weight = counts[:, None] * belief
+        right = np.stack([named[label].T @ weight[:, label] for label in range(2)], axis=1)
+        cast = voted.T @ weight
+        mean = (right.sum(axis=1) + _COIN_PRIOR_ROUNDS * _COIN_PRIOR_ACCURACY) / (
+            cast.sum(axis=1) + _COIN_PRIOR_ROUNDS
+        )
+        accuracy = np.clip(
+            (right + _COIN_PULL * mean[:, None]) / (cast + _COIN_PULL), _COIN_LOWEST, _COIN_HIGHEST
+        )
+        share = (weight.sum(axis=0) + _SHARE_ROUNDS) / (counts.sum() + 2.0 * _SHARE_ROUNDS)
+        share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
+        model = TwoCoins(accuracy, share / share.sum(), temper)
+    return model
+
+
+class VoteModel(Protocol):
+    """A fitted model of the votes of K arms."""
+
+    @property
+    def skill(self) -> Array:
+        """The mean log-odds of each arm's vote, shape (K,)."""
+        ...
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        """What votes say about the label.
+
+        Args:
+            rows: vote rows, shape (P, K). Arms that were not asked, or gave no vote, are left out.
+
+        Returns:
+            The probability that each number's label is right, shape (P, G) for G = min(K, M) numbers, 0 for a
+            number that the row does not have; and the log-probability of the votes, shape (P,).
+        """
+        ...
+
+
+def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> VoteModel:
+    """Fit the model of votes for M labels: two coins for two labels, kinds of items for more.
+
+    With two labels, kinds of items cannot be told apart by votes, but an accuracy for each label can. With
+    more labels, an arm has too few votes for each label, and kinds of items can be told apart.
+
+    Args:
+        rows: vote rows, shape (P, K).
+        counts: the weight of each row in rounds, shape (P,).
+        labels: M ≥ 1, the number of labels.
+        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
+    """
+    if labels == 2:
+        return fit_two_coins(rows, counts, temper)
+    return fit_kinds(rows, counts, labels, temper)
+
+
+_PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.5, 20.0
+_LOWEST, _HIGHEST = 0.1, 0.995
+
+MOST_OTHERS: Final = 7
+"""Plans ask at most so many arms beside the student, which keeps the lattice small."""
+
+
+def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
+    """The probability of each number's label by the votes of the other arms, shape (P, G) for K arms.
+
+    Args:
+        model: the model of the votes of the K − 1 others.
+        rows: vote rows of all K arms, shape (P, K), numbered with the taught arm's votes.
+        taught: the position of the taught arm.
+    """
+    right, _ = model.beliefs(np.delete(rows, taught, axis=1))
+    wanted = max(right.shape[1], int(rows.max(initial=-1)) + 1)
+    return np.pad(right, ((0, 0), (0, wanted - right.shape[1])))
+
+
+def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> VoteModel:
+    """The model of the others' votes, and what the taught arm's votes are worth beside it.
+
+    Args:
+        model: the model of the votes of the K − 1 others.
+        votes: the votes of all K arms; only rounds that asked all others count.
+        taught: the position of the taught arm.
+        temper: the exponent of its likelihood, in (0, 1].
+    """
+    counted = (votes.counts > 0.0) & (votes.rows[:, taught] >= 0)
+    rows, counts = votes.rows[counted], votes.counts[counted]
+    if isinstance(model, TwoCoins):
+        right, _ = model.beliefs(np.delete(rows, taught, axis=1))
+        said = rows[:, taught, None] == np.arange(2)
+        accuracy = _accuracy(counts[:, None] * right * said, counts[:, None] * right)
+    elif isinstance(model, Kinds):
+        posterior = model.kinds_and_labels(np.delete(rows, taught, axis=1))
+        number = np.minimum(rows[:, taught], posterior.shape[1] - 1)
+        agreed = np.where(
+            (rows[:, taught] < posterior.shape[1] - 1)[:, None],
+            posterior[np.arange(len(rows)), number],
+            0.0,
+        )
+        accuracy = _accuracy(counts[:, None] * agreed, counts[:, None] * posterior.sum(axis=1))
+    else:
+        raise TypeError(type(model).__name__)
+    return replace(
+        model,
+        accuracy=np.insert(model.accuracy, taught, accuracy, axis=0),
+        temper=np.insert(model.temper, taught, temper),
+    )
+
+
+def _accuracy(right: Array, cast: Array) -> Array:
+    """Accuracies from the weights of right votes and of all votes, summed over rows, with a prior."""
+    prior = _PRIOR_ROUNDS * _PRIOR_ACCURACY
+    accuracy = (right.sum(axis=0) + prior) / (cast.sum(axis=0) + _PRIOR_ROUNDS)
+    return np.asarray(np.clip(accuracy, _LOWEST, _HIGHEST), dtype=np.float64)

@@ -1,0 +1,500 @@
+"""Which arm to ask next, and when to stop: the best plan over the lattice, computed backwards.
+
+Stopping at a node is worth the probability of its most probable label, or what other stops say
+(:class:`Stops`). Asking an arm is worth the expected value of the node that its vote leads to, less its
+price. Prices are converted by the worth of a right label. The plan knows every order of asking, and what may
+follow each vote, so it neither stops because the next vote alone would change nothing, nor asks dear arms
+after cheap ones have settled the label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.joint.beliefs import Beliefs
+from camvo.joint.lattice import Step
+from camvo.joint.votes import Rows, renumber
+from camvo.numerics.small import EPSILON, TIE
+from camvo.state.exploration import UNASKED
+from camvo.typing import Array
+
+_STEP: Final = 0.05
+"""The steps of the logarithms of rounded prices."""
+
+NEVER: Final = -1e9
+"""The value of what must not happen. It is finite, so that its product with a probability of 0 is 0."""
+
+
+class Stops(Hashable, Protocol):
+    """What stopping is worth, in any unit of value. Hashable, because plans are cached."""
+
+    def stopping(self, beliefs: Beliefs) -> Array:
+        """The value of stopping at each node with a vote, shape (N,)."""
+        ...
+
+    def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
+        """The value of asking all arms that are left, also those outside the lattice, shape (N,).
+
+        ``None`` if that is never considered.
+
+        Args:
+            beliefs: the beliefs at the nodes of K arms.
+            prices: the price of each arm, in the unit of value, length K.
+        """
+        ...
+
+
+class RightLabels:
+    """Stopping is worth the probability of the most probable label. The unit of value is a right label."""
+
+    def stopping(self, beliefs: Beliefs) -> Array:
+        """See :meth:`Stops.stopping`."""
+        return beliefs.surest
+
+    def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
+        """``None``."""
+        return None
+
+
+RIGHT_LABELS: Final[Stops] = RightLabels()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worth:
+    """The best plan for one list of prices.
+
+    Attributes:
+        beliefs: what is believed at the nodes.
+        asking: the value of asking each arm at each node and of acting best from then on, shape (N, K); −∞
+            for an arm that has voted.
+        stopping: the value of stopping at each node, shape (N,); −∞ where nobody has voted.
+        next_arm: the best arm to ask at each node, −1 to stop or to ask all that are left, shape (N,).
+        finishing: the value of asking all arms that are left, shape (N,); ``None`` if it is not considered.
+    """
+
+    beliefs: Beliefs
+    asking: Array
+    stopping: Array
+    next_arm: NDArray[np.int64]
+    finishing: Array | None = None
+    _together: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def at(self, node: int, tilt: float) -> tuple[float, list[float]]:
+        """The value of stopping, and of asking each arm. Confidences, which tilt beliefs, are not known."""
+        return float(self.stopping[node]), self.asking[node].tolist()
+
+    def finishes(self, node: int, left: Sequence[int]) -> bool:
+        """Whether all arms that are left are asked now, also those that the plan does not know.
+
+        So it is if asking one after another would cost as much.
+
+        Args:
+            node: the votes so far.
+            left: the positions of the arms that were not asked; one that gave no vote is not asked again.
+        """
+        if self.finishing is None:
+            return False
+        other = max(self.stopping[node], self.asking[node][[*left]].max(initial=-np.inf))
+        return bool(self.finishing[node] >= other - TIE)
+
+    def together(self, node: int, tilt: float = 0.0) -> tuple[int, ...]:
+        """The arms to ask now: the best one, and those that are asked next whatever it votes.
+
+        Empty if stopping is better, or asking all that are left.
+        """
+        if node not in self._together:
+            self._together[node] = tuple(self._asked_from(node))
+        return self._together[node]
+
+    def _asked_from(self, node: int) -> Iterator[int]:
+        frontier = np.array([node])
+        while True:
+            wanted = np.unique(self.next_arm[frontier])
+            if len(wanted) != 1 or wanted[0] < 0:
+                return
+            yield int(wanted[0])
+            after = np.unique(self.beliefs.lattice.after[wanted[0]][:, frontier])
+            frontier = after[after >= 0]
+
+
+def rounded(prices: tuple[float, ...]) -> tuple[float, ...]:
+    """Prices in steps of 5%, so that tasks of nearly the same length share a plan that takes long."""
+    return tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
+
+
+@lru_cache(maxsize=64)
+def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
+    """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
+
+    Args:
+        beliefs: the beliefs at the nodes of K arms.
+        prices: the price of each arm in the unit of ``stops``, length K.
+        stops: what stopping is worth.
+    """
+    lattice = beliefs.lattice
+    nodes, arms = lattice.rows.shape
+    stopping = np.where((lattice.rows >= 0).any(axis=1), stops.stopping(beliefs), -np.inf)
+    finishing = stops.finishing(beliefs, prices)
+    value = stopping.copy() if finishing is None else np.maximum(stopping, finishing)
+    asking = np.full((nodes, arms), -np.inf)
+    next_arm = np.full(nodes, -1, dtype=np.int64)
+    for at, level, level_votes in zip(lattice.levels, lattice.steps, beliefs.votes, strict=True):
+        for step, votes in zip(level, level_votes, strict=True):
+            # A vote that cannot follow has probability 0, whatever the value of the last node.
+            asking[step.nodes, step.arm] = (votes * value[step.following]).sum(axis=0) - prices[step.arm]
+        best = asking[at].argmax(axis=1)
+        gained = asking[at, best]
+        further = gained > value[at] + TIE
+        next_arm[at] = np.where(further, best, -1)
+        value[at] = np.where(further, gained, value[at])
+    return Worth(beliefs, asking, stopping, next_arm, finishing)
+
+
+_BISECTION_STEP: Final = 1.25
+_STEPS: Final = 48
+"""Multipliers are powers of 1.25, up to 45,000: tasks of nearly the same allowance share one plan."""
+
+
+def expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
+    """Compute what the best plan costs on average.
+
+    Args:
+        beliefs: the beliefs at the nodes of K arms.
+        prices: the price of each arm in right labels, by which the plan is made, length K.
+        shares: what each arm costs, in any unit, length K.
+
+    Returns:
+        The expected cost of a task, in the unit of ``shares``.
+    """
+    plan, lattice = plan_by_worth(beliefs, prices), beliefs.lattice
+    cost = np.zeros(len(lattice.rows))
+    for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
+        for step, votes in zip(level, level_votes, strict=True):
+            asked = plan.next_arm[step.nodes] == step.arm
+            after = np.where(step.following >= 0, cost[np.maximum(step.following, 0)], 0.0)
+            spent = shares[step.arm] + (votes * after).sum(axis=0)
+            cost[step.nodes] = np.where(asked, spent, cost[step.nodes])
+    return float(cost[0])
+
+
+def shadow_price(
+    beliefs: Beliefs,
+    prices: tuple[float, ...],
+    shares: tuple[float, ...],
+    allowance: float,
+    draw: float,
+) -> float:
+    """Find the multiplier of the prices at which plans keep to the allowance on average.
+
+    Between two multipliers the plan jumps, for example from one arm to two. A draw then chooses one of both
+    plans, so that the money is used.
+
+    Args:
+        beliefs: the beliefs at the nodes of K arms.
+        prices: the price of each arm in right labels, length K.
+        shares: what each arm costs, in any unit, length K.
+        allowance: what a task may cost on average, in the same unit.
+        draw: a number drawn uniformly from [0, 1).
+
+    Returns:
+        The multiplier, at least 1; the largest one if no plan is cheap enough.
+    """
+    (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance)
+    return beyond if dearer > cost and draw < (allowance - cost) / (dearer - cost) else within
+
+
+@lru_cache(maxsize=256)
+def _around(
+    beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...], allowance: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The least multiplier that keeps to the allowance and the one before it, each with its expected cost."""
+
+    def at(step: int) -> tuple[float, float]:
+        multiplier = _BISECTION_STEP**step
+        return multiplier, expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
+
+    if at(0)[1] <= allowance + TIE:
+        return at(0), at(0)
+    low, high = 0, _STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if at(middle)[1] <= allowance + TIE else (middle, high)
+    return at(high), at(low)
+
+
+TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 17), dtype=np.float64)
+"""The tilts for which the value of a node is known, in nats."""
+
+_PITCH: Final = float(TILTS[1] - TILTS[0])
+
+ArmGrades = tuple[tuple[tuple[float, float, float], ...], ...]
+"""One arm's grades for each number: (tilt of the vote's label, P(grade | right), P(grade | wrong)).
+
+With two labels there is an entry for each label; else one entry serves all numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradedWorth:
+    """The best plan for one list of prices, by node and tilt.
+
+    Attributes:
+        beliefs: what is believed at the N nodes by votes alone.
+        grades: the grades of each of the K arms.
+        asking: the value of asking each arm, in right labels, shape (K, T, N); −∞ for an arm that has voted.
+        stopping: the value of stopping, shape (T, N); −∞ where nobody has voted.
+    """
+
+    beliefs: Beliefs
+    grades: tuple[ArmGrades, ...]
+    asking: Array
+    stopping: Array
+    _together: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def at(self, node: int, tilt: float) -> tuple[float, list[float]]:
+        """The value of stopping, and of asking each arm."""
+        low, share = _between(np.array(tilt))
+        below, above = (
+            np.array([self.stopping[at, node], *self.asking[:, at, node]]) for at in (low, low + 1)
+        )
+        known = np.isfinite(below) & np.isfinite(above)
+        between = below + share * np.where(known, above - np.where(known, below, 0.0), 0.0)
+        stopping, *asking = np.where(known, between, -np.inf).tolist()
+        return stopping, asking
+
+    def together(self, node: int, tilt: float) -> tuple[int, ...]:
+        """The arms to ask now: the best one, and those that are asked next whatever it says.
+
+        Empty if stopping is better.
+        """
+        key = node, int(np.rint((np.clip(tilt, TILTS[0], TILTS[-1]) - TILTS[0]) / _PITCH))
+        if key not in self._together:
+            self._together[key] = tuple(self._asked_from(*key))
+        return self._together[key]
+
+    def _asked_from(self, node: int, tilt: int) -> list[int]:
+        asked: list[int] = []
+        nodes, tilts = np.array([node]), np.array([tilt])
+        while len(nodes):
+            values = self.asking[:, tilts, nodes]
+            best = values.argmax(axis=0)
+            further = values.max(axis=0) > self.stopping[tilts, nodes] + TIE
+            wanted = np.unique(np.where(further, best, -1))
+            if len(wanted) != 1 or wanted[0] < 0:
+                break
+            asked.append(int(wanted[0]))
+            nodes, tilts = self._after(nodes, tilts, asked[-1])
+        return asked
+
+    def _after(
+        self, nodes: NDArray[np.int64], tilts: NDArray[np.int64], arm: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        following = self.beliefs.lattice.after[arm][:, nodes]
+        move = _Move.of(self.beliefs, arm, nodes, following)
+        found = set()
+        for grade in range(max(map(len, self.grades[arm]))):
+            raised, _, _ = _grade(self.grades[arm], grade, len(following))
+            tilted = move.tilt(np.asarray(TILTS[tilts][None]), raised[:, None])
+            index = np.rint((np.clip(tilted, TILTS[0], TILTS[-1]) - TILTS[0]) / _PITCH).astype(np.int64)
+            possible = following >= 0
+            found |= set(zip(following[possible].tolist(), index[possible].tolist(), strict=True))
+        pairs = np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+
+def plan_by_graded_worth(
+    beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]
+) -> GradedWorth:
+    """Compute the best plan, for rounded prices: it takes far longer than one without confidences.
+
+    Args:
+        beliefs: the beliefs at the nodes of K arms by votes alone.
+        prices: the price of each arm in right labels, length K.
+        grades: the grades of each arm, length K. An arm without confidences has one grade without a tilt.
+    """
+    return _plan(beliefs, rounded(prices), grades)
+
+
+@lru_cache(maxsize=64)
+def _plan(beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]) -> GradedWorth:
+    """Compute the best plan, from the nodes where all arms have voted back to the node without votes."""
+    lattice = beliefs.lattice
+    nodes, arms = lattice.rows.shape
+    stopping = np.where((lattice.rows >= 0).any(axis=1), _surest(beliefs.right), -np.inf)
+    value = stopping.copy()
+    asking = np.full((arms, len(TILTS), nodes), -np.inf)
+    for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
+        for step, votes in zip(level, level_votes, strict=True):
+            gained = _expected(beliefs, step, votes, grades[step.arm], value)
+            asking[step.arm][:, step.nodes] = gained - prices[step.arm]
+        at = np.unique(np.concatenate([step.nodes for step in level]))
+        best = asking[:, :, at].max(axis=0)
+        value[:, at] = np.where(best > value[:, at] + TIE, best, value[:, at])
+    return GradedWorth(beliefs, grades, asking, stopping)
+
+
+def _surest(right: Array) -> Array:
+    """The probability of the most probable label at each tilt, shape (T, N)."""
+    ordered = np.sort(right, axis=1)
+    first, second = ordered[:, -1], ordered[:, -2] if right.shape[1] > 1 else 0.0 * ordered[:, -1]
+    odds = np.exp(TILTS)[:, None]
+    return np.asarray(np.maximum(odds * first, second) / (odds * first + 1.0 - first))
+
+
+def _expected(beliefs: Beliefs, step: Step, votes: Array, grades: ArmGrades, value: Array) -> Array:
+    """The expected value after asking an arm at some nodes, shape (T, n)."""
+    following = np.maximum(step.following, 0)
+    move = _Move.of(beliefs, step.arm, step.nodes, step.following)
+    tilts: Array = TILTS[:, None, None]
+    mass = 1.0 + move.lead * np.expm1(tilts)
+    chance = votes * mass
+    chance = chance / np.maximum(chance.sum(axis=1, keepdims=True), EPSILON)
+    right = move.own * np.where(move.same, np.exp(tilts), 1.0) / mass
+    total = np.zeros((len(TILTS), len(step.nodes)))
+    known = np.where(np.isfinite(value), value, 0.0)
+    for grade in range(max(map(len, grades))):
+        raised, if_right, if_wrong = (part[:, None] for part in _grade(grades, grade, len(votes)))
+        likely = right * if_right + (1.0 - right) * if_wrong
+        low, share = _between(move.tilt(tilts, raised))
+        reached = known[low, following] * (1.0 - share) + known[low + 1, following] * share
+        total += (chance * likely * np.where(step.following >= 0, reached, 0.0)).sum(axis=1)
+    return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Move:
+    """What a vote of one arm changes at n nodes, for each of the G numbers it may name: shapes (G, n).
+
+    Attributes:
+        lead: afterwards, the probability of the label that was the most probable one before.
+        own: afterwards, the probability of the vote's own label.
+        new: the probability of the label that is the most probable one afterwards.
+        same: whether the vote is for the label that was the most probable one before.
+        stays: whether that label is the most probable one afterwards.
+        leads: whether the vote's label is the most probable one afterwards.
+    """
+
+    lead: Array
+    own: Array
+    new: Array
+    same: NDArray[np.bool_]
+    stays: NDArray[np.bool_]
+    leads: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, beliefs: Beliefs, arm: int, nodes: NDArray[np.int64], following: NDArray[np.int64]) -> _Move:
+        lattice, right = beliefs.lattice, beliefs.right
+        after = np.maximum(following, 0)
+        before = right[nodes].argmax(axis=1)
+        if lattice.named:
+            known = np.full(len(nodes), True)
+            lead = np.broadcast_to(before, following.shape)
+            own = np.broadcast_to(np.arange(len(following))[:, None], following.shape)
+        else:
+            # Numbers may change with the new vote, so an arm that voted for the label stands for it.
+            voters = lattice.rows[nodes] == before[:, None]
+            known = voters.any(axis=1)
+            lead = np.maximum(lattice.rows[after, voters.argmax(axis=1)], 0)
+            own = np.maximum(lattice.rows[after, arm], 0)
+        leader = right[after].argmax(axis=2)
+        return cls(
+            np.where(known, right[after, lead], 0.0),
+            right[after, own],
+            right[after, leader],
+            known & (lead == own),
+            known & (leader == lead),
+            leader == own,
+        )
+
+    def tilt(self, tilts: Array, raised: Array) -> Array:
+        """The tilt afterwards, from the tilt before and what the confidence adds to the vote's label."""
+        both = np.where(self.same, np.expm1(tilts + raised), np.expm1(tilts))
+        mass = 1.0 + self.lead * both + np.where(self.same, 0.0, self.own * np.expm1(raised))
+        moved = np.where(self.stays, tilts, 0.0) + np.where(self.leads, raised, 0.0)
+        top = np.clip(self.new, EPSILON, 1.0 - EPSILON)
+        tilted = np.clip(top * np.exp(moved) / mass, EPSILON, 1.0 - EPSILON)
+        return np.asarray(np.log(tilted / (1.0 - tilted)) - np.log(top / (1.0 - top)))
+
+
+def _grade(grades: ArmGrades, grade: int, numbers: int) -> tuple[Array, Array, Array]:
+    """One grade's tilt and probabilities for each number; probability 0 for a label without that grade."""
+    by_number: Sequence[tuple[tuple[float, float, float], ...]] = (
+        grades if len(grades) == numbers else grades[:1] * numbers
+    )
+    rows = [entry[grade] if grade < len(entry) else (0.0, 0.0, 0.0) for entry in by_number]
+    tilts, if_right, if_wrong = np.array(rows).T
+    return tilts, if_right, if_wrong
+
+
+def _between(tilts: Array) -> tuple[NDArray[np.int64], Array]:
+    """The position of the tilt below, and how far each tilt is on the way to the next, in [0, 1]."""
+    at = (np.clip(tilts, TILTS[0], TILTS[-1]) - TILTS[0]) / _PITCH
+    low = np.minimum(at.astype(np.int64), len(TILTS) - 2)
+    return low, at - low
+
+
+def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Follow a plan, without confidences and about one question.
+
+    It is what :func:`camvo.stages.stages.next_arms` asks for.
+
+    Args:
+        plan: the plan.
+        votes: each task's votes, shape (n, K) in the order of the plan's arms, as in vote rows.
+        floor: what a task without any vote is worth, in the unit of the plan.
+
+    Returns:
+        Which arms are asked about each task, shape (n, K); and whether the plan ends by asking all arms, also
+        those that it does not know, shape (n,).
+    """
+    lattice = plan.beliefs.lattice
+    asked = np.zeros(votes.shape, dtype=np.bool_)
+    finished = np.zeros(len(votes), dtype=np.bool_)
+    going = np.arange(len(votes))
+    while len(going):
+        cast = np.where(asked[going], votes[going], UNASKED)
+        nodes = lattice.find(cast if lattice.named else renumber(cast))
+        values = np.where(asked[going], -np.inf, plan.asking[nodes])
+        best = values.argmax(axis=1)
+        gains = values[np.arange(len(going)), best]
+        stopping = np.maximum(plan.stopping[nodes], floor)
+        if plan.finishing is not None:
+            finished[going] = plan.finishing[nodes] >= np.maximum(gains, stopping) - TIE
+        further = (gains > stopping + TIE) & ~finished[going]
+        asked[going[further], best[further]] = True
+        going = going[further]
+    return asked, finished
+
+
+def fold_counts(rows: Rows, counts: Array, folds: int) -> Array:
+    """How many rounds of each vote row are in each fold.
+
+    Rows are counted and rounds are not kept, so a hash of the row and of j puts the j-th round with this row
+    into its fold. Rounds with the same row are exchangeable. The folds are therefore distributed as if every
+    round had been put into one at random. A round that comes later changes the fold of no earlier one.
+
+    Args:
+        rows: distinct vote rows, shape (P, K).
+        counts: the whole number of rounds of each, shape (P,).
+        folds: F, the number of folds, from 2 to 16.
+
+    Returns:
+        The counts, shape (F, P); they sum to ``counts``.
+
+    >>> import numpy as np
+    >>> held = fold_counts(np.array([[0, 0, 1], [0, 0, 0]]), np.array([60.0, 3.0]), folds=2)
+    >>> held.shape, held.sum(axis=0).tolist()
+    ((2, 2), [60.0, 3.0])
+    """
+    columns = []
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        stream = hashlib.shake_128(repr(row).encode()).digest(4 * int(count))
+        columns.append(np.bincount(np.frombuffer(stream, dtype="<u4") % folds, minlength=folds))
+    return np.array(columns, dtype=np.float64).reshape(len(columns), folds).T

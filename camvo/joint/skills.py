@@ -1,0 +1,386 @@
+"""Skills that hang on a task's features: the log-odds of an arm being right, with a linear term.
+
+Arm k is right on a task with features x with log-odds b_kc + w_k·x, where c is the kind of the item, or its
+right label where there are two. With two labels the log-odds of the second one are linear in x as well:
+a text tells something of its label, and would otherwise pass that off as skill on items of that label.
+Everything is fitted by EM to votes. The slopes have a normal prior, whose variance is learnt too (MacKay,
+1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.special import expit, logit
+
+from camvo.joint.models import Explained, Kinds, TwoCoins
+from camvo.joint.votes import Rows, asked_each_model, models_of, renumber
+from camvo.state.exploration import UNASKED, LatestContexts
+from camvo.typing import Array
+
+_STEPS: Final = 15
+_FIRST_VARIANCE: Final = 1.0
+"""The prior variance of a slope before the first step. Smaller ones leave EM at skills without slopes."""
+
+_FIRST_ACCURACY: Final = 0.7
+"""With two labels all arms start alike, because biases found without features may be skills."""
+
+_ANCHOR_ROUNDS: Final = 5.0
+"""So many rounds with average features pull the accuracy of an arm to that of the model without features."""
+
+_LONGEST_STEP: Final = 3.0
+_LOWEST, _HIGHEST = 0.005, 0.995
+_LEAST_SHARE, _MOST_SHARE = 0.02, 0.98
+"""The least and the most probable that features make a label."""
+
+_WITNESS: Final = 0.5
+"""How far the slopes of a label count beside votes. The models read the same text, so its word is no
+independent witness: where it misleads, it misleads them too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SkillTerms:
+    """The skills of K arms on items of C kinds, with r features.
+
+    Attributes:
+        model: the model of votes; it holds everything but the accuracies.
+        base: b, shape (K, C).
+        slopes: w, shape (K, r).
+        lean: the slopes of the log-odds of the second of two labels, shape (r,); 0 where there are more.
+    """
+
+    model: TwoCoins | Kinds
+    base: Array
+    slopes: Array
+    lean: Array
+
+    def accuracy(self, features: Array) -> Array:
+        """The accuracy of each arm on each task, shape (n, K, C), given features of shape (n, r)."""
+        odds = self.base + (features @ self.slopes.T)[:, :, None]
+        return np.asarray(np.clip(expit(odds), _LOWEST, _HIGHEST), dtype=np.float64)
+
+    def at(self, features: Array) -> TwoCoins | Kinds:
+        """The model of votes on one task, given its features, shape (r,).
+
+        The slopes of the label count by half: features and votes have the same text behind them.
+        """
+        model = self._leaning(_WITNESS * features)
+        return replace(model, accuracy=self.accuracy(features[None])[0])
+
+    def evidence(self, rows: Rows, features: Array) -> Array:
+        """The log-probability of the votes in each row, shape (n,)."""
+        return self.explained(rows, features).evidence
+
+    def explained(self, rows: Rows, features: Array) -> Explained:
+        """What the votes in each row say. Without slopes the skills are the same on all tasks."""
+        alike = not self.slopes.any()
+        accuracy = self.accuracy(features[:1])[0] if alike else self.accuracy(features)
+        return self._leaning(features).explained(rows, accuracy)
+
+    def _leaning(self, features: Array) -> TwoCoins | Kinds:
+        """The model with the labels' probabilities on tasks with these features, shape (…, r)."""
+        if not isinstance(self.model, TwoCoins) or not self.lean.any():
+            return self.model
+        second = np.clip(expit(logit(self.model.share[1]) + features @ self.lean), _LEAST_SHARE, _MOST_SHARE)
+        return replace(self.model, share=np.stack((1.0 - second, second), axis=-1))
+
+
+def fit_skill_terms(
+    model: TwoCoins | Kinds, rows: Rows, features: Array, *, skilled: bool = True
+) -> SkillTerms:
+    """Fit the terms by EM to rounds that asked all arms.
+
+    Args:
+        model: the model of votes without features.
+        rows: vote rows, shape (n, K).
+        features: shape (n, r), with mean 0 and mean variance 1.
+        skilled: whether skills may hang on the features; otherwise only the label does.
+    """
+    anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
+    count = features.shape[1]
+    skills, leans = _Slopes.none(anchor, count if skilled else 0), _Slopes.none(np.zeros((1, 1)), count)
+    if isinstance(model, TwoCoins):
+        skills = replace(skills, base=np.full_like(anchor, logit(_FIRST_ACCURACY)))
+        model = replace(model, share=np.full(2, 0.5))
+    terms = _terms(model, skills, leans)
+    for _ in range(_STEPS):
+        explained = terms.explained(rows, features)
+        seen = explained.mass * (rows >= 0).T[:, :, None]
+        right = np.moveaxis(explained.right, 1, 0)
+        skills = skills.taught(features[:, : skills.slopes.shape[1]], seen, right, anchor)
+        if isinstance(model, TwoCoins):
+            leans = leans.of_labels(explained, features)
+        else:
+            model = model.with_shares(explained.mass)
+        terms = _terms(model, skills, leans)
+    return terms
+
+
+def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
+    """Fit by EM what features tell of the label; the accuracies stay those of the model.
+
+    Args:
+        model: the model of votes without features.
+        rows: vote rows, shape (n, K).
+        features: shape (n, r), with mean 0 and mean variance 1.
+    """
+    skills = _Slopes.none(logit(np.clip(model.accuracy, _LOWEST, _HIGHEST)), 0)
+    leans = _Slopes.none(np.zeros((1, 1)), features.shape[1])
+    for _ in range(_STEPS):
+        leans = leans.of_labels(_terms(model, skills, leans).explained(rows, features), features)
+    return _terms(model, skills, leans)
+
+
+def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> SkillTerms:
+    """The terms with these slopes; a model of two labels gets the labels' shares as well."""
+    if isinstance(model, TwoCoins):
+        second = float(np.clip(expit(leans.base[0, 0]), _LEAST_SHARE, _MOST_SHARE))
+        model = replace(model, share=np.array([1.0 - second, second]))
+    count = leans.slopes.shape[1]
+    slopes = skills.slopes if skills.slopes.shape[1] == count else np.zeros((len(skills.base), count))
+    return SkillTerms(model, skills.base, slopes, leans.slopes[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slopes:
+    """Logistic regressions that are being fitted.
+
+    Attributes:
+        base: shape (K, C).
+        slopes: shape (K, r).
+        variance: the prior variance of a slope.
+    """
+
+    base: Array
+    slopes: Array
+    variance: float
+
+    @classmethod
+    def none(cls, base: Array, count: int) -> _Slopes:
+        """No slopes yet."""
+        return cls(base.copy(), np.zeros((len(base), count)), _FIRST_VARIANCE)
+
+    def taught(self, features: Array, seen: Array, right: Array, anchor: Array) -> _Slopes:
+        """After one Newton step; see :class:`_Lesson`."""
+        lesson = _Lesson(features, seen, right, anchor, self.variance)
+        step, spread = lesson.newton(self.base, self.slopes)
+        kinds = self.base.shape[1]
+        base, slopes = self.base + step[:, :kinds], self.slopes + step[:, kinds:]
+        variance = (float((slopes**2).sum()) + spread + 0.2) / (slopes.size + 2.0)
+        return _Slopes(base, slopes, variance)
+
+    def of_labels(self, explained: Explained, features: Array) -> _Slopes:
+        """After one Newton step of the log-odds of the second of two labels."""
+        second = explained.mass[None, :, 1:]
+        return self.taught(features, np.ones_like(second), second, np.zeros((1, 1)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lesson:
+    """What votes say about each arm's skill: K logistic regressions on soft labels.
+
+    Attributes:
+        features: shape (n, r).
+        seen: the probability of each kind in rounds in which the arm voted, shape (K, n, C).
+        right: the same, times the probability that the vote is right, shape (K, n, C).
+        anchor: the log-odds without features, shape (K, C).
+        variance: the prior variance of a slope.
+    """
+
+    features: Array
+    seen: Array
+    right: Array
+    anchor: Array
+    variance: float
+
+    def newton(self, base: Array, slopes: Array) -> tuple[Array, float]:
+        """One Newton step of each arm, shape (K, C + r), and the sum of the slopes' posterior variances."""
+        (arms, kinds), x = base.shape, self.features
+        chance = expit(base[:, None] + (slopes @ x.T)[:, :, None])
+        expected, at_mean = self.seen * chance, expit(base)
+        gap, curve = self.right - expected, expected * (1.0 - chance)
+        gradient = np.concatenate(
+            (
+                gap.sum(axis=1) + _ANCHOR_ROUNDS * (expit(self.anchor) - at_mean),
+                gap.sum(axis=2) @ x - slopes / self.variance,
+            ),
+            axis=1,
+        )
+        size = gradient.shape[1]
+        hessian = np.zeros((arms, size, size))
+        own = curve.sum(axis=1) + _ANCHOR_ROUNDS * at_mean * (1.0 - at_mean)
+        hessian[:, range(kinds), range(kinds)] = own + 1e-6
+        hessian[:, kinds:, :kinds] = x.T @ curve
+        hessian[:, :kinds, kinds:] = np.swapaxes(hessian[:, kinds:, :kinds], 1, 2)
+        hessian[:, kinds:, kinds:] = x.T @ (x * curve.sum(axis=2)[:, :, None])
+        hessian[:, range(kinds, size), range(kinds, size)] += 1.0 / self.variance
+        inverse = np.linalg.inv(hessian)
+        step = (inverse @ gradient[:, :, None])[:, :, 0]
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        step *= np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
+        return step, float(inverse[:, range(kinds, size), range(kinds, size)].sum())
+
+
+_MOST_FEATURES: Final = 64
+_FOLDS: Final = 4
+_FEWEST_ROUNDS: Final = 36
+_ERRORS: Final = 3.0
+"""By how many standard errors skills by context must predict held-out votes better. Fits are renewed some
+fifteen times in a project, so two would be passed by chance too often."""
+
+_LEAST_SPREAD: Final = 1e-4
+"""Components whose deviation is below this share of the largest one are left out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Components:
+    """Principal components of contexts.
+
+    Attributes:
+        mean: the mean context, shape (d,).
+        axes: shape (d, r), scaled so that the mean variance of the components is 1.
+    """
+
+    mean: Array
+    axes: Array
+
+    @classmethod
+    def of(cls, contexts: Array) -> Components | None:
+        """The components of contexts, shape (n, d); ``None`` if all contexts are the same."""
+        mean = contexts.mean(axis=0)
+        centered, width = contexts - mean, contexts.shape[1]
+        largest = (max(width - _MOST_FEATURES, 0), width - 1)
+        variances, axes = eigh(centered.T @ centered / len(contexts), subset_by_index=largest)
+        most = variances[-1]
+        if most * len(contexts) < _LEAST_SPREAD**2:
+            return None
+        kept = variances > _LEAST_SPREAD**2 * most
+        return cls(mean, axes[:, kept] / np.sqrt(variances[kept].mean()))
+
+    def features(self, contexts: Array) -> Array:
+        """The features of contexts, shape (…, d) → (…, r)."""
+        return np.asarray((contexts - self.mean) @ self.axes, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContextSkills:
+    """Skills by context.
+
+    Attributes:
+        components: from contexts to features.
+        terms: from features to skills.
+        gain: by how much they raise the log-probability of a held-out round's votes.
+        error: the standard error of the gain.
+        rounds: the number of rounds that they were fitted to.
+    """
+
+    components: Components
+    terms: SkillTerms
+    gain: float
+    error: float
+    rounds: int
+
+    @property
+    def useful(self) -> bool:
+        """Whether they predict held-out votes better, by three standard errors."""
+        return _is_sure(self.gain, self.error)
+
+    @property
+    def skilled(self) -> bool:
+        """Whether the context tells of skills; otherwise it tells only of the label."""
+        return bool(self.terms.slopes.any())
+
+    def model(self, context: Array) -> TwoCoins | Kinds:
+        """The model of votes on a task with this context, shape (d,)."""
+        return self.terms.at(self.components.features(context))
+
+    def describe(self) -> dict[str, Any]:
+        """What a round's plan stores, as plain JSON."""
+        told = "skills" if self.skilled else "labels"
+        return {"rounds": self.rounds, "gain": self.gain, "error": self.error, "of": told}
+
+
+@lru_cache(maxsize=32)
+def fit_context_skills(
+    model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
+) -> ContextSkills | None:
+    """Fit skills by context, and measure what they gain.
+
+    Args:
+        model: the model of votes without contexts.
+        latest: the contexts of rounds that asked all arms.
+        arms: the K arms, sorted.
+        labels: M.
+
+    Returns:
+        ``None`` if rounds are few, or all have the same context.
+    """
+    rows, contexts = _rows(latest, arms, labels)
+    components = Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
+    if components is None:
+        return None
+    features = components.features(contexts)
+    gains, skilled = _gains(model, rows, features)
+    if isinstance(model, TwoCoins) and not skilled:
+        terms = fit_label_terms(model, rows, features)
+    else:
+        terms = fit_skill_terms(model, rows, features)
+    return ContextSkills(components, terms, *_mean_and_error(gains), len(rows))
+
+
+def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array, bool]:
+    """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
+
+    The comparison is with the model without features, or with the same fit to none, whichever is better.
+    With two labels, skills by features must also predict better than fits in which features tell of the label
+    only: one with the model's accuracies, and one with accuracies of its own. Otherwise the gains are those
+    of the first of these over the model.
+
+    Returns:
+        The gains, and whether skills hang on the features.
+    """
+    skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
+    for fold in range(_FOLDS):
+        held = np.arange(len(rows)) % _FOLDS == fold
+        others, known, asked = rows[~held], features[~held], features[held]
+        fitted = model.refitted(others)
+        skilled[held] = fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
+        without[held] = fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
+        _, alone[held] = fitted.beliefs(rows[held])
+        if isinstance(fitted, TwoCoins):
+            leaning[held] = fit_label_terms(fitted, others, known).evidence(rows[held], asked)
+            terms = fit_skill_terms(fitted, others, known, skilled=False)
+            refitted[held] = terms.evidence(rows[held], asked)
+    told = max(leaning, refitted, key=np.sum)
+    if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - told)):
+        return leaning - alone, False
+    return skilled - max(without, alone, key=np.sum), True
+
+
+def _mean_and_error(gains: Array) -> tuple[float, float]:
+    """The mean of gains, shape (n,), and its standard error."""
+    return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
+
+
+def _is_sure(gain: float, error: float) -> bool:
+    """Whether a gain is above 0 by three standard errors."""
+    return gain > _ERRORS * error
+
+
+def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
+    """The vote rows and contexts of the rounds that asked the models of all ``arms``."""
+    rows, kept, models = [], [], models_of(arms)
+    for number, pattern in enumerate(latest.patterns):
+        group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
+        row = [group_of.get(arm, UNASKED) for arm in arms]
+        if asked_each_model(row, models) and (labels == 2) == bool(pattern.labels):
+            rows.append(row)
+            kept.append(number)
+    votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))
+    contexts = latest.contexts[kept].astype(np.float64)
+    return votes if labels == 2 else renumber(votes), contexts

@@ -1,0 +1,233 @@
+"""Vote rows: the votes on one question as numbers, the same for every fit.
+
+A row has one number for each of K arms: the number of the label that it voted for, SILENT if it was asked and
+gave no vote, or UNASKED. With two labels the number is the label's position among the sorted labels. With
+more labels, labels are numbered in the order in which a row first names them, because the model of votes
+treats all labels alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse.csgraph import connected_components
+
+from camvo.state.exploration import UNASKED, VotePattern
+from camvo.twins.twins import same_model
+from camvo.typing import Array
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VoteRows:
+    """Distinct vote rows and how many rounds had each.
+
+    Attributes:
+        rows: shape (P, K).
+        counts: the number of rounds that asked all models independently of the votes, shape (P,).
+        partial: the number of other rounds, shape (P,).
+    """
+
+    rows: Rows
+    counts: Array
+    partial: Array
+
+
+def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: int) -> VoteRows:
+    """Tabulate vote patterns as vote rows.
+
+    Args:
+        patterns: vote pattern → its number of rounds. A round without one of ``arms`` in its pool counts as
+            one that did not ask that arm. A round with two labels counts only if its pattern names them.
+        arms: the K arms.
+        labels: M, the number of labels.
+    """
+    table: dict[tuple[int, ...], list[float]] = {}
+    models = models_of(arms)
+    for pattern, count in patterns.items():
+        if count <= 0 or (labels == 2) != bool(pattern.labels):
+            continue
+        row = pattern.among_known(arms)
+        everyone = pattern.everyone and asked_each_model(row, models)
+        table.setdefault(row, [0.0, 0.0])[not everyone] += count
+    ordered = sorted(table)
+    numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
+    return VoteRows(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
+
+
+def distinct(rows: Rows) -> tuple[Rows, Array]:
+    """Each row once, shape (P, K), and how often it stands among ``rows``, shape (P,)."""
+    unique, counts = np.unique(rows, axis=0, return_counts=True)
+    return unique, counts.astype(np.float64)
+
+
+def models_of(arms: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The positions of each model's arms: several for a model with a packed arm."""
+    groups = same_model(arms)
+    return tuple(
+        sorted({tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms})
+    )
+
+
+def asked_each_model(row: Sequence[int], models: Sequence[Sequence[int]]) -> bool:
+    """Whether a row has asked each model by at least one of its arms (:func:`models_of`)."""
+    return all(any(row[arm] != UNASKED for arm in arms) for arms in models)
+
+
+def row_of(
+    votes: Mapping[str, str | None], arms: Sequence[str], labels: Sequence[str]
+) -> tuple[tuple[int, ...], list[str]]:
+    """One round's votes as a row without silent arms, and the label of each number in it.
+
+    Args:
+        votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
+        arms: the K arms.
+        labels: the label set. Votes for other labels count as no vote.
+
+    Returns:
+        The row, length K, in which arms without a vote are UNASKED, and the labels by their numbers.
+    """
+    numbered = sorted(labels) if len(labels) == 2 else []
+    row: list[int] = []
+    for arm in arms:
+        vote = votes.get(arm)
+        if vote is None or vote not in labels:
+            row.append(UNASKED)
+            continue
+        if vote not in numbered:
+            numbered.append(vote)
+        row.append(numbered.index(vote))
+    return tuple(row), numbered
+
+
+def renumber(rows: Rows) -> Rows:
+    """Number the labels of each row, shape (P, K), in the order of their first appearance."""
+    out = rows.copy()
+    number = np.full((len(rows), int(rows.max(initial=0)) + 1), -1, dtype=np.int64)
+    following = np.zeros(len(rows), dtype=np.int64)
+    for position in range(rows.shape[1]):
+        named = np.flatnonzero(rows[:, position] >= 0)
+        label = rows[named, position]
+        new = named[number[named, label] < 0]
+        number[new, rows[new, position]] = following[new]
+        following[new] += 1
+        out[named, position] = number[named, label]
+    return out
+
+
+_LEAST_AGREEMENT: Final = 0.02
+_MOST_SKILL: Final = -0.005
+"""The largest log-skill: an arm that is always right would make every excess infinite."""
+
+_PULL: Final = 0.15
+"""The cost of a log-skill's distance from the mean, beside a cost of 1 for each pair's deviation."""
+
+_FEWEST_ROUNDS: Final = 30
+CUT: Final = 0.5
+"""Arms are related if their excess agreement is above this, with a standard error to spare."""
+
+
+NEARLY_THE_SAME: Final = 0.9
+"""Two arms without a third relative count as related only above this."""
+
+
+def excess_agreement(rows: VoteRows, labels: int) -> Array:
+    """How much each pair of arms agrees beyond what their agreement with the other arms explains.
+
+    Args:
+        rows: the votes; only rounds that asked all arms count.
+        labels: M, the number of labels.
+
+    Returns:
+        The excess of related pairs in (½, 1], and 0 for others, shape (K, K), symmetric.
+    """
+    arms = rows.rows.shape[1]
+    excess = np.zeros((arms, arms))
+    if arms < 3 or rows.counts.sum() < _FEWEST_ROUNDS:
+        return excess
+    voted = rows.rows >= 0
+    pairs = [(i, j) for i, j in combinations(range(arms), 2) if (voted[:, i] & voted[:, j]).any()]
+    if not pairs:
+        return excess
+    both = np.array([rows.counts @ (voted[:, i] & voted[:, j]) for i, j in pairs])
+    same = np.array([rows.counts @ (voted[:, i] & (rows.rows[:, i] == rows.rows[:, j])) for i, j in pairs])
+    shared = np.maximum(both, 1.0)
+    agreement = same / shared
+    corrected = _corrected(agreement, labels)
+    skills = np.exp(_log_skills(np.log(np.maximum(corrected, _LEAST_AGREEMENT)), pairs, arms))
+    expected = np.array([skills[i] * skills[j] for i, j in pairs])
+    error = np.sqrt(np.maximum(agreement * (1.0 - agreement), 1.0 / shared) / shared)
+    surely = (_corrected(agreement - error, labels) - expected) / (1.0 - expected)
+    found = (corrected - expected) / (1.0 - expected)
+    for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
+        if certain > CUT:
+            excess[i, j] = excess[j, i] = min(value, 1.0)
+    return _without_mere_pairs(excess)
+
+
+def tempers(excess: Array) -> Array:
+    """The exponent of each arm's likelihood, shape (K,): 1 over the number of voices that say the same."""
+    return np.asarray(1.0 / (1.0 + excess.sum(axis=1)), dtype=np.float64)
+
+
+def families(excess: Array) -> list[list[int]]:
+    """The arms of each family, as positions: related arms, and their relatives in turn.
+
+    >>> families(np.array([[0.0, 0.0, 0.8], [0.0, 0.0, 0.0], [0.8, 0.0, 0.0]]))
+    [[0, 2]]
+    """
+    if not excess.any():
+        return []
+    _, family = connected_components(excess > 0.0, directed=False)
+    members = (np.flatnonzero(family == number) for number in np.unique(family))
+    return [positions.tolist() for positions in members if len(positions) > 1]
+
+
+def _without_mere_pairs(excess: Array) -> Array:
+    """Drop pairs without a third relative, unless they say nearly the same.
+
+    Two models that are far better than the rest agree with each other as two related ones do: the rest err
+    together. Counting them as one loses far more than counting two related models as two.
+    """
+    related = excess > 0.0
+    relatives = related.sum(axis=1)
+    pair = related & (relatives[:, None] == 1) & (relatives[None, :] == 1)
+    return np.where(pair & (excess <= NEARLY_THE_SAME), 0.0, excess)
+
+
+def _corrected(agreement: Array, labels: int) -> Array:
+    """Chance-corrected agreement: 0 if two arms vote at random, 1 if they always agree."""
+    return np.asarray((labels * agreement - 1.0) / max(labels - 1, 1), dtype=np.float64)
+
+
+def _log_skills(target: Array, pairs: list[tuple[int, int]], arms: int) -> Array:
+    """Fit x_i + x_j to ``target``, one value a pair, by least absolute deviations: a linear programme.
+
+    Its variables are x, the deviation of each pair, the mean of x, and each distance from it.
+    """
+    count = len(pairs)
+    size = arms + count + 1 + arms
+    upper, bounds = [], []
+    for number, (i, j) in enumerate(pairs):
+        for sign in (1.0, -1.0):
+            row = np.zeros(size)
+            row[[i, j]], row[arms + number] = sign, -1.0
+            upper.append(row)
+            bounds.append(sign * target[number])
+    for arm in range(arms):
+        for sign in (1.0, -1.0):
+            row = np.zeros(size)
+            row[arm], row[arms + count], row[arms + count + 1 + arm] = sign, -sign, -1.0
+            upper.append(row)
+            bounds.append(0.0)
+    costs = np.concatenate((np.zeros(arms), np.ones(count), [0.0], np.full(arms, _PULL)))
+    limits = [(None, _MOST_SKILL)] * arms + [(0.0, None)] * count + [(None, None)] + [(0.0, None)] * arms
+    solution = linprog(costs, A_ub=np.array(upper), b_ub=bounds, bounds=limits)
+    return np.asarray(solution.x[:arms], dtype=np.float64)

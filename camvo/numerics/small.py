@@ -1,0 +1,170 @@
+"""When two numbers count as equal, and how close to 0 and 1 a probability may come."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import numpy as np
+from scipy.special import betaincinv
+
+from camvo.errors import InvalidParameterError
+from camvo.typing import Array
+
+
+def category_vector(category: str, dimension: int) -> Array:
+    """The unit vector of a category: ±1/√d by the bits of its SHAKE-256 hash, shape (d,).
+
+    Vectors of different categories are nearly orthogonal: their inner product is 0 with a standard deviation
+    of 1/√d. A new category therefore needs no new coordinate, as it would as one-hot.
+
+    >>> category_vector("de", 4).tolist() == category_vector("de", 4).tolist()
+    True
+    """
+    stream = hashlib.shake_256(category.encode("utf-8", "surrogatepass")).digest((dimension + 7) // 8)
+    bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8))[:dimension]
+    return np.asarray((2.0 * bits - 1.0) / np.sqrt(dimension), dtype=np.float64)
+
+
+def with_category(embedding: Array, category: str) -> Array:
+    """A unit vector with an embedding and a category in equal parts, shape (d,).
+
+    Args:
+        embedding: the embedding of the task's text, a unit vector of shape (d,).
+        category: the category; the embedding is returned unchanged if it is blank.
+
+    Returns:
+        The context, rounded to float32, in which the ledger stores contexts.
+    """
+    if not category.strip():
+        return embedding
+    both = embedding + category_vector(category.strip(), len(embedding))
+    length = float(np.linalg.norm(both))
+    return np.asarray(both / length if length > 0.0 else both).astype(np.float32).astype(np.float64)
+
+
+_ROUNDS, _CONVERGED = 100, 1e-10
+"""The most alternating projections, and the step size at which they end."""
+
+
+def nearest_psd(correlation: Array) -> Array:
+    """The nearest correlation matrix in the Frobenius norm (MakePSD of Algorithm 4), shape (K, K).
+
+    Higham's alternating projections (2002) with Dykstra's correction converge to the nearest matrix. Cutting
+    off negative eigenvalues and rescaling alone would be quicker, but it ends further away and changes every
+    correlation when a single pair is off. The same cut is the last step here, so the result is positive
+    semi-definite with unit diagonal even if the projections are stopped early. A matrix that is a
+    correlation matrix already is returned unchanged.
+    """
+    if np.linalg.eigvalsh(correlation).min(initial=1.0) >= 0.0:
+        return correlation
+    nearest, correction = correlation, np.zeros_like(correlation)
+    for _ in range(_ROUNDS):
+        shifted = nearest - correction
+        positive = _positive_part(shifted)
+        correction = positive - shifted
+        before, nearest = nearest, positive.copy()
+        np.fill_diagonal(nearest, 1.0)
+        if np.abs(nearest - before).max() < _CONVERGED:
+            break
+    positive = _positive_part(nearest)
+    scale = np.sqrt(np.maximum(np.diag(positive), np.finfo(np.float64).tiny))
+    scaled = positive / np.outer(scale, scale)
+    np.fill_diagonal(scaled, 1.0)
+    return np.asarray((scaled + scaled.T) / 2.0, dtype=np.float64)
+
+
+def root(correlation: Array) -> Array:
+    """The unique symmetric square root of a positive semi-definite matrix, shape (K, K)."""
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, dtype=np.float64)
+
+
+def _positive_part(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
+
+
+TIE = 1e-12
+"""Weight sums that differ by less than this are tied, and a confidence within this of δ reaches δ: rounding
+must not decide a vote."""
+
+EPSILON = 1e-6
+"""The paper's ε: the smallest variance, and the smallest distance of a probability from 0 and 1."""
+
+
+def clip(value: float) -> float:
+    """Clip an estimate to [0, 1], so that it is a probability."""
+    return 0.0 if value <= 0.0 else 1.0 if value >= 1.0 else value
+
+
+def upper_bound(successes: Array | float, trials: Array | float, level: float) -> Array:
+    """Compute the one-sided upper Clopper–Pearson bound of a proportion.
+
+    With probability at least ``level`` the true proportion does not exceed the bound.
+
+    Args:
+        successes: between 0 and ``trials``, not necessarily whole; any shape.
+        trials: at least 0, of the same shape. The bound is 1 for 0 trials.
+        level: the confidence, in (0, 1).
+
+    Returns:
+        The bounds, in the shape of the arguments.
+    """
+    bound: Array = betaincinv(np.add(successes, 1.0), np.maximum(np.subtract(trials, successes), TIE), level)
+    return bound
+
+
+def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
+    """Compute the two-sided Clopper–Pearson interval of a proportion.
+
+    The interval holds the true proportion with probability at least ``level``. Successes need not be whole:
+    a sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean.
+
+    Args:
+        successes: between 0 and ``trials``.
+        trials: at least 0. The interval is [0, 1] for 0 trials.
+        level: the confidence, in (0, 1).
+
+    Returns:
+        The lower and the upper bound.
+
+    Raises:
+        InvalidParameterError: there are more successes than trials, or the level is outside (0, 1).
+
+    >>> tuple(round(bound, 3) for bound in clopper_pearson(9, 10))
+    (0.555, 0.997)
+    """
+    if not (0.0 <= successes <= trials and 0.0 < level < 1.0):
+        raise InvalidParameterError(
+            f"need 0 ≤ successes ≤ trials and a level in (0, 1), got {successes}, {trials}, {level}"
+        )
+    tail = (1.0 - level) / 2.0
+    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1.0, tail))
+    return low, float(upper_bound(successes, trials, 1.0 - tail))
+
+
+_DIGITS: Final = 6
+
+
+def significant(values: Array) -> Array:
+    """The values, shape (n,), each rounded to six significant digits.
+
+    >>> significant(np.array([0.7337623938910777, 0.00015641702904853016, 0.0])).tolist()
+    [0.733762, 0.000156417, 0.0]
+    """
+    return np.array([float(f"{value:.{_DIGITS}g}") for value in values.tolist()])
+
+
+def unknown_context(dimension: int) -> Array:
+    """The context of a task whose text is not embedded, shape (d,)."""
+    return np.zeros(dimension)
+
+
+def is_known(context: Array) -> bool:
+    """Whether a context, shape (d,), comes from an embedding.
+
+    >>> is_known(unknown_context(3)), is_known(np.array([1.0, 0.0, 0.0]))
+    (False, True)
+    """
+    return bool(context.any())

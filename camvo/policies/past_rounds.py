@@ -1,0 +1,255 @@
+"""A decided round as it was stored, and what a policy of today sees of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Final, Protocol
+
+from camvo.joint.further_votes import NOTHING, FurtherVotes, GoingOn
+from camvo.numerics.small import TIE
+from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Choice
+from camvo.policies.joint import Joint
+from camvo.policies.policy import Estimates, Observation, Plan, Policy
+from camvo.stages.stages import cheapest_first
+from camvo.state.state import State
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
+from camvo.votes.aggregation import Aggregation, Decision
+from camvo.votes.labels import LABEL_VOTE
+
+QUESTION: Final = "label"
+"""The name under which the policy sees the one question."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PastRound:
+    """A decided round on one question, as it was stored.
+
+    Attributes:
+        context: the embedding, shape (d,).
+        votes: arm → its vote, ``None`` for an arm that was asked and gave no vote.
+        labels: the label set, or the items to rank.
+        costs: arm → the expected price of asking it about this task today, $, for every arm of today's pool.
+        aggregation: how votes on the question become one answer.
+        confidences: arm → how sure it said it was of its vote, in [0, 1], for the arms that said so.
+    """
+
+    context: Array
+    votes: Mapping[str, str | None]
+    labels: tuple[str, ...]
+    costs: Mapping[str, float]
+    aggregation: Aggregation = LABEL_VOTE
+    confidences: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cast(self) -> Votes:
+        """The votes of today's pool, in the form that policies take."""
+        return {
+            arm: {} if vote is None else {QUESTION: vote}
+            for arm, vote in self.votes.items()
+            if arm in self.costs
+        }
+
+    @property
+    def sure(self) -> Confidences:
+        """The confidences, in the form that policies take."""
+        return {arm: {QUESTION: share} for arm, share in self.confidences.items() if arm in self.costs}
+
+    def observation(self, state: State) -> Observation:
+        """What a policy observes of the round's question in today's state."""
+        return Observation(state, self.context, self.labels, self.aggregation)
+
+
+_DEARER: Final = 10.0
+"""So many times dearer than its worth a gain may be before it is not asked for.
+
+The worth comes from prices and states of some time before, and examples alone make a prompt several times as
+long. So only what has become pointless is left out.
+"""
+
+_FREE: Final = 1e-6
+"""The least share of the full price that models count with, so that those without a price have a value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revisit(CaMVo):
+    """CaMVo or CCaMVo on decided rounds: a round whose δ_A is below δ under today's state is in doubt.
+
+    The arms to ask are the cheapest that make the votes confident enough (:meth:`.CaMVo.complement`). Their
+    *gain* is by how much they raise δ_A, at most to δ, summed over the task's questions. δ_A bounds the
+    probability that the label is right from below, so the gain counts in right labels.
+
+    Attributes:
+        worth_usd: what one more right label is worth, in the unit of the prices; infinite for no limit.
+    """
+
+    worth_usd: float = math.inf
+
+    @classmethod
+    def of(cls, policy: CaMVo) -> Revisit:
+        """The policy on decided rounds, with the same parameters."""
+        return cls(**{each.name: getattr(policy, each.name) for each in fields(CaMVo)})
+
+    def worth_of(self, full: float) -> float:
+        """Infinite: δ says how far to go, and money how many rounds."""
+        return math.inf
+
+    def going_on(self, worth_usd: float) -> Revisit:
+        """The same policy, which passes over what has become far dearer than a right label is worth."""
+        return replace(self, worth_usd=worth_usd)
+
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """No arm: the votes that are there are where it begins."""
+        return Choice(())
+
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
+        """The arms that the votes lack; none if these reach δ, or if more votes do not raise δ_A."""
+        arms, gain = self.lacking(plan, votes)
+        return arms if gain * self.worth_usd * _DEARER >= _price(plan, arms) else ()
+
+    def lacking(self, plan: Plan, votes: Votes) -> tuple[tuple[str, ...], float]:
+        """The arms that the votes lack to be confident enough, and their gain in right labels.
+
+        Returns:
+            No arm and 0 if the votes reach δ on every question, or if no further vote raises δ_A.
+        """
+        reached = self._reached(plan, votes)
+        if min(reached) >= self.delta - TIE:
+            return (), 0.0
+        arms = self.complement(plan, votes)
+        voted = {**votes, **{arm: dict.fromkeys(plan.estimates, "") for arm in arms}}
+        gain = sum(self._reached(plan, voted)) - sum(reached)
+        return (arms, gain) if gain > TIE else ((), 0.0)
+
+    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+        """The best use of further votes on a decided round.
+
+        Args:
+            state: the question's state of today. It includes what the round itself has taught.
+            past: the round.
+
+        Raises:
+            InvalidParameterError: the context does not fit the state, or ``costs`` is empty.
+        """
+        plan = self.plan({QUESTION: past.observation(state)}, past.costs)
+        arms, gain = self.lacking(plan, past.cast)
+        if not arms:
+            return NOTHING
+        full = _price(plan, plan.arms)
+        share = _price(plan, arms) / full if full > 0.0 else 1.0
+        return GoingOn(gain / max(share, _FREE), arms)
+
+    def _reached(self, plan: Plan, votes: Votes) -> list[float]:
+        """δ_A of the votes on each question, at most δ."""
+        singly = (replace(plan, estimates={name: each}) for name, each in plan.estimates.items())
+        return [min(self.confidence_in(question, votes), self.delta) for question in singly]
+
+
+def _price(plan: Plan, arms: Sequence[str]) -> float:
+    """What asking some of the plan's arms costs."""
+    return float(sum(plan.costs[plan.arms.index(arm)] for arm in arms))
+
+
+class GoesOn(Protocol):
+    """What a policy says of further votes."""
+
+    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+        """The best use of further votes on a decided round.
+
+        Args:
+            state: the question's state of now, the same in every call.
+            past: the round; its ``costs`` are the same in every call. An arm whose vote is ``None`` is not
+                asked.
+        """
+        ...
+
+    def going_on(self, worth_usd: float) -> Policy:
+        """The policy that asks for further votes on a decided task, beginning with the votes that are there.
+
+        Args:
+            worth_usd: what one more right label is worth, in the unit of the prices; positive and finite.
+        """
+        ...
+
+    def worth_of(self, full: float) -> float:
+        """The worth of one more right label about a task, in the unit of the prices; may be infinite.
+
+        Args:
+            full: what asking all models about the task costs.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _JointGoesOn:
+    """The joint policy on the decided rounds of one question, which share one fit."""
+
+    policy: Joint
+    _known: FurtherVotes | None = field(default=None, repr=False)
+
+    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+        if past.aggregation != LABEL_VOTE:
+            return NOTHING
+        if self._known is None:
+            fit = self.policy.joint_fit(past.observation(state), past.costs)
+            if fit is None:
+                return NOTHING
+            self._known = FurtherVotes(fit, dict(zip(*cheapest_first(past.costs), strict=True)))
+        return self._known.on(past.context, past.votes, past.confidences)
+
+    def going_on(self, worth_usd: float) -> Policy:
+        return self.policy.going_on(worth_usd)
+
+    def worth_of(self, full: float) -> float:
+        return self.policy.worth_of(full)
+
+
+def goes_on(policy: Policy) -> GoesOn | None:
+    """What a policy says of further votes on one question; ``None`` if it says nothing of them.
+
+    >>> import camvo
+    >>> goes_on(camvo.Baseline()) is None
+    True
+    """
+    if isinstance(policy, Joint):
+        return _JointGoesOn(policy)
+    return Revisit.of(policy) if isinstance(policy, CaMVo) else None
+
+
+def recount(policy: Policy, state: State, past: PastRound) -> Decision | None:
+    """Decide a past round again, by the votes that were cast and by what the state knows today.
+
+    The state is not changed. It contains what the round itself taught, as for every other round. A fit that
+    the policy needs is computed for the first round and kept for the others of the same labels and arms.
+
+    Args:
+        policy: the project's policy of today.
+        state: the question's state of today.
+        past: the round; votes of arms outside its ``costs`` are ignored.
+
+    Returns:
+        The decision; ``None`` if no arm of ``costs`` voted.
+
+    Raises:
+        InvalidParameterError: the context does not fit the state, or ``costs`` is empty.
+
+    >>> import camvo
+    >>> import numpy as np
+    >>> policy, east = camvo.Baseline(), np.array([1.0, 0.0])
+    >>> question = camvo.Question(("neg", "pos"), prices={"a": 1.0, "b": 1.0}, dimension=2, policy=policy)
+    >>> past = PastRound(east, {"a": "neg", "b": "pos"}, ("neg", "pos"), {"a": 1.0, "b": 1.0})
+    >>> recount(policy, question.state, past).label
+    'neg'
+    >>> for _ in range(20):  # "b" turns out to be right, and "a" wrong
+    ...     task = question.task(east)
+    ...     task.add({"a": "neg", "b": "pos"})
+    ...     task.learn(human="pos")
+    >>> recount(policy, question.state, past).label
+    'pos'
+    """
+    plan = policy.plan({QUESTION: past.observation(state)}, past.costs)
+    return policy.decide(plan, past.cast, confidences=past.sure).get(QUESTION)

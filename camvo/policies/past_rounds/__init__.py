@@ -1,1 +1,0 @@
-"""Rounds of the past, decided again by what is known today, or asked again."""

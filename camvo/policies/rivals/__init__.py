@@ -1,1 +1,0 @@
-"""Policies from elsewhere, to compare with."""

@@ -1,1 +1,0 @@
-"""The texts of a replayed table: the student that reads them, and made-up ones to try it on."""

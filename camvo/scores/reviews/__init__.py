@@ -1,1 +1,0 @@
-"""Which tasks people should label next, and what a label is worth."""

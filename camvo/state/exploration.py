@@ -1,0 +1,368 @@
+"""Vote patterns: which arms agreed in a round, and whether stopping early would have been right.
+
+In an exploration round, a random draw before the first vote decides to ask all arms, whatever they vote.
+Only such rounds can teach whether the leader of an early vote is the label of the full vote: a round that
+went on because its votes were divided says nothing about easy tasks. No ground truth is needed.
+
+A round leaves its *vote pattern*: which arms voted for the same label, not for which label. Patterns are
+counted with a sign, like every sum of the state. There are at most as many patterns as rounds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.twins.twins import same_model
+from camvo.typing import Array
+
+SILENT, UNASKED = -1, -2
+"""The groups of arms that were asked and gave no vote, and of arms that were not asked."""
+
+_GROWTH = 1.2
+"""The growth of the number of rounds after which the evidence of fits is renewed."""
+
+Signature: TypeAlias = tuple[int, ...]
+"""Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
+
+
+def canonical(names: Iterable[str | int]) -> Signature:
+    """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are.
+
+    >>> canonical(["yes", "no", SILENT, "yes"])
+    (0, 1, -1, 0)
+    """
+    numbers: dict[str | int, int] = {}
+    return tuple(
+        name if isinstance(name, int) and name < 0 else numbers.setdefault(name, len(numbers))
+        for name in names
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VotePattern:
+    """Which arms voted for the same label on one question.
+
+    Attributes:
+        arms: all arms that could have been asked.
+        groups: the arms' group numbers in the order of ``arms``, :func:`canonical`. Arms with the same number
+            voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
+            asked.
+        everyone: whether all models were asked independently of the votes, each by at least one of its arms.
+        labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
+    """
+
+    arms: tuple[str, ...]
+    groups: Signature
+    everyone: bool = False
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        arms: Sequence[str],
+        votes: Mapping[str, str | None],
+        *,
+        everyone: bool = False,
+        labels: tuple[str, ...] = (),
+    ) -> VotePattern:
+        """The pattern of a round's votes.
+
+        Args:
+            arms: all arms that could have been asked.
+            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
+            everyone: whether all arms were asked independently of the votes.
+            labels: the sorted labels, if the pattern is to name them. Votes for others count as no vote.
+        """
+        if labels:
+            position = {label: number for number, label in enumerate(labels)}
+            numbers = (
+                UNASKED if arm not in votes else position.get(votes[arm] or "", SILENT) for arm in arms
+            )
+            return cls(tuple(arms), tuple(numbers), everyone, labels)
+        names: list[str | int] = []
+        for arm in arms:
+            vote = votes.get(arm)
+            names.append((SILENT if arm in votes else UNASKED) if vote is None else vote)
+        return cls(tuple(arms), canonical(names), everyone)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The arms that were asked."""
+        return tuple([arm for arm, group in zip(self.arms, self.groups, strict=True) if group != UNASKED])
+
+    def among_known(self, order: Sequence[str]) -> Signature:
+        """The groups of the arms in ``order``, as if those that were not in the pool had not been asked.
+
+        Groups stay positions among the labels if the pattern names these.
+        """
+        group_of = dict(zip(self.arms, self.groups, strict=True))
+        groups = tuple([group_of.get(arm, UNASKED) for arm in order])
+        return groups if self.labels else canonical(groups)
+
+    def renamed(self, names: Mapping[str, str]) -> VotePattern:
+        """The same pattern with other names (old → new) for some arms."""
+        return replace(self, arms=tuple(names.get(arm, arm) for arm in self.arms))
+
+    def to_list(self) -> list[Any]:
+        """The value as plain JSON."""
+        marks = [self.everyone, *self.labels] if self.labels else self.everyone
+        return [list(self.arms), list(self.groups), marks]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> VotePattern:
+        """Inverse of :meth:`to_list`."""
+        arms, groups, marks = data
+        everyone, *labels = marks if isinstance(marks, list) else [marks]
+        return cls(tuple(arms), tuple(groups), everyone, tuple(labels))
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorationRound:
+    """What one round shows.
+
+    Attributes:
+        pattern: the pattern of its votes.
+        right: whether the plan, as it was before the round, would have stopped at the label of all arms that
+            were asked; ``None`` if the round does not show it.
+        promised: the probability with which the plan was to stop at another label, as it was said before the
+            round; ``None`` if nothing was promised, and in rounds of older versions.
+        first: the arms that were asked independently of the votes; all of them in a round that asked
+            everyone. Empty in rounds of older versions that did not.
+    """
+
+    pattern: VotePattern
+    right: bool | None
+    promised: float | None = None
+    first: tuple[str, ...] = ()
+
+    @property
+    def witnesses(self) -> dict[str, int]:
+        """Arm → its group in the pattern, for the arms that were asked independently of the votes."""
+        pattern = self.pattern
+        return {
+            arm: group
+            for arm, group in zip(pattern.arms, pattern.groups, strict=True)
+            if group != UNASKED and (pattern.everyone or arm in self.first)
+        }
+
+    def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
+        """The same round with other names (old → new) for some arms."""
+        first = tuple(names.get(arm, arm) for arm in self.first)
+        return replace(self, pattern=self.pattern.renamed(names), first=first)
+
+    def to_list(self) -> list[Any]:
+        """The value as plain JSON."""
+        promise = [] if self.promised is None and not self.first else [self.promised, list(self.first)]
+        return [*self.pattern.to_list(), self.right, *promise]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> ExplorationRound:
+        """Inverse of :meth:`to_list`; also reads rounds of older versions, which have fewer entries."""
+        right, promised, first = [*data[3:], None, ()][:3]
+        return cls(VotePattern.from_list(data[:3]), right, promised, tuple(first))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatternCounts:
+    """How often each pattern occurred. Hashed by identity, so that fits of it can be cached.
+
+    Attributes:
+        patterns: pattern → its number of exploration rounds.
+        rounds: the number of exploration rounds.
+    """
+
+    patterns: Mapping[VotePattern, int] = field(default_factory=dict)
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class ExplorationSums:
+    """Signed sums over exploration rounds, since stops were last forgotten.
+
+    Attributes:
+        tried: the number of rounds that tested a plan's stops; of all rounds, also those that are forgotten.
+        right: the number of those in which they were right.
+        patterns: pattern → its number of rounds.
+        evidence: a copy of the patterns for fits, which is renewed when the rounds have grown by a fifth.
+    """
+
+    tried: int = 0
+    right: int = 0
+    patterns: Counter[VotePattern] = field(default_factory=Counter)
+    evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    _forgot: bool = False
+    _pools: Counter[tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pools = Counter()
+        for pattern, count in self.patterns.items():
+            self._count_pool(pattern, count)
+
+    def _count_pool(self, pattern: VotePattern, count: int) -> None:
+        if pattern.everyone:
+            self._pools[pattern.asked] += count
+
+    def everyone_rounds(self, arms: Collection[str]) -> int:
+        """How many rounds asked the models of all these arms, independently of the votes.
+
+        A model was asked if one of those of its arms was that are in ``arms``.
+        """
+        groups = same_model(arms)
+        models = {groups.get(arm, frozenset([arm])) for arm in arms}
+        return sum(
+            count
+            for pool, count in self._pools.items()
+            if not any(model.isdisjoint(pool) for model in models)
+        )
+
+    def add(self, round_: ExplorationRound, sign: int) -> None:
+        """Add (+1) or take back (−1) one round. A round that is forgotten is not taken back."""
+        self.tried += sign * (round_.right is not None)
+        self.right += sign * bool(round_.right)
+        pattern = round_.pattern
+        if self._forgot and sign < 0 and self.patterns[pattern] <= 0:
+            return
+        self.patterns[pattern] += sign
+        if not self.patterns[pattern]:
+            del self.patterns[pattern]
+        self._count_pool(pattern, sign)
+        rounds = self.patterns.total()
+        if not self.evidence.rounds <= rounds <= self.evidence.rounds * _GROWTH:
+            self.evidence = PatternCounts(dict(self.patterns), rounds)
+
+    def forget_stops(self) -> None:
+        """From now on, fits learn from later rounds only."""
+        self.patterns, self.evidence, self._pools = Counter(), PatternCounts(), Counter()
+        self._forgot = True
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give some arms other names (old → new)."""
+        patterns: Counter[VotePattern] = Counter()
+        for pattern, count in self.patterns.items():
+            patterns[pattern.renamed(names)] += count
+        self.patterns, self.evidence = patterns, PatternCounts(dict(patterns), patterns.total())
+        self.__post_init__()
+
+    def to_list(self) -> list[Any]:
+        """The sums as plain JSON, for a snapshot."""
+        return [self.tried, self.right, _table(self.patterns), _table(self.evidence.patterns), self._forgot]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> ExplorationSums:
+        """Inverse of :meth:`to_list`; also reads snapshots of older versions.
+
+        These have more copies of the patterns, and, if stops were forgotten, the patterns of all rounds.
+        """
+        tried, right, patterns, *rest = data
+        if len(rest) == 2:
+            evidence, forgot = rest
+        else:
+            (recent,) = rest
+            patterns, *_, evidence = patterns if recent is None else recent
+            forgot = recent is not None
+        counts = _counts(evidence)
+        return cls(tried, right, _counts(patterns), PatternCounts(dict(counts), counts.total()), forgot)
+
+
+def _table(patterns: Mapping[VotePattern, int]) -> list[list[Any]]:
+    return [[*pattern.to_list(), count] for pattern, count in patterns.items()]
+
+
+def _counts(rows: Iterable[list[Any]]) -> Counter[VotePattern]:
+    return Counter({VotePattern.from_list(pattern): count for *pattern, count in rows})
+
+
+MOST_CONTEXTS: Final = 2000
+"""How many rounds are kept: the latest ones, 3 MB at d = 384."""
+
+_ROUNDS_GROWTH: Final = 1.2
+"""The growth of the number of rounds after which a view is renewed, as costly fits need it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatestContexts:
+    """An immutable view of the rounds. Hashed by identity, so that fits of it can be cached.
+
+    Attributes:
+        patterns: the pattern of each round's votes, n of them, the oldest first.
+        contexts: the rounds' contexts, shape (n, d), in float32.
+    """
+
+    patterns: tuple[VotePattern, ...] = ()
+    contexts: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+
+
+NO_CONTEXTS: Final = LatestContexts()
+
+
+@dataclass(slots=True, eq=False)
+class ContextRounds:
+    """The rounds, in the order in which they were added.
+
+    Attributes:
+        patterns: the pattern of each round's votes, the oldest first.
+        contexts: the rounds' contexts, shape (d,) each.
+        latest: the view that fits read. It lags up to a fifth of the rounds behind.
+    """
+
+    patterns: list[VotePattern] = field(default_factory=list)
+    contexts: list[NDArray[np.float32]] = field(default_factory=list)
+    latest: LatestContexts = NO_CONTEXTS
+    _added: int = 0
+    """How many rounds were added or taken back since the view was renewed."""
+
+    def add(self, pattern: VotePattern, context: Array, sign: int) -> None:
+        """Add a round (+1) or take it back (−1). A round that is not kept any more has no effect then."""
+        short = np.asarray(context, dtype=np.float32)
+        if sign < 0:
+            self._remove(pattern, short)
+            return
+        self.patterns.append(pattern)
+        self.contexts.append(short)
+        self._added += 1
+        if len(self.patterns) > MOST_CONTEXTS:
+            del self.patterns[0], self.contexts[0]
+        if self._added > (_ROUNDS_GROWTH - 1.0) * len(self.latest.patterns):
+            self._renew()
+
+    def _remove(self, pattern: VotePattern, context: NDArray[np.float32]) -> None:
+        for position in reversed(range(len(self.patterns))):
+            if self.patterns[position] == pattern and np.array_equal(self.contexts[position], context):
+                del self.patterns[position], self.contexts[position]
+                self._renew()
+                return
+
+    def _renew(self) -> None:
+        self._added = 0
+        self.latest = LatestContexts(tuple(self.patterns), np.array(self.contexts))
+
+    def renamed(self, names: Mapping[str, str]) -> ContextRounds:
+        """The same rounds with other names (old → new) for some arms."""
+        rounds = ContextRounds([pattern.renamed(names) for pattern in self.patterns], self.contexts)
+        rounds._renew()
+        return rounds
+
+    def to_list(self) -> list[Any]:
+        """The patterns, and how many of the latest rounds the view lacks, as plain JSON."""
+        return [[pattern.to_list() for pattern in self.patterns], self._added]
+
+    def to_array(self) -> NDArray[np.float32]:
+        """The contexts, shape (n, d)."""
+        return np.array(self.contexts, dtype=np.float32)
+
+    @classmethod
+    def from_parts(cls, data: list[Any], contexts: NDArray[np.float32]) -> ContextRounds:
+        """Inverse of :meth:`to_list` and :meth:`to_array`."""
+        patterns, added = data
+        rounds = cls([VotePattern.from_list(row) for row in patterns], [*contexts])
+        rounds._renew()
+        seen = len(rounds.patterns) - added
+        rounds.latest = LatestContexts(rounds.latest.patterns[:seen], rounds.latest.contexts[:seen])
+        rounds._added = added
+        return rounds

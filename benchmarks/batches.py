@@ -30,8 +30,7 @@ import camvo
 from backend.annotation.asking import COIN
 from backend.commands.label.batch_run import AT_ONCE_FROM, FIRST_WINDOW
 from backend.commands.replay.inputs import read_prices, read_votes
-from camvo.policies.joint import Drawn, Waiting
-from camvo.policies.policy import Fit, Plan, fitted
+from camvo.policies.policy import ORDINARY, Conditions, Drawn, Fit, Plan, Waiting, fitted
 
 QUESTION = "label"
 DISCOUNT = 0.5
@@ -57,12 +56,12 @@ class Learner:
     _fit: Fit | None = None
     _due: float = 0.0
 
-    def plan(self, policy: camvo.Joint, context: np.ndarray) -> Plan:
+    def plan(self, policy: camvo.Joint, context: np.ndarray, conditions: Conditions = ORDINARY) -> Plan:
         observation = camvo.Observation(self.state, context, self.labels)
         if self.state.rounds >= self._due:
             data = policy.fit_data(observation, self.prices)
             self._fit, self._due = None if data is None else fitted(data), self.state.rounds * REFIT
-        return policy.plan({QUESTION: replace(observation, fit=self._fit)}, self.prices)
+        return policy.plan({QUESTION: replace(observation, fit=self._fit)}, self.prices, conditions)
 
     def ask(self, row: Row, arms: Sequence[str], votes: dict[str, Mapping[str, str]]) -> None:
         for arm in arms:
@@ -95,9 +94,9 @@ def in_batches(learner: Learner, rows: Sequence[Row], contexts: np.ndarray, stag
     for stage in range(stages + 1):
         for item, (votes, earlier) in list(left.items()):
             drawn = earlier
-            policy = camvo.Joint().besides(waiting).in_stages(stages - stage)
-            policy = policy if drawn is None else policy.resumed(drawn)
-            plan = learner.plan(policy, contexts[item])
+            policy = camvo.Joint()
+            conditions = Conditions(waiting=waiting, stages=stages - stage, drawn=drawn)
+            plan = learner.plan(policy, contexts[item], conditions)
             arms = policy.ask(plan, votes)
             if arms and stage < stages:
                 learner.ask(rows[item], arms, votes)

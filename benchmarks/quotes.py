@@ -15,7 +15,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ import numpy as np
 from backend.commands.replay import inputs
 from camvo.joint.votes import renumber
 from camvo.numerics.small import clopper_pearson
+from camvo.policies.ensemble import Choice
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Observation, Plan
+from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan
 from camvo.quotes.forecast import JointProject, KnownVotes, forecast
 from camvo.replays.replay import VotesTable, replay
 from camvo.typing import Array
@@ -39,14 +40,17 @@ class Piloted(Joint):
 
     pilot: int = 200
 
-    def _staged(
-        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> Any:
+    def assemble(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        choice: Choice,
+        conditions: Conditions = ORDINARY,
+    ) -> Plan:
         rounds = min(observation.state.rounds for observation in observations.values())
-        free = Joint(worth=self.worth)
-        return (free.asking_everyone() if rounds < self.pilot else free)._staged(
-            plan, observations, costs, draw
-        )
+        conditions = replace(conditions, everyone=rounds < self.pilot)
+        return super().assemble(observations, costs, estimates, choice, conditions)
 
 
 def votes_of(path: Path) -> KnownVotes:

@@ -42,8 +42,7 @@ from backend.models.embedder import Embedder
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics, tracing
 from camvo.numerics.small import is_known
-from camvo.policies.named import asking_everyone
-from camvo.policies.policy import Plan, Policy
+from camvo.policies.policy import Conditions, Plan, Policy
 from camvo.student.taught_texts import STUDENT
 from camvo.votes.aggregation import Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -348,12 +347,11 @@ class Annotator:
         unpacked, stage = await self._pack_guard.unpacked(job), await self._stage(job, questions, prompt)
         unpacked = unpacked if stage is None else stage.unpacked(unpacked)
         policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
-        policy = await self._allowances.keep(policy, job, expected)
-        if job.everyone:
-            policy = asking_everyone(policy, len(expected))
-        policy = policy if stage is None else stage.adapt(policy)
+        allowance = await self._allowances.allowance(policy, job, expected)
+        conditions = Conditions(everyone=job.everyone, allowance=allowance)
+        conditions = conditions if stage is None else stage.limit(conditions)
         with tracing.plan() as span:
-            plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
+            plan, student = await self._planner.plan(job, questions, contexts, policy, expected, conditions)
             plan = plan if stage is None else stage.fixed(plan)
             embedding = self._embed(job, questions, contexts, plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)

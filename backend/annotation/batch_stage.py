@@ -24,8 +24,7 @@ from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
 from backend.models.pack_ledger import pack_key
 from backend.questions.question import TaskQuestion
-from camvo.policies.joint import Drawn, Staged, Waiting
-from camvo.policies.policy import Plan, Policy
+from camvo.policies.policy import Conditions, Drawn, Plan, Waiting
 from camvo.twins.twins import twins
 
 
@@ -302,14 +301,14 @@ class BatchStage:
         singly = {arm for arm, model in packed.items() if model in asked}
         return (unpacked | singly) - asked
 
-    def adapt(self, policy: Policy) -> Policy:
-        """The policy for what is left of the task: its draw stays, and its stages are counted."""
-        if not isinstance(policy, Staged):
-            return policy
-        policy = policy.besides(self.stages.waiting(self.job.project))
-        if self.stored is not None and self.stored.exploration is not None:
-            policy = policy.resumed(_drawn(self.stored))
-        return policy.in_stages(self.batching.stages - len(self._asked))
+    def limit(self, conditions: Conditions) -> Conditions:
+        """The conditions for the rest of the task: its draw stays, and its stages are counted."""
+        return replace(
+            conditions,
+            waiting=self.stages.waiting(self.job.project),
+            drawn=None if self.stored is None else _drawn(self.stored),
+            stages=self.batching.stages - len(self._asked),
+        )
 
     def fixed(self, plan: Plan) -> Plan:
         """A new plan with the subset of the first one, for a policy without stages."""
@@ -444,11 +443,12 @@ def _once_each(replies: Mapping[str, ModelReply]) -> dict[str, ModelReply]:
     return {arm: reply for arm, reply in replies.items() if arm not in made_of}
 
 
-def _drawn(stored: BatchTask) -> Drawn:
-    # Tasks of older versions have two rates, the first of which is that of asking everyone.
-    rate = stored.drawn["rate"] if "rate" in stored.drawn else stored.drawn["rates"][0]
+def _drawn(stored: BatchTask) -> Drawn | None:
+    """The draw of the task's first plan; ``None`` if its policy does not draw."""
+    if stored.exploration is None:
+        return None
     exploration: Any = stored.exploration
-    return Drawn(exploration, rate, tuple(stored.drawn["first"]))
+    return Drawn(exploration, stored.drawn["rate"], tuple(stored.drawn["first"]))
 
 
 def _hash_of(questions: Sequence[JobQuestion]) -> str:

@@ -20,7 +20,7 @@ from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Observation, Plan, Policy
+from camvo.policies.policy import Conditions, Observation, Plan, Policy
 from camvo.state.state import State
 from camvo.student.taught_texts import STUDENT, StudiedText, hashed_ngrams
 from camvo.twins.twins import once_each
@@ -59,10 +59,10 @@ class Allowances:
         self._reads, self._clock = GroupedReads.of_equals(ledger, readers, self._left), clock
         self._finished: dict[str, tuple[float, int]] = {}
 
-    async def keep(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> Policy:
-        """Return the policy with what the task may cost.
+    async def allowance(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> float:
+        """Return the average that the project's tasks may cost, in prices of asking all models.
 
-        Without a budget, or if the number of tasks is unknown, it is returned as it is. So is any policy but
+        It is infinite without a budget, or if the number of tasks is unknown, and for any policy but
         ``joint``: no other weighs the worth of a label against its price at every step.
 
         Args:
@@ -78,12 +78,11 @@ class Allowances:
         ]
         limited = tuple([(scope, limit) for scope, limit in limits if scope and limit is not None])
         if not isinstance(policy, Joint) or not limited or full <= 0.0:
-            return policy
+            return math.inf
         money, tasks_left = await self._reads.read(_Limited(job.project, limited, budget.tasks))
         if tasks_left is None:
-            return policy
-        left = max(money, 0.0) / max(tasks_left, 1)
-        return policy.within(left / full)
+            return math.inf
+        return max(money, 0.0) / max(tasks_left, 1) / full
 
     def _left(self, connection: Connection, limited: _Limited) -> tuple[float, int | None]:
         """What is left to spend, $, and the tasks that are left; ``None`` if their number is unknown."""
@@ -161,6 +160,7 @@ class Planner:
         contexts: Contexts,
         policy: Policy,
         costs: Mapping[str, float],
+        conditions: Conditions,
     ) -> tuple[Plan, StudentReply | None]:
         """The policy's plan for several questions of a task.
 
@@ -170,6 +170,7 @@ class Planner:
             contexts: the questions' contexts, which are embedded only if the plan reads them.
             policy: the project's policy.
             costs: the expected price in $ of each model that may be asked.
+            conditions: the task's conditions.
 
         Returns:
             The plan, and what the student says; ``None`` if there is no student.
@@ -198,7 +199,7 @@ class Planner:
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
-        return policy.plan(observations, costs), student
+        return policy.plan(observations, costs, conditions), student
 
 
 def _task_name(question: JobQuestion) -> str:

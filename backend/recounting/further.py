@@ -46,6 +46,7 @@ from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from camvo.errors import CamvoError
 from camvo.policies.past_rounds import goes_on
+from camvo.policies.policy import Conditions
 from camvo.student.taught_texts import STUDENT
 from camvo.twins.twins import unheard
 
@@ -158,7 +159,9 @@ class FurtherAsking:
             return Bought()
         prompt, policy = await self._prompt(job, found), going_on.going_on(worth_usd)
         costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
-        plan, _ = await self._planner.plan(job, found.questions, found.contexts, policy, costs)
+        plan, _ = await self._planner.plan(
+            job, found.questions, found.contexts, policy, costs, Conditions(decided=True)
+        )
         request_size.set(_BULK)
         known = found.replies
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
-from camvo.policies.policy import Estimates, Plan
+from camvo.policies.policy import ORDINARY, Conditions, Estimates, Plan
 from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
 from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
@@ -86,6 +86,7 @@ class CaMVo(Ensemble):
             plan.costs,
             self._demands_after(plan, votes),
             plan.estimates,
+            least=self.k_min,
             held=_voted(plan, votes),
             excluded=failed,
         )
@@ -117,17 +118,22 @@ class CaMVo(Ensemble):
         return demands
 
     def choose(
-        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+        self,
+        arms: tuple[str, ...],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        conditions: Conditions = ORDINARY,
     ) -> Choice:
         """Choose the Oracle's subset and the arms below n₀ (line 11)."""
         _, prices = arms_and_prices(costs)
         held = self.newcomers([*estimates.values()])
         demands = [self.demand(columns) for columns in estimates.values()]
+        least = len(arms) if conditions.everyone else self.k_min
         if self.searches_table(len(arms)):
             one_task = [(lower[None], weights[None]) for lower, weights in demands]
-            [subset] = cheapest_subsets(prices, one_task, self.delta, self.k_min, held=held)
+            [subset] = cheapest_subsets(prices, one_task, self.delta, least, held=held)
             return self.choice(subset, len(arms))
-        return self._cheapest(prices, demands, estimates, held=held)
+        return self._cheapest(prices, demands, estimates, least=least, held=held)
 
     def newcomers(self, questions: Sequence[Estimates]) -> list[int]:
         """Positions of the arms with fewer than n₀ rewards on at least one question."""
@@ -158,6 +164,8 @@ class CaMVo(Ensemble):
         costs: Array,
         demands: list[Demand],
         estimates: Mapping[str, Estimates],
+        *,
+        least: int,
         held: list[int],
         excluded: Sequence[int] = (),
     ) -> Choice:
@@ -165,7 +173,7 @@ class CaMVo(Ensemble):
             costs,
             demands,
             self.delta,
-            self.k_min,
+            least,
             confidence=self.confidence,
             copulas=_copulas(estimates),
             held=held,

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.policy import Estimates, FitData, Observation, Plan, estimate
+from camvo.policies.policy import ORDINARY, Conditions, Estimates, FitData, Observation, Plan, estimate
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import uniform_draw
 from camvo.state.beta_mixture import ESTIMATORS, EstimatorName
@@ -78,12 +78,18 @@ class Ensemble:
         """``None``: the policy needs no background fit."""
         return None
 
-    def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
+    def plan(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        conditions: Conditions = ORDINARY,
+    ) -> Plan:
         """Estimate every arm on every question and choose the subset to ask first.
 
         Args:
             observations: question → its observation, at least one.
             costs: arm → the expected price of asking it, $, at least one arm.
+            conditions: the task's conditions.
 
         Raises:
             InvalidParameterError: there is no arm or no question, a context does not fit its state, or the
@@ -95,8 +101,8 @@ class Ensemble:
         estimates = {
             question: self.estimate(observation, arms) for question, observation in observations.items()
         }
-        choice = self.choose(arms, costs, estimates)
-        return self.assemble(observations, costs, estimates, choice)
+        choice = self.choose(arms, costs, estimates, conditions)
+        return self.assemble(observations, costs, estimates, choice, conditions)
 
     def estimate(self, observation: Observation, arms: Sequence[str]) -> Estimates:
         """Estimate every arm on one question."""
@@ -111,7 +117,11 @@ class Ensemble:
         )
 
     def choose(
-        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+        self,
+        arms: tuple[str, ...],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        conditions: Conditions = ORDINARY,
     ) -> Choice:
         """Choose the arms to ask first: all of them."""
         return Choice(range(len(arms)))
@@ -122,6 +132,7 @@ class Ensemble:
         costs: Mapping[str, float],
         estimates: Mapping[str, Estimates],
         choice: Choice,
+        conditions: Conditions = ORDINARY,
     ) -> Plan:
         """Make the plan that asks the chosen arms first."""
         arms, prices = arms_and_prices(costs)
@@ -253,7 +264,11 @@ class Single(Ensemble):
     model: str
 
     def choose(
-        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+        self,
+        arms: tuple[str, ...],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        conditions: Conditions = ORDINARY,
     ) -> Choice:
         """Choose the one model."""
         return _always((self.model,), arms)
@@ -283,7 +298,11 @@ class Fixed(Baseline):
             raise InvalidParameterError("models must name at least one model")
 
     def choose(
-        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+        self,
+        arms: tuple[str, ...],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        conditions: Conditions = ORDINARY,
     ) -> Choice:
         """Choose the same models every time."""
         return _always(self.models, arms)
@@ -316,7 +335,11 @@ class Random(Baseline):
             raise InvalidParameterError(f"share must be in (0, 1], got {self.share}")
 
     def choose(
-        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+        self,
+        arms: tuple[str, ...],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        conditions: Conditions = ORDINARY,
     ) -> Choice:
         """Draw models at random."""
         columns = next(iter(estimates.values()))
@@ -331,9 +354,10 @@ class Random(Baseline):
         costs: Mapping[str, float],
         estimates: Mapping[str, Estimates],
         choice: Choice,
+        conditions: Conditions = ORDINARY,
     ) -> Plan:
         """Make the plan; each arm's propensity is the probability that it is drawn."""
-        plan = super().assemble(observations, costs, estimates, choice)
+        plan = super().assemble(observations, costs, estimates, choice, conditions)
         return replace(plan, propensity=np.full(len(costs), max(self.share, 1.0 / len(costs))))
 
 

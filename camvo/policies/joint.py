@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from camvo.joint.plans import shadow_price
 from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.policy import (
     MOST_ROUNDS,
+    ORDINARY,
+    Conditions,
+    Drawn,
     Estimates,
     Fit,
     FitData,
@@ -26,7 +29,6 @@ from camvo.policies.policy import (
     fitted,
 )
 from camvo.stages.stages import (
-    Exploration,
     QuestionStages,
     Stages,
     cheapest_first,
@@ -38,153 +40,6 @@ from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """The exploration draw of a task whose first stage was asked earlier, as in a provider's batch.
-
-    Attributes:
-        exploration: its outcome.
-        rate: the probability of asking all arms.
-        first: the arms of the first stage, which were asked independently of the votes.
-    """
-
-    exploration: Exploration
-    rate: float
-    first: tuple[str, ...]
-
-    @classmethod
-    def of(cls, stages: Stages) -> Drawn:
-        """The draw of a plan's stages."""
-        return cls(stages.exploration, stages.propensity, stages.first)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Tasks that were planned, and whose votes are not back yet.
-
-    Attributes:
-        rounds: how many.
-        everyone: how many of them ask all arms.
-    """
-
-    rounds: int = 0
-    everyone: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Staged(Ensemble):
-    """Ask in stages. A subclass defines its stages in :meth:`_staged`.
-
-    Attributes:
-        drawn: the exploration draw of a task that is planned anew between its stages; see :meth:`resumed`.
-        waiting: other tasks that explore already; see :meth:`besides`.
-        everyone: whether all arms are asked, whatever they vote; see :meth:`asking_everyone`.
-    """
-
-    drawn: Drawn | None = field(default=None, init=False, compare=False)
-    waiting: Waiting = field(default=Waiting(), init=False, compare=False)
-
-    everyone: bool = field(default=False, init=False, compare=False)
-
-    def asking_everyone(self) -> Self:
-        """The same policy for a task about which all arms are to be asked, as by a draw."""
-        return self._with("everyone", True)
-
-    def resumed(self, drawn: Drawn) -> Self:
-        """The same policy for a task whose first stage was asked earlier: it is not drawn again.
-
-        The later stages are then planned with what has been learnt meanwhile.
-        """
-        return self._with("drawn", drawn)
-
-    def besides(self, waiting: Waiting) -> Self:
-        """The same policy while other tasks wait for votes, so that they do not all explore at once."""
-        return self._with("waiting", waiting)
-
-    def in_stages(self, left: int) -> Self:
-        """The same policy for a task with so many stages left."""
-        return self
-
-    def _with(self, name: str, value: object) -> Self:
-        policy = replace(self)
-        for kept in fields(self):
-            if not kept.init:
-                object.__setattr__(policy, kept.name, getattr(self, kept.name))
-        object.__setattr__(policy, name, value)
-        return policy
-
-    def _explore(self, draw: float, rate: float) -> Drawn:
-        """The task's own earlier draw, or a new one, whose first stage is not known yet."""
-        if self.everyone:
-            return Drawn("everyone", 1.0, ())
-        return self.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
-
-    def linear(self, aggregation: Aggregation) -> bool:
-        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
-        return aggregation != LABEL_VOTE
-
-    def reads_context(self, aggregation: Aggregation) -> bool:
-        """Whether it reads the linear models of the context."""
-        return self.linear(aggregation)
-
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-    ) -> Plan:
-        """Make the plan: draw for exploration, and freeze the order and the stops."""
-        plan = super().assemble(observations, costs, estimates, choice)
-        rounds = min(observation.state.rounds for observation in observations.values())
-        named = [observation for _, observation in sorted(observations.items())]
-        draw = uniform_draw([observation.task or observation.context for observation in named], rounds)
-        return plan.staged(self._staged(plan, observations, costs, draw))
-
-    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
-        """The arms of the next stage; empty if every question can be decided."""
-        return self._stages(plan).after(votes, confidences)
-
-    def decide(
-        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
-    ) -> dict[str, Decision]:
-        """Decide by the weighted vote, corrected by what the policy has learnt of votes."""
-        stages, decisions = self._stages(plan), super().decide(plan, votes)
-        for question, decision in decisions.items():
-            cast = {arm: answers.get(question) for arm, answers in votes.items()}
-            labels = plan.estimates[question].labels
-            sure = on_question(confidences, question)
-            decisions[question] = stages.questions[question].decision(decision, cast, labels, sure)
-        return decisions
-
-    def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
-        """The fit in the observation, or one computed now; ``None`` if no fit is needed."""
-        if observation.fit is not None:
-            return observation.fit
-        data: FitData | None = self.fit_data(observation, costs)
-        return None if data is None else fitted(data)
-
-    def _staged(
-        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> Stages:
-        """The stages of a task.
-
-        Args:
-            plan: the plan so far, without stages.
-            observations: question → its observation.
-            costs: arm → the expected price of asking it, $.
-            draw: the exploration draw, in [0, 1).
-        """
-        raise NotImplementedError
-
-    @staticmethod
-    def _stages(plan: Plan) -> Stages:
-        if plan.stages is None:
-            raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
-        return plan.stages
-
 
 FIRST: Final = 36
 """So many rounds ask all arms before any round stops early; again when an arm joins."""
@@ -218,8 +73,15 @@ def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
     return rate, (allowance - rate) / (1.0 - rate)
 
 
+def _explore(conditions: Conditions, draw: float, rate: float) -> Drawn:
+    """The task's earlier draw, or a new one, whose first stage is not known yet."""
+    if conditions.everyone:
+        return Drawn("everyone", 1.0, ())
+    return conditions.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
+
+
 @dataclass(frozen=True, kw_only=True)
-class Joint(Staged):
+class Joint(Ensemble):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
 
     Or, where an agreement is required, those without which the label may not be that of all votes.
@@ -235,9 +97,6 @@ class Joint(Staged):
         agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
             ``None`` to stop by ``worth``. With 1 a round stops only where no further vote can change the
             label. Contexts, confidences and a student have no part in it.
-        allowance: what the task may cost on average, in prices of asking all models; see :meth:`within`.
-        stages: how many stages are left; ``None`` for as many as there are models (:meth:`in_stages`).
-        goes_on: whether it plans further votes on decided rounds; see :meth:`going_on`.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -254,9 +113,6 @@ class Joint(Staged):
     worth: float = 15.0
     worth_usd: float | None = None
     agreement: float | None = None
-    allowance: float = field(default=math.inf, init=False)
-    stages: int | None = field(default=None, init=False)
-    goes_on: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -287,39 +143,51 @@ class Joint(Staged):
         return self.worth * full if self.worth_usd is None else self.worth_usd
 
     def going_on(self, worth_usd: float) -> Joint:
-        """The same policy for further votes on decided rounds, if a right label is worth so much.
-
-        No draw asks all arms, and there is no first stage: votes that are there are where it begins.
+        """The same policy for further votes on decided rounds (:attr:`.Conditions.decided`).
 
         Args:
-            worth_usd: in the unit of the prices; positive and finite.
+            worth_usd: the worth of a right label, in the unit of the prices; positive and finite.
         """
-        policy = replace(self, worth_usd=worth_usd, agreement=None)
-        object.__setattr__(policy, "goes_on", True)
-        return policy
+        return replace(self, worth_usd=worth_usd, agreement=None)
 
-    def within(self, allowance: float) -> Joint:
-        """The same policy for tasks that may cost no more than ``allowance`` on average.
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
+        return aggregation != LABEL_VOTE
 
-        Votes then count so much dearer that the plan keeps to it. Fewer rounds ask all arms. A policy with an
-        agreement stays as it is: it promises that, whatever it costs.
+    def reads_context(self, aggregation: Aggregation) -> bool:
+        """Whether it reads the linear models of the context."""
+        return self.linear(aggregation)
 
-        Args:
-            allowance: in prices of asking all models; at least 0, infinite for no limit.
-        """
-        if not allowance >= 0.0:
-            raise InvalidParameterError(f"an allowance must be at least 0, got {allowance}")
-        if self.agreement is not None:
-            return self
-        return self._with("allowance", float(f"{allowance:.2g}"))
+    def assemble(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        choice: Choice,
+        conditions: Conditions = ORDINARY,
+    ) -> Plan:
+        """Make the plan: draw for exploration, and freeze the order and the stops."""
+        plan = super().assemble(observations, costs, estimates, choice, conditions)
+        rounds = min(observation.state.rounds for observation in observations.values())
+        named = [observation for _, observation in sorted(observations.items())]
+        draw = uniform_draw([observation.task or observation.context for observation in named], rounds)
+        return plan.staged(self._staged(plan, observations, costs, conditions, draw))
 
-    def in_stages(self, left: int) -> Joint:
-        """The same policy for a task with so many stages left: models are asked together where that pays.
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
+        """The arms of the next stage; empty if every question can be decided."""
+        return self._stages(plan).after(votes, confidences)
 
-        Args:
-            left: with 0, no model is asked any more once one has voted.
-        """
-        return self._with("stages", left)
+    def decide(
+        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
+    ) -> dict[str, Decision]:
+        """Decide by the weighted vote, corrected by what the policy has learnt of votes."""
+        stages, decisions = self._stages(plan), super().decide(plan, votes)
+        for question, decision in decisions.items():
+            cast = {arm: answers.get(question) for arm, answers in votes.items()}
+            labels = plan.estimates[question].labels
+            sure = on_question(confidences, question)
+            decisions[question] = stages.questions[question].decision(decision, cast, labels, sure)
+        return decisions
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> JointFitData | None:
         """The rounds for a fit of the model of votes; ``None`` if the votes are not labels."""
@@ -341,39 +209,36 @@ class Joint(Staged):
         return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
 
     def _staged(
-        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
+        self,
+        plan: Plan,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        conditions: Conditions,
+        draw: float,
     ) -> Stages:
+        """The stages of a task; ``draw`` in [0, 1) is its exploration draw."""
         models = [arm for arm in plan.arms if arm != STUDENT]
         everyone = min(
             observation.state.exploration.everyone_rounds(models) for observation in observations.values()
         )
-        rate, allowance = self.exploration_rate(everyone + self.waiting.everyone), self.allowance
-        if self.allowance < 1.0:
+        rate = 0.0 if conditions.decided else self.exploration_rate(everyone + conditions.waiting.everyone)
+        allowance = self._allowance(conditions)
+        if allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
-        if self.goes_on:
-            rate = 0.0
-        drawn = self._explore(draw, rate)
+        drawn = _explore(conditions, draw, rate)
         order, shares = cheapest_first(costs)
-        unit = self._unit(costs, everyone)
+        unit = self._unit(costs, everyone, conditions)
         prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
-        if self.allowance < 1.0:
+        if allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
             dearer = self._shadow_price(observations, costs, prices, allowance=allowance, draw=draw)
             prices = {arm: dearer * price for arm, price in prices.items()}
         questions = {
             name: self._question(observation, costs, prices) for name, observation in observations.items()
         }
-        if STUDENT in costs:  # it answers at once, so what it says is known before any model is asked
+        if STUDENT in costs:  # it answers at once, so its vote is known before any model is asked
             del prices[STUDENT]
-            first: tuple[str, ...] = (STUDENT,)
-        else:
-            first = tuple(next_arms(questions, prices, {}, left=self.stages))
-        if drawn.exploration == "everyone":
-            first = order
-        elif drawn.first:
-            first = tuple([arm for arm in drawn.first if arm in costs])
-        if self.goes_on:
-            first = ()
+        first = self._first(questions, prices, costs, conditions, drawn)
         return Stages(
             order=(*first, *[arm for arm in order if arm not in first]),
             exploration=drawn.exploration,
@@ -381,8 +246,31 @@ class Joint(Staged):
             questions=questions,
             count=len(first),
             prices=prices,
-            left=self.stages,
+            left=conditions.stages,
         )
+
+    @staticmethod
+    def _first(
+        questions: Mapping[str, QuestionStages],
+        prices: Mapping[str, float],
+        costs: Mapping[str, float],
+        conditions: Conditions,
+        drawn: Drawn,
+    ) -> tuple[str, ...]:
+        """The arms of the first stage."""
+        if conditions.decided:
+            return ()
+        if drawn.exploration == "everyone":
+            return cheapest_first(costs)[0]
+        if drawn.first:
+            return tuple([arm for arm in drawn.first if arm in costs])
+        if STUDENT in costs:
+            return (STUDENT,)
+        return tuple(next_arms(questions, prices, {}, left=conditions.stages))
+
+    def _allowance(self, conditions: Conditions) -> float:
+        """The average cost of a task, in prices of asking all arms; rounded, so that tasks share plans."""
+        return math.inf if self.agreement is not None else float(f"{conditions.allowance:.2g}")
 
     def exploration_rate(self, everyone: int) -> float:
         """How often rounds ask all arms, whatever they vote, after so many that did; in [0, 1]."""
@@ -391,11 +279,11 @@ class Joint(Staged):
             first = min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
         return min(1.0, FIRST / 2.0 / everyone) if everyone >= first else 1.0
 
-    def _unit(self, costs: Mapping[str, float], everyone: int) -> float:
+    def _unit(self, costs: Mapping[str, float], everyone: int, conditions: Conditions) -> float:
         """What a unit of value is in prices of asking all arms: a right label, or with an agreement this."""
         if self.agreement is not None:
             return 1.0
-        caution = 1.0 if self.goes_on else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
+        caution = 1.0 if conditions.decided else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
         return self.worth_in_askings(costs) * caution
 
     def _shadow_price(
@@ -419,6 +307,19 @@ class Joint(Staged):
             paid = tuple([share[arm] for arm in joint.shortlist])
             dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw))
         return max(dearer)
+
+    def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
+        """The fit in the observation, or one computed now; ``None`` if no fit is needed."""
+        if observation.fit is not None:
+            return observation.fit
+        data: FitData | None = self.fit_data(observation, costs)
+        return None if data is None else fitted(data)
+
+    @staticmethod
+    def _stages(plan: Plan) -> Stages:
+        if plan.stages is None:
+            raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
+        return plan.stages
 
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: Mapping[str, float]

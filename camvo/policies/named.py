@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Final
 
 from camvo.policies.camvo import CaMVo, CCaMVo
 from camvo.policies.ensemble import Baseline, Ensemble, Fixed, Majority, Random, Single
-from camvo.policies.joint import Joint, Staged
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.policies.rivals import BestSingle, Cascade, Router
-
-
-def asking_everyone(policy: Policy, arms: int) -> Policy:
-    """The same policy, which asks all arms about a task and learns from it as from its own everyone-rounds.
-
-    Baselines, which learn nothing, are returned as they are.
-
-    Args:
-        policy: any policy.
-        arms: how many arms there are.
-
-    >>> from camvo.policies.joint import Joint
-    >>> asking_everyone(Joint(), 3).everyone
-    True
-    """
-    if isinstance(policy, Staged):
-        return policy.asking_everyone()
-    return replace(policy, k_min=arms) if isinstance(policy, CaMVo) else policy
-
 
 POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "camvo": CaMVo,

@@ -12,7 +12,7 @@ from camvo.numerics.small import TIE
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Estimates, Observation, Plan, Policy
+from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan, Policy
 from camvo.stages.stages import cheapest_first
 from camvo.state.state import State
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -101,7 +101,11 @@ class Revisit(CaMVo):
         return replace(self, worth_usd=worth_usd)
 
     def choose(
-        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+        self,
+        arms: tuple[str, ...],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        conditions: Conditions = ORDINARY,
     ) -> Choice:
         """No arm: the votes that are there are where it begins."""
         return Choice(())

@@ -2,10 +2,10 @@
 
 A policy holds parameters and no state. These four methods are called in turn for each task::
 
-    plan         = policy.plan(observations, costs)         before any model is asked; frozen
-    arms         = policy.ask(plan, votes)                  repeatedly, until it returns no arm
-    decisions    = policy.decide(plan, votes)               the label and its score, for each question
-    contribution = policy.contribution(plan, q, votes, y)   what the state of question q learns from it
+    plan         = policy.plan(observations, costs, conditions)   before any model is asked; frozen
+    arms         = policy.ask(plan, votes)                        repeatedly, until it returns no arm
+    decisions    = policy.decide(plan, votes)                     the label and its score, for each question
+    contribution = policy.contribution(plan, q, votes, y)         what the state of question q learns from it
 
 The last three also take how sure the models say they are of these votes
 (:data:`camvo.typing.Confidences`). A policy may ignore it.
@@ -21,11 +21,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, fit_agreement
 from camvo.joint.grades import learn_grades
 from camvo.joint.joint_fit import JointFit, fit_joint, fit_votes
 from camvo.numerics.small import significant
-from camvo.stages.stages import Stages
+from camvo.stages.stages import Exploration, Stages
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.contribution import Contribution
@@ -161,6 +162,75 @@ class Observation:
     aggregation: Aggregation = LABEL_VOTE
     fit: Fit | None = None
     task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The exploration draw of a task whose first stage was asked earlier, as in a provider's batch.
+
+    Attributes:
+        exploration: its outcome.
+        rate: the probability of asking all arms.
+        first: the arms of the first stage, which were asked independently of the votes.
+    """
+
+    exploration: Exploration
+    rate: float
+    first: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stages: Stages) -> Drawn:
+        """The draw of a plan's stages."""
+        return cls(stages.exploration, stages.propensity, stages.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Tasks that were planned, and whose votes are not back yet.
+
+    Attributes:
+        rounds: how many.
+        everyone: how many of them ask all arms.
+    """
+
+    rounds: int = 0
+    everyone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions under which one task is planned, apart from what has been learnt.
+
+    Only policies that ask in stages read more than ``everyone``; baselines, which learn nothing from a round
+    that asks everyone, read nothing.
+
+    Attributes:
+        everyone: whether all arms are asked, whatever they vote. The round then teaches as one that the
+            policy has drawn to ask everyone.
+        allowance: the average that tasks may cost, in prices of asking all arms; at least 0, infinite for no
+            limit. A policy that promises an agreement keeps its promise whatever it costs.
+        stages: how many stages are left; ``None`` for as many as there are arms. With 0, no arm is asked any
+            more once one has voted.
+        drawn: the task's exploration draw, if an earlier plan has made it.
+        waiting: other tasks that wait for votes: they explore already, so this one need not.
+        decided: whether the task is decided and further votes are planned. No draw asks all arms, and there
+            is no first stage: the plan begins with the votes that are there.
+    """
+
+    everyone: bool = False
+    allowance: float = math.inf
+    stages: int | None = None
+    drawn: Drawn | None = None
+    waiting: Waiting = Waiting()
+    decided: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.allowance >= 0.0:
+            raise InvalidParameterError(f"an allowance must be at least 0, got {self.allowance}")
+
+
+ORDINARY: Final = Conditions()
+"""A task without special conditions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -405,8 +475,13 @@ class Policy(Protocol):
         """The data a background fit would use now, or ``None`` if no fit is needed."""
         ...
 
-    def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
-        """Plan a task from each question's observation and each arm's price in $."""
+    def plan(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        conditions: Conditions = ORDINARY,
+    ) -> Plan:
+        """Plan a task from each question's observation, each arm's price in $, and the task's conditions."""
         ...
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:

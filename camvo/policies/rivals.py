@@ -9,7 +9,7 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.ensemble import Baseline, Choice
-from camvo.policies.policy import Estimates, Observation, Plan
+from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import cheapest_first
 from camvo.state.contribution import Change, Contribution
@@ -75,9 +75,10 @@ class BestSingle(OneModel):
         costs: Mapping[str, float],
         estimates: Mapping[str, Estimates],
         choice: Choice,
+        conditions: Conditions = ORDINARY,
     ) -> Plan:
         """Make the plan that asks every model, or the best of them."""
-        plan = super().assemble(observations, costs, estimates, choice)
+        plan = super().assemble(observations, costs, estimates, choice, conditions)
         rounds = min(observation.state.rounds for observation in observations.values())
         labelled = any(columns.rewards.any() for columns in estimates.values())
         if rounds < self.first or not labelled:
@@ -218,9 +219,10 @@ class Router(OneModel):
         costs: Mapping[str, float],
         estimates: Mapping[str, Estimates],
         choice: Choice,
+        conditions: Conditions = ORDINARY,
     ) -> Plan:
         """Make the plan that asks both models, or one of them."""
-        plan = super().assemble(observations, costs, estimates, choice)
+        plan = super().assemble(observations, costs, estimates, choice, conditions)
         cheapest, dearest = _pair(plan)
         rounds = min(observation.state.rounds for observation in observations.values())
         asked = {cheapest, dearest}

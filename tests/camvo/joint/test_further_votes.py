@@ -9,7 +9,7 @@ import camvo
 from camvo.joint.further_votes import NOTHING, FurtherVotes
 from camvo.joint.joint_fit import JointFit
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Observation
+from camvo.policies.policy import Conditions, Observation
 from camvo.state.state import State
 
 EAST = np.array([1.0, 0.0])
@@ -91,7 +91,7 @@ def test_a_policy_that_goes_on_asks_just_where_a_right_label_is_worth_it(
     even = further.on(EAST, votes, {}).break_even
     for times, expected in ((1.1, ("c",)), (0.7, ())):
         policy = Joint().going_on(times * sum(PRICES.values()) / even)
-        plan = policy.plan({"q": Observation(state, EAST, LABELS)}, PRICES)
+        plan = policy.plan({"q": Observation(state, EAST, LABELS)}, PRICES, Conditions(decided=True))
         assert policy.ask(plan, cast) == expected
 
 
@@ -99,7 +99,7 @@ def test_going_on_never_explores(state: State) -> None:
     policy = Joint().going_on(1e-9)
     for number in range(50):
         context = np.array([np.cos(number), np.sin(number)])
-        plan = policy.plan({"q": Observation(state, context, LABELS)}, PRICES)
+        plan = policy.plan({"q": Observation(state, context, LABELS)}, PRICES, Conditions(decided=True))
         assert policy.ask(plan, {"a": {"q": "x"}}) == ()
 
 

@@ -13,7 +13,7 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import rounds_needed
 from camvo.policies.joint import FIRST, MOST_FIRST, Joint
 from camvo.policies.past_rounds import goes_on
-from camvo.policies.policy import Observation
+from camvo.policies.policy import Conditions, Observation
 from camvo.replays.replay import VotesTable
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.state.contribution import revision
@@ -159,7 +159,8 @@ def test_a_task_goes_on_while_one_of_its_questions_needs_more_votes(learned):
 def test_with_few_stages_left_models_are_asked_together(learned):
     observation = {"q": Observation(learned.state, CONTEXT, NAMES[4])}
     one, many = (
-        Joint(agreement=0.97).in_stages(stages).plan(observation, COSTS).stages.count for stages in (1, 5)
+        Joint(agreement=0.97).plan(observation, COSTS, Conditions(stages=stages)).stages.count
+        for stages in (1, 5)
     )
     assert many < one
 
@@ -183,7 +184,8 @@ def test_human_labels_change_what_the_label_of_all_votes_is():
     votes, truth = draw_votes(np.array([0.98, 0.5, 0.5, 0.5, 0.5]), labels=4, items=300, decoy=1.0)
     policy, state = Joint(agreement=0.9), State(3)
     for row, right in zip(votes.tolist(), truth.tolist(), strict=True):
-        plan = policy.asking_everyone().plan({"q": Observation(state, CONTEXT, NAMES[4])}, COSTS)
+        observation = {"q": Observation(state, CONTEXT, NAMES[4])}
+        plan = policy.plan(observation, COSTS, Conditions(everyone=True))
         cast = {arm: {"q": NAMES[4][vote]} for arm, vote in zip(COSTS, row, strict=True)}
         state.add(policy.contribution(plan, "q", cast, NAMES[4][right], human=True))
     plan = policy.plan({"q": Observation(state, CONTEXT, NAMES[4])}, COSTS)
@@ -201,10 +203,10 @@ def test_a_student_has_no_part_in_it():
     assert not Joint(agreement=0.9).studies
 
 
-def test_a_budget_does_not_change_what_is_promised():
-    policy = Joint(agreement=0.9)
-    assert policy.within(0.1) is policy
-    assert policy.allowance == math.inf
+def test_a_budget_does_not_change_what_is_promised(learned):
+    policy, observation = Joint(agreement=0.9), {"q": Observation(learned.state, CONTEXT, NAMES[4], task="a")}
+    plan, poor = (policy.plan(observation, COSTS, Conditions(allowance=most)) for most in (math.inf, 0.1))
+    assert (plan.stages.prices, plan.stages.propensity) == (poor.stages.prices, poor.stages.propensity)
 
 
 def test_further_votes_on_decided_rounds_go_by_the_worth_of_a_right_label():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Observation
+from camvo.policies.policy import Conditions, Observation
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
@@ -32,10 +32,10 @@ def snapshot():
     return state.snapshot()
 
 
-def plan_of(snapshot, *restarts, policy=POLICY):
+def plan_of(snapshot, *restarts, policy=POLICY, everyone=False):
     state = State.restore(snapshot)
     state.add(*(Contribution.of_restart(restart, 1) for restart in restarts))
-    return policy.plan({"q": Observation(state, CONTEXT, LABELS)}, COSTS)
+    return policy.plan({"q": Observation(state, CONTEXT, LABELS)}, COSTS, Conditions(everyone=everyone))
 
 
 def test_without_a_restart_a_learned_stop_is_used(snapshot):
@@ -70,9 +70,7 @@ def test_the_lesson_of_a_round_names_the_histories_of_its_plan(snapshot):
 
 
 def test_a_round_that_asked_everyone_says_what_was_promised_and_whether_it_held(snapshot):
-    explored = POLICY.contribution(
-        plan_of(snapshot, policy=POLICY.asking_everyone()), "q", VOTES, "yes"
-    ).exploration
+    explored = POLICY.contribution(plan_of(snapshot, everyone=True), "q", VOTES, "yes").exploration
     assert explored.promised == pytest.approx(0.1)
     assert explored.right is True
 

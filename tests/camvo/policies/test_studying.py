@@ -10,10 +10,6 @@ from camvo.policies.joint import Joint
 from camvo.policies.named import has_student
 
 
-def test_a_policy_that_plans_one_task_differently_keeps_its_student() -> None:
-    assert has_student(Joint().within(0.5).asking_everyone())
-
-
 @pytest.mark.parametrize(
     "policy",
     [CaMVo(), Majority(), Joint(agreement=0.99), object()],

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -23,20 +22,25 @@ from backend.annotation.asking import (
     votes_of,
 )
 from backend.annotation.batch_stage import BatchStage, BatchStages, pending
-from backend.annotation.job import Job, JobQuestion, TaskOutcome
+from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
-from backend.annotation.planner import Allowances, Planner
+from backend.annotation.planner import Allowances, Planner, Terms
+from backend.annotation.recording import (
+    FinishedTask,
+    LookUp,
+    forget_failure,
+    look_up,
+    record_failure,
+    record_rounds,
+)
 from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
-from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
+from backend.errors import BatchPendingError, LedgerError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.fits import Scorers
 from backend.learning.states import StateKey
-from backend.learning.teaching import NewRound, confirmation, human_label, store_rounds, teacher
-from backend.ledger import Ledger, Writer, batches, deletions, human_annotations, projects, recounts, rounds
-from backend.ledger import answers as pack_checks
+from backend.ledger import Ledger, Writer
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
-from backend.ledger.human_annotations import Annotation
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder
 from backend.settings.policies import policy_of
@@ -46,190 +50,6 @@ from camvo.policies.policy import Conditions, Plan, Policy
 from camvo.student.taught_texts import STUDENT
 from camvo.votes.aggregation import Decision
 from camvo.votes.labels import LABEL_VOTE
-
-
-async def calibrated_scores(  # noqa: PLR0917 - one task, and what was planned, voted and decided
-    scorers: Scorers,
-    job: Job,
-    questions: Sequence[JobQuestion],
-    plan: Plan,
-    votes: Mapping[str, Mapping[str, str]],
-    decisions: Mapping[str, Decision],
-) -> dict[str, float]:
-    """The calibrated score of each decided question whose votes are single labels, by question.
-
-    Empty if ``calibrate`` is off. The scores are stored with the rounds: they are computed before any human
-    sees the prediction, and later fits do not change them.
-    """
-    scores: dict[str, float] = {}
-    if not job.settings.calibrate:
-        return scores
-    for question in questions:
-        name, estimates = question.name, plan.estimates[question.name]
-        if name not in decisions or estimates.aggregation != LABEL_VOTE:
-            continue
-        key = StateKey(job.project, question.key.control, question.key.epoch)
-        votes_cast = {arm: votes[arm][name] for arm in plan.arms if name in votes.get(arm, {})}
-        if decisions[name].label not in votes_cast.values():
-            continue
-        scorer = await scorers.current(key, plan.arms, estimates.labels)
-        scores[name] = scorer.score_decision(votes_cast, decisions[name])
-    return scores
-
-
-@dataclass(frozen=True, slots=True)
-class LookUp:
-    """A task to look up.
-
-    Attributes:
-        project: the project's key.
-        task: the task's number.
-        keys: the keys of the rounds of its questions.
-    """
-
-    project: str
-    task: int
-    keys: Sequence[RoundKey]
-
-
-def look_up(connection: Connection, wanted: Sequence[LookUp]) -> list[tuple[dict[RoundKey, Round], bool]]:
-    """Return for each task the stored rounds by their latest counting, and whether it failed the last time.
-
-    Args:
-        connection: a read transaction.
-        wanted: the tasks.
-    """
-    found = rounds.find_by_key(connection, [key for each in wanted for key in each.keys])
-    stored = recounts.with_latest(connection, found)
-    failed = projects.failed_among(connection, [(each.project, each.task) for each in wanted])
-    return [
-        ({key: stored[key] for key in each.keys if key in stored}, (each.project, each.task) in failed)
-        for each in wanted
-    ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Finished:
-    """A task that models have voted on.
-
-    Attributes:
-        job: the task.
-        questions: the questions that models were asked about.
-        outcome: the votes and decisions.
-        now: unix seconds.
-    """
-
-    job: Job
-    questions: Sequence[JobQuestion]
-    outcome: TaskOutcome
-    now: float
-
-    @property
-    def task(self) -> tuple[str, int]:
-        """The task's project and number."""
-        return self.job.project, self.job.task
-
-
-def record_rounds(
-    connection: Connection, finished: Sequence[Finished]
-) -> list[tuple[list[Round], list[Round]]]:
-    """Store the rounds of the decided questions of different tasks, and what they teach.
-
-    A round that another process has stored meanwhile, or this one before its connection broke, stays as it
-    is. So a repetition stores nothing and teaches nothing.
-
-    Args:
-        connection: a write transaction.
-        finished: the tasks, at least one.
-
-    Returns:
-        For each task the rounds that were stored already, and the new ones.
-
-    Raises:
-        TaskDeletedError: a task was deleted meanwhile; nothing is stored.
-        LedgerError: a question of a task was decided twice; nothing is stored.
-    """
-    tasks = [each.task for each in finished]
-    for _, task in sorted(deletions.deleted_among(connection, tasks)):
-        raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task}")
-    keys = [question.key for each in finished for question in each.questions]
-    stored = rounds.find_by_key(connection, keys)
-    people = human_annotations.of_tasks(connection, tasks)
-    new = [_new_rounds(connection, each, stored.keys(), people[each.task]) for each in finished]
-    store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
-    batches.forget_task(connection, tasks)
-    return [
-        (
-            [stored[question.key] for question in each.questions if question.key in stored],
-            [added.round for added in of_task],
-        )
-        for each, of_task in zip(finished, new, strict=True)
-    ]
-
-
-def _new_rounds(
-    connection: Connection, finished: Finished, stored: Set[RoundKey], people: Sequence[Annotation]
-) -> list[NewRound]:
-    return [
-        _finished_round(connection, finished, question, people)
-        for question in finished.questions
-        if question.key not in stored and question.name in finished.outcome.decisions
-    ]
-
-
-def record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
-    """Record that the task ended without a prediction, unless it was deleted meanwhile."""
-    if not deletions.is_deleted(connection, job.project, job.task):
-        projects.ensure(connection, job.project, now)
-        projects.record_failures(connection, job.project, job.task, error.code, now)
-
-
-def forget_failure(connection: Connection, job: Job) -> None:
-    """Forget that the task failed, because it has a prediction now."""
-    projects.forget_failures_of(connection, job.project, job.task)
-
-
-def _finished_round(
-    connection: Connection, finished: Finished, question: JobQuestion, people: Sequence[Annotation]
-) -> NewRound:
-    """One round and what it teaches. The task's cost is shared equally among its questions."""
-    job, outcome, now = finished.job, finished.outcome, finished.now
-    decision, questions = outcome.decisions[question.name], len(finished.questions)
-    plan = outcome.describe(question.name)
-    human = human_label(connection, question.key, plan, people)
-    label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
-    studied = outcome.studied.get(question.name)
-    round_ = Round(
-        key=question.key,
-        plan=plan,
-        votes={arm: answers.get(question.name) for arm, answers in outcome.votes.items()},
-        label=decision.label,
-        score=outcome.scores.get(question.name, decision.score),
-        cost_usd=outcome.cost / questions,
-        full_cost_usd=outcome.full_cost / questions,
-        audit=job.audit,
-        taught=label,
-        taught_by=taught_by,
-        context=outcome.plan.estimates[question.name].context,
-        created_at=now,
-        text=b"" if studied is None else studied.ngrams,
-        human=human,
-        confirmed=confirmation(decision.label, human, plan),
-    )
-    lesson = outcome.policy.contribution(
-        outcome.plan,
-        question.name,
-        outcome.votes,
-        label,
-        human=taught_by == "human",
-        confidences=outcome.confidences,
-    )
-    for arm, agreed in outcome.packs.get(question.name, {}).items():
-        pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=now)
-    taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
-    contribution = replace(lesson, versions=outcome.versions, taught=taught)
-    return NewRound(round_, contribution, outcome.shown)
-
 
 _log = structlog.get_logger(__name__)
 
@@ -340,50 +160,59 @@ class Annotator:
 
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
-        aggregations = [question.aggregation for question in questions]
-        policy = policy_of(job.settings.policy, aggregations)
         contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
-        unpacked, stage = await self._pack_guard.unpacked(job), await self._stage(job, questions, prompt)
-        unpacked = unpacked if stage is None else stage.unpacked(unpacked)
-        policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
-        allowance = await self._allowances.allowance(policy, job, expected)
-        conditions = Conditions(everyone=job.everyone, allowance=allowance)
-        conditions = conditions if stage is None else stage.limit(conditions)
+        stage = await self._stage(job, questions, prompt)
+        terms = await self._terms(job, questions, prompt, stage)
         with tracing.plan() as span:
-            plan, student = await self._planner.plan(job, questions, contexts, policy, expected, conditions)
+            plan, student = await self._planner.plan(job, questions, contexts, terms)
             plan = plan if stage is None else stage.fixed(plan)
             embedding = self._embed(job, questions, contexts, plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         known = {} if student is None else student.replies
-        replies, beside = await self._replies(policy, plan, job, prompt, known, stage)
+        replies, beside = await self._replies(terms.policy, plan, job, prompt, known, stage)
         votes, confidences = votes_of(replies), confidences_of(replies)
-        costs = {arm: reply.cost for arm, reply in (beside | replies).items()}
-        decisions = policy.decide(plan, votes, confidences=confidences)
+        decisions = terms.policy.decide(plan, votes, confidences=confidences)
         if not decisions:
             raise no_vote_error(job, replies)
         if embedding is not None:
             await embedding
             plan = plan.with_contexts({question.name: contexts.so_far(question) for question in questions})
-        scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
-        shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
-        versions = {arm: reply.version for arm, reply in replies.items() if reply.version is not None}
-        studied = {} if student is None else student.studied(policy, plan, votes, confidences)
-        outcome = TaskOutcome(
-            policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
+        finished = FinishedTask(
+            job=job,
+            questions=questions,
+            policy=terms.policy,
+            plan=plan,
+            votes=votes,
+            decisions=decisions,
+            costs={arm: reply.cost for arm, reply in (beside | replies).items()},
+            scores=await self._scores(job, questions, plan, votes, decisions),
+            now=self._clock(),
+            examples=prompt.tasks,
+            shown={arm: count for arm, count in prompt.shown.items() if arm in votes},
+            confidences=confidences,
+            versions={arm: reply.version for arm, reply in replies.items() if reply.version is not None},
+            studied={} if student is None else student.studied(terms.policy, plan, votes, confidences),
+            packs=compared(job, plan, replies, beside),
         )
-        outcome = replace(outcome, packs=compared(job, plan, replies, beside))
-        finished = Finished(job, questions, outcome, self._clock())
         stored, new = await self._writer.persist(GroupedWrite(record_rounds, finished))
         for round_ in new:
-            control = metrics.label_value(round_.key.control)
-            metrics.rounds.labels(project=job.project, control=control).inc()
-            metrics.models_asked.labels(project=job.project, control=control).inc(
-                len(round_.votes.keys() - {STUDENT})
-            )
+            _count(round_)
         if stage is not None:
             stage.ended()
         return [*stored, *new]
+
+    async def _terms(
+        self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt, stage: BatchStage | None
+    ) -> Terms:
+        """The policy, the price of each arm that it may ask, and the task's conditions."""
+        policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
+        unpacked = await self._pack_guard.unpacked(job)
+        unpacked = unpacked if stage is None else stage.unpacked(unpacked)
+        policy, costs = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
+        allowance = await self._allowances.allowance(policy, job, costs)
+        conditions = Conditions(everyone=job.everyone, allowance=allowance)
+        return Terms(policy, costs, conditions if stage is None else stage.limit(conditions))
 
     @staticmethod
     def _embed(
@@ -397,6 +226,34 @@ class Annotator:
         if not (job.review or explores or any(map(is_known, map(contexts.so_far, questions)))):
             return None
         return contexts.embed(questions)
+
+    async def _scores(
+        self,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        plan: Plan,
+        votes: Mapping[str, Mapping[str, str]],
+        decisions: Mapping[str, Decision],
+    ) -> dict[str, float]:
+        """The calibrated score of each decided question whose votes are single labels, by question.
+
+        Empty if ``calibrate`` is off. The scores are stored with the rounds: they are computed before any
+        human sees the prediction, and later fits do not change them.
+        """
+        scores: dict[str, float] = {}
+        if not job.settings.calibrate:
+            return scores
+        for question in questions:
+            name, estimates = question.name, plan.estimates[question.name]
+            if name not in decisions or estimates.aggregation != LABEL_VOTE:
+                continue
+            key = StateKey(job.project, question.key.control, question.key.epoch)
+            votes_cast = {arm: votes[arm][name] for arm in plan.arms if name in votes.get(arm, {})}
+            if decisions[name].label not in votes_cast.values():
+                continue
+            scorer = await self._scorers.current(key, plan.arms, estimates.labels)
+            scores[name] = scorer.score_decision(votes_cast, decisions[name])
+        return scores
 
     async def _stage(
         self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt
@@ -440,3 +297,10 @@ class Annotator:
         except BatchPendingError:
             await stage.keep(plan)
             raise
+
+
+def _count(round_: Round) -> None:
+    """Count a new round, and the models that it asked, in the metrics."""
+    labels = {"project": round_.key.project, "control": metrics.label_value(round_.key.control)}
+    metrics.rounds.labels(**labels).inc()
+    metrics.models_asked.labels(**labels).inc(len(round_.votes.keys() - {STUDENT}))

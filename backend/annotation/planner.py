@@ -20,7 +20,7 @@ from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Conditions, Observation, Plan, Policy
+from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
 from camvo.state.state import State
 from camvo.student.taught_texts import STUDENT, StudiedText, hashed_ngrams
 from camvo.twins.twins import once_each
@@ -147,6 +147,21 @@ class StudentReply:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms on which a task is planned.
+
+    Attributes:
+        policy: the project's policy.
+        costs: the expected price in $ of each arm that may be asked.
+        conditions: the task's conditions.
+    """
+
+    policy: Policy
+    costs: Mapping[str, float]
+    conditions: Conditions = ORDINARY
+
+
 class Planner:
     """Plans with the current states. Used from one event loop only."""
 
@@ -158,9 +173,7 @@ class Planner:
         job: Job,
         questions: Sequence[JobQuestion],
         contexts: Contexts,
-        policy: Policy,
-        costs: Mapping[str, float],
-        conditions: Conditions,
+        terms: Terms,
     ) -> tuple[Plan, StudentReply | None]:
         """The policy's plan for several questions of a task.
 
@@ -168,13 +181,12 @@ class Planner:
             job: the task.
             questions: the questions.
             contexts: the questions' contexts, which are embedded only if the plan reads them.
-            policy: the project's policy.
-            costs: the expected price in $ of each model that may be asked.
-            conditions: the task's conditions.
+            terms: the policy, the prices and the task's conditions.
 
         Returns:
             The plan, and what the student says; ``None`` if there is no student.
         """
+        policy, costs = terms.policy, terms.costs
         student = StudentReply() if job.settings.has_student(policy) else None
         if student is not None:
             costs = {**costs, STUDENT: 0.0}
@@ -199,7 +211,7 @@ class Planner:
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
-        return policy.plan(observations, costs, conditions), student
+        return policy.plan(observations, costs, terms.conditions), student
 
 
 def _task_name(question: JobQuestion) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from backend.annotation.asking import ModelReply, Voters, ask_models
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions
-from backend.annotation.planner import Planner
+from backend.annotation.planner import Planner, Terms
 from backend.annotation.task_prompt import StoredContexts, TaskPrompt, write_prompt
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
@@ -159,9 +159,8 @@ class FurtherAsking:
             return Bought()
         prompt, policy = await self._prompt(job, found), going_on.going_on(worth_usd)
         costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
-        plan, _ = await self._planner.plan(
-            job, found.questions, found.contexts, policy, costs, Conditions(decided=True)
-        )
+        terms = Terms(policy, costs, Conditions(decided=True))
+        plan, _ = await self._planner.plan(job, found.questions, found.contexts, terms)
         request_size.set(_BULK)
         known = found.replies
         try:

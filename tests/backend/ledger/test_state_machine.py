@@ -34,8 +34,8 @@ from rewards import rewards
 from sqlalchemy import Connection, event, func, select
 
 from backend import settings as server_settings
-from backend.annotation.annotator import Finished, record_rounds
-from backend.annotation.job import Job, JobQuestion, TaskOutcome
+from backend.annotation.job import Job, JobQuestion
+from backend.annotation.recording import FinishedTask, record_rounds
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
@@ -120,8 +120,8 @@ def _hurry(connection: sqlite3.Connection, _: object) -> None:
 
 
 @cache
-def _outcome(votes: tuple[str, ...]) -> TaskOutcome:
-    """What asking three models came to."""
+def _decided(votes: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a finished task on which three models voted."""
     question = CONFIG.questions[0].about({"text": "A long day."})
     policy = policy_of(PolicySettings(name="majority"))
     context = np.array([1.0, 0.5])
@@ -129,7 +129,14 @@ def _outcome(votes: tuple[str, ...]) -> TaskOutcome:
     observation = Observation(State(2), context, question.options, aggregation)
     plan = policy.plan({question.name: observation}, dict.fromkeys(ARMS, 0.001))
     given = {arm: {question.name: label} for arm, label in zip(ARMS, votes, strict=True)}
-    return TaskOutcome(policy, plan, given, policy.decide(plan, given), dict.fromkeys(ARMS, 0.001), {})
+    return {
+        "policy": policy,
+        "plan": plan,
+        "votes": given,
+        "decisions": policy.decide(plan, given),
+        "costs": dict.fromkeys(ARMS, 0.001),
+        "scores": {},
+    }
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -264,7 +271,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
         def step(worker: Worker) -> object:
             return worker.transactions.now(
-                lambda c: record_rounds(c, [Finished(job, questions, _outcome(votes), self.time)])
+                lambda c: record_rounds(c, [FinishedTask(job, questions, now=self.time, **_decided(votes))])
             )
 
         if task in self.deleted:

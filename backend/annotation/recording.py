@@ -1,0 +1,234 @@
+"""A finished task in the ledger: looked up before models are asked, recorded after they have voted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend.annotation.job import Job, JobQuestion
+from backend.errors import TaskDeletedError, TaskError
+from backend.learning.teaching import NewRound, confirmation, human_label, store_rounds, teacher
+from backend.ledger import answers as pack_checks
+from backend.ledger import batches, deletions, human_annotations, projects, recounts, rounds
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.rounds import Round, RoundKey
+from camvo.policies.policy import Plan, Policy
+from camvo.stages.stages import on_question
+from camvo.student.taught_texts import StudiedText
+from camvo.twins.twins import once_each
+from camvo.typing import Confidences
+from camvo.votes import registry
+from camvo.votes.aggregation import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """A task to look up.
+
+    Attributes:
+        project: the project's key.
+        task: the task's number.
+        keys: the keys of the rounds of its questions.
+    """
+
+    project: str
+    task: int
+    keys: Sequence[RoundKey]
+
+
+def look_up(connection: Connection, wanted: Sequence[LookUp]) -> list[tuple[dict[RoundKey, Round], bool]]:
+    """Return for each task the stored rounds by their latest counting, and whether it failed the last time.
+
+    Args:
+        connection: a read transaction.
+        wanted: the tasks.
+    """
+    found = rounds.find_by_key(connection, [key for each in wanted for key in each.keys])
+    stored = recounts.with_latest(connection, found)
+    failed = projects.failed_among(connection, [(each.project, each.task) for each in wanted])
+    return [
+        ({key: stored[key] for key in each.keys if key in stored}, (each.project, each.task) in failed)
+        for each in wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishedTask:
+    """A task that models have voted on: the votes, and how they were decided.
+
+    Attributes:
+        job: the task.
+        questions: the questions that models were asked about.
+        policy: the policy that planned and decided.
+        plan: its plan.
+        votes: for each model asked, its votes by question; empty if the call failed.
+        decisions: by question, for the questions that got a vote.
+        costs: the cost of each model asked, in $.
+        scores: the calibrated score by question, for questions whose policy score was calibrated.
+        now: unix seconds.
+        examples: the tasks shown as examples.
+        shown: how many examples each model's prompt had.
+        confidences: for each model that says how sure it is, its confidences by question.
+        versions: the version that each model's answer reports, for those that report one.
+        studied: question → its text, which teaches the student.
+        packs: question → packed arm → whether its vote was that of its model, asked singly; of the arms that
+            were compared.
+    """
+
+    job: Job
+    questions: Sequence[JobQuestion]
+    policy: Policy
+    plan: Plan
+    votes: Mapping[str, Mapping[str, str]]
+    decisions: Mapping[str, Decision]
+    costs: Mapping[str, float]
+    scores: Mapping[str, float]
+    now: float
+    examples: Sequence[int] = ()
+    shown: Mapping[str, int] = field(default_factory=dict)
+    confidences: Confidences = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    studied: Mapping[str, StudiedText] = field(default_factory=dict)
+    packs: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+
+    @property
+    def task(self) -> tuple[str, int]:
+        """The task's project and number."""
+        return self.job.project, self.job.task
+
+    @property
+    def cost(self) -> float:
+        """What was paid, in $."""
+        return sum(self.costs.values())
+
+    @property
+    def full_cost(self) -> float:
+        """The cost of asking every model once, in $, each by its cheaper arm.
+
+        For arms not asked it is their expected price.
+        """
+        expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
+        return sum(once_each(expected | dict(self.costs)).values())
+
+    def describe(self, question: str) -> dict[str, Any]:
+        """The JSON that a round stores: the plan, the aggregation and the policy's own score.
+
+        The confidences, the label for the student's text and the examples are in it if there are any.
+        """
+        aggregation = self.plan.estimates[question].aggregation
+        description: dict[str, Any] = {
+            "aggregation": registry.describe_aggregation(aggregation),
+            "score": self.decisions[question].score,
+        }
+        if sure := on_question(self.confidences, question):
+            description["confidences"] = sure
+        if self.versions:
+            description["versions"] = dict(self.versions)
+        if question in self.studied:
+            description["studied"] = self.studied[question].to_list()
+        if self.examples:
+            description["examples"] = list(self.examples)
+        return self.plan.describe(question) | description
+
+
+def record_rounds(
+    connection: Connection, finished: Sequence[FinishedTask]
+) -> list[tuple[list[Round], list[Round]]]:
+    """Store the rounds of the decided questions of different tasks, and what they teach.
+
+    A round that another process has stored meanwhile, or this one before its connection broke, stays as it
+    is. So a repetition stores nothing and teaches nothing.
+
+    Args:
+        connection: a write transaction.
+        finished: the tasks, at least one.
+
+    Returns:
+        For each task the rounds that were stored already, and the new ones.
+
+    Raises:
+        TaskDeletedError: a task was deleted meanwhile; nothing is stored.
+        LedgerError: a question of a task was decided twice; nothing is stored.
+    """
+    tasks = [each.task for each in finished]
+    for _, task in sorted(deletions.deleted_among(connection, tasks)):
+        raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task}")
+    keys = [question.key for each in finished for question in each.questions]
+    stored = rounds.find_by_key(connection, keys)
+    people = human_annotations.of_tasks(connection, tasks)
+    new = [_new_rounds(connection, each, stored.keys(), people[each.task]) for each in finished]
+    store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
+    batches.forget_task(connection, tasks)
+    return [
+        (
+            [stored[question.key] for question in each.questions if question.key in stored],
+            [added.round for added in of_task],
+        )
+        for each, of_task in zip(finished, new, strict=True)
+    ]
+
+
+def _new_rounds(
+    connection: Connection, finished: FinishedTask, stored: Set[RoundKey], people: Sequence[Annotation]
+) -> list[NewRound]:
+    return [
+        _finished_round(connection, finished, question, people)
+        for question in finished.questions
+        if question.key not in stored and question.name in finished.decisions
+    ]
+
+
+def record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
+    """Record that the task ended without a prediction, unless it was deleted meanwhile."""
+    if not deletions.is_deleted(connection, job.project, job.task):
+        projects.ensure(connection, job.project, now)
+        projects.record_failures(connection, job.project, job.task, error.code, now)
+
+
+def forget_failure(connection: Connection, job: Job) -> None:
+    """Forget that the task failed, because it has a prediction now."""
+    projects.forget_failures_of(connection, job.project, job.task)
+
+
+def _finished_round(
+    connection: Connection, finished: FinishedTask, question: JobQuestion, people: Sequence[Annotation]
+) -> NewRound:
+    """One round and what it teaches. The task's cost is shared equally among its questions."""
+    job, decision, questions = finished.job, finished.decisions[question.name], len(finished.questions)
+    plan = finished.describe(question.name)
+    human = human_label(connection, question.key, plan, people)
+    label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
+    studied = finished.studied.get(question.name)
+    round_ = Round(
+        key=question.key,
+        plan=plan,
+        votes={arm: answers.get(question.name) for arm, answers in finished.votes.items()},
+        label=decision.label,
+        score=finished.scores.get(question.name, decision.score),
+        cost_usd=finished.cost / questions,
+        full_cost_usd=finished.full_cost / questions,
+        audit=job.audit,
+        taught=label,
+        taught_by=taught_by,
+        context=finished.plan.estimates[question.name].context,
+        created_at=finished.now,
+        text=b"" if studied is None else studied.ngrams,
+        human=human,
+        confirmed=confirmation(decision.label, human, plan),
+    )
+    lesson = finished.policy.contribution(
+        finished.plan,
+        question.name,
+        finished.votes,
+        label,
+        human=taught_by == "human",
+        confidences=finished.confidences,
+    )
+    for arm, agreed in finished.packs.get(question.name, {}).items():
+        pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
+    taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
+    contribution = replace(lesson, versions=finished.versions, taught=taught)
+    return NewRound(round_, contribution, finished.shown)

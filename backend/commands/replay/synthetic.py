@@ -19,7 +19,7 @@ from backend.commands.replay import study as verdict
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.study import ReplayStudy, summaries_of
-from backend.commands.shared import progress_bar
+from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
 from camvo.replays.replay import VotesTable

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.arguments import decimals
 from backend.commands.replay import replay_command
 from backend.commands.replay.replay_command import DATA, POLICIES, RUNS
+from backend.commands.shared.arguments import decimals
 
 
 @replay_command.with_groups

@@ -39,7 +39,7 @@ from backend.commands.replay.study import (
     summaries_of,
     verdict,
 )
-from backend.commands.shared import progress_bar
+from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy

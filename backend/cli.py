@@ -14,7 +14,7 @@ from backend.commands.connect import connect_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.quote import quote_command
-from backend.commands.replay import replay_command, synthetic_command
+from backend.commands.replay import replay_command
 from backend.commands.review import review_command
 from camvo.errors import CamvoError
 
@@ -157,7 +157,6 @@ app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)
 app.command()(replay_command.replay)
-app.command()(synthetic_command.synthetic)
 app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)

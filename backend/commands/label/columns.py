@@ -45,7 +45,7 @@ class RowResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class AddedColumn:
     """A column that is added. Exactly one of ``of_row`` and ``of_round`` fills it.
 
     Attributes:
@@ -65,40 +65,40 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column("id", str, "the id", of_row=lambda row: row.stored.task.id),
-    Column(
+    AddedColumn("id", str, "the id", of_row=lambda row: row.stored.task.id),
+    AddedColumn(
         "label",
         str,
         "the label; empty if the task has none, or is blind and nobody has labelled it",
         of_round=lambda round_: round_.label,
     ),
-    Column("score", float, "the probability that it is right", of_round=lambda round_: round_.score),
-    Column(
+    AddedColumn("score", float, "the probability that it is right", of_round=lambda round_: round_.score),
+    AddedColumn(
         "votes",
         str,
         "who voted what; JSON in CSV and Parquet",
         of_round=lambda round_: without_silent_student(round_.votes),
     ),
-    Column(
+    AddedColumn(
         "human",
         str,
         "the label that people gave, once it was [taught](#people-without-label-studio)",
         of_round=lambda round_: round_.human,
     ),
-    Column(
+    AddedColumn(
         "cost_usd",
         float,
         "what the task's calls cost; of rows with equal content the first one carries it, so the column adds"
         " up to the bill",
         of_row=lambda row: row.cost_usd,
     ),
-    Column(
+    AddedColumn(
         "blind",
         bool,
         "whether the task is blind",
         of_row=lambda row: any(round_.audit for _, round_ in row.stored.decided),
     ),
-    Column(
+    AddedColumn(
         "error",
         str,
         "why the task has no label: a [code](errors.md#a-task-gets-no-prediction)",
@@ -118,14 +118,14 @@ def added_values(config: LabelConfig, row: RowResult) -> dict[str, Any]:
     return {name: _value(column, control, row) for name, column, control in _named(config)}
 
 
-def _value(column: Column, control: str, row: RowResult) -> Any:
+def _value(column: AddedColumn, control: str, row: RowResult) -> Any:
     if column.of_row is not None:
         return column.of_row(row)
     round_ = row.shown.get(control)
     return None if round_ is None or column.of_round is None else column.of_round(round_)
 
 
-def _named(config: LabelConfig) -> Iterator[tuple[str, Column, str]]:
+def _named(config: LabelConfig) -> Iterator[tuple[str, AddedColumn, str]]:
     """Each column with its whole name and its control, which is empty for a column of the row."""
     for of_controls, columns in groupby(COLUMNS, lambda column: column.of_round is not None):
         together = tuple(columns)

@@ -14,7 +14,7 @@ from backend.commands.connect import connect_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.quote import quote_command
-from backend.commands.replay import replay_command, synthetic_command
+from backend.commands.replay import replay_command
 from backend.commands.review import review_command
 from camvo.errors import CamvoError
 
@@ -83,7 +83,7 @@ def serve(
 
     Example: camvo serve --config camvo.yaml --host 0.0.0.0 --port 9090
     """
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - the help must not wait for it
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the help must not wait for it
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
     options = {"host": host, "port": port, "workers": workers}
@@ -110,7 +110,7 @@ def check(
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
     from backend.commands.check import check_setup  # noqa: PLC0415 - the same
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - the same
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     if not check_setup(Console(), environment_with(config), live=live, label_config=label_config):
         raise typer.Exit(1)
@@ -142,11 +142,11 @@ def report(
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - the same
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     environment = environment_with(config)
     if certificate is not None:
-        from backend.commands.certificate import issue_certificate  # noqa: PLC0415 - the same
+        from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415 - the same
 
         issue_certificate(Console(stderr=as_json), environment, project, certificate)
     print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
@@ -157,7 +157,6 @@ app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)
 app.command()(replay_command.replay)
-app.command()(synthetic_command.synthetic)
 app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)

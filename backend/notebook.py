@@ -22,10 +22,10 @@ import narwhals as nw
 from narwhals.typing import IntoDataFrameT
 from rich.console import Console
 
-from backend.commands.label.options import LabelOptions
-from backend.commands.label.run import quiet_logs, run_label
-from backend.commands.shared import environment_with
-from backend.datasets.sinks import Result, cell
+from backend.commands.label.run import run_label
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.setup import environment_with, quiet_logs
+from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns
 from backend.models.embedder import Embedder
@@ -124,24 +124,33 @@ class _AddedColumns:
     """Gathers the columns that CaMVo adds."""
 
     def __init__(self) -> None:
+        self._kinds: Kinds = {}
         self._values: dict[str, list[Any]] = {}
 
-    def take(self, results: Iterator[Result], _: Columns) -> None:
+    def take(self, results: Iterator[Result], _: Columns, added: Kinds) -> None:
         """Gather the results of all rows."""
+        self._kinds, self._values = added, {name: [] for name in added}
         for result in results:
-            for name, value in result.added.items():
-                kept = value if value is None or isinstance(value, bool | float) else cell(value)
-                self._values.setdefault(name, []).append(kept)
+            for name, kind in added.items():
+                self._values[name].append(typed(result.added[name], kind))
 
     def beside(self, table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
         """The table with these columns."""
         return table.with_columns(
-            nw.new_series(name, values, _type_of(name), backend=table.implementation)
-            for name, values in self._values.items()
+            _series(name, kind, self._values[name], table.implementation)
+            for name, kind in self._kinds.items()
         )
 
 
-def _type_of(name: str) -> Any:
-    if name.startswith(("camvo_score", "camvo_cost")):
-        return nw.Float64
-    return nw.Boolean if name == "camvo_blind" else nw.String
+_TYPES: dict[type, Any] = {bool: nw.Boolean, int: nw.Int64, float: nw.Float64, str: nw.String}
+
+_NULLABLE = {bool: "boolean", int: "Int64"}
+"""The types of pandas for booleans and integers that may be missing, which those of NumPy may not."""
+
+
+def _series(name: str, kind: type, values: list[Any], backend: Any) -> nw.Series[Any]:
+    if backend.is_pandas_like() and kind in _NULLABLE and None in values:
+        native = backend.to_native_namespace().Series(values, dtype=_NULLABLE[kind])
+        series: nw.Series[Any] = nw.from_native(native, series_only=True).alias(name)
+        return series
+    return nw.new_series(name, values, _TYPES[kind], backend=backend)

@@ -30,9 +30,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from batch_provider import BatchServer
 from scripted_litellm import HashedTexts
 
-from backend.commands.label import batch_run
-from backend.commands.label.options import LabelOptions
+from backend.commands.bulk import batch_run
 from backend.commands.label.run import label_into
+from backend.commands.shared.options import LabelOptions
 from backend.ledger import Ledger, money
 from backend.models.model import count_text, count_tokens, litellm
 from backend.questions.prompts.messages import texts_of

@@ -71,8 +71,8 @@ def label(folder: Path, address: str, policy: str, tasks: int, database: str | N
     import yaml
     from rich.console import Console
 
-    from backend.commands.label.options import LabelOptions
     from backend.commands.label.run import label_into
+    from backend.commands.shared.options import LabelOptions
     from backend.settings import Environment
 
     models = model_settings(address, 3, pack=PACK if policy == "packed" else 1)
@@ -121,7 +121,7 @@ def timed_after(tasks: int, also: Callable[[], Any]) -> Iterator[list[tuple[floa
 @contextmanager
 def watched(act: Callable[[int | None], None]) -> Iterator[None]:
     """During the block, call ``act`` with each task's number in a run, and with ``None`` at its end."""
-    from backend.commands.label.labelling import Labelling
+    from backend.commands.bulk.labelling import Labelling
 
     run = Labelling.run
 

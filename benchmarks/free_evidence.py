@@ -3,7 +3,7 @@
     python benchmarks/free_evidence.py student [VOTES.csv …] [--items 10000] [--shuffles 1] [--labels 0.05]
     python benchmarks/free_evidence.py confidences VOTES.csv … [--shuffles 2] [--labels 0.05]
 
-Without a table, the student reads made-up texts about ten topics (:mod:`camvo.replays.synthetic`),
+Without a table, the student reads made-up texts about ten topics (``topic_texts.py``),
 once with clear topics and once with blurred ones. Points are the percentage of right labels minus that of the
 vote of all models, weighted by their true accuracy. Prices are read from the JSON file beside the table. The
 policies ignore contexts.
@@ -17,13 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from topic_texts import draw_topic_texts
 
 from backend.commands.replay.inputs import read_prices, read_votes, shuffle_items
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.replays import measures
 from camvo.replays.replay import VotesTable, replay
-from camvo.replays.synthetic import SyntheticModel, draw_topic_texts
+from camvo.replays.synthetic import SyntheticModel
 
 MODELS = {
     "largest": SyntheticModel(0.9, 10.0),

@@ -66,7 +66,7 @@ def measure(ending: str, rows: int) -> str:
         with Index(dataset) as index:
             with Peak() as indexing:
                 index.build()
-            with Peak(indexing.before) as writing, open_sink(out, index.columns) as sink:
+            with Peak(indexing.before) as writing, open_sink(out, index.columns, KINDS) as sink:
                 for task, first in zip(dataset.tasks(), index.is_first(), strict=True):
                     sink.write(Result(task.row.data, added(task.id, first), task.data, []))
             seconds = time.monotonic() - started
@@ -74,6 +74,15 @@ def measure(ending: str, rows: int) -> str:
                 f"{ending:8} {rows:>10,} {index.tasks:>10,} {indexing.above:>9.1f} {writing.above:>9.1f}"
                 f" {seconds:>8.0f}"
             )
+
+
+KINDS = {
+    "camvo_id": str,
+    "camvo_label": str,
+    "camvo_score": float,
+    "camvo_votes": str,
+    "camvo_cost_usd": float,
+}
 
 
 def added(task: str, first: bool) -> dict[str, object]:
@@ -89,7 +98,7 @@ def added(task: str, first: bool) -> dict[str, object]:
 def generate(path: Path, rows: int) -> None:
     columns = Columns()
     columns.add(next(generated(1)))
-    with open_sink(path, columns) as sink:
+    with open_sink(path, columns, {}) as sink:
         for row in generated(rows):
             sink.write(Result(row, {}, row, []))
 

@@ -24,8 +24,8 @@ sys.path.append(str(Path(__file__).parent))
 from bulk import AT_ONCE, watched, write_tasks
 from scripted_models import LABELS, counts, model_settings, scripted_models
 
-from backend.commands.label.options import LabelOptions
 from backend.commands.label.run import label_into
+from backend.commands.shared.options import LabelOptions
 from backend.settings import Environment
 
 

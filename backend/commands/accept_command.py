@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backend.commands.arguments import Config, LabelStudioUrl, ProjectNumber
+from backend.commands.shared.arguments import Config, LabelStudioUrl, ProjectNumber
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -41,12 +41,8 @@ def accept(  # noqa: PLR0917 - a command's options
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands import accept as acceptance  # noqa: PLC0415
     from backend.commands import accept as evidence  # noqa: PLC0415
-    from backend.commands.connect import backend_client as addresses  # noqa: PLC0415
-    from backend.commands.shared import (  # noqa: PLC0415
-        environment_with,
-        existing_ledger,
-        stored_project,
-    )
+    from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
+    from backend.commands.shared.setup import environment_with, existing_ledger, stored_project  # noqa: PLC0415
     from backend.errors import ConfigError  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.annotation.batch_desk import Desk
-from backend.commands.shared import existing_ledger
+from backend.commands.shared.setup import existing_ledger
 from backend.errors import ConfigError
 from backend.ledger import Ledger, Writer, batches
 from backend.ledger.batches import OPEN, BatchJob

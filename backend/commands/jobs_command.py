@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.arguments import Config
+from backend.commands.shared.arguments import Config
 
 
 def jobs(
@@ -31,7 +31,7 @@ def jobs(
         cancel_jobs,
         print_jobs,
     )
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - the same
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     environment, console = environment_with(config), Console()
     if cancel is not None:

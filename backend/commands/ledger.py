@@ -17,7 +17,8 @@ from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings
-from backend.commands.shared import Advance, existing_ledger, progress_bar, stored_project
+from backend.commands.shared.output import Advance, progress_bar
+from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError, LedgerError
 from backend.learning import actions
 from backend.learning.actions import AffectedLabels

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.arguments import Config
+from backend.commands.shared.arguments import Config
 
 
 def forget(  # noqa: PLR0917 - a command's options
@@ -54,7 +54,7 @@ def forget(  # noqa: PLR0917 - a command's options
         LabelsToForget,
         forget_labels,
     )
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.commands.teach import annotator_number  # noqa: PLC0415
     from backend.errors import ConfigError  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def prune(  # noqa: PLR0917 - a command's options
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend.commands.ledger import prune_ledger  # noqa: PLC0415
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.errors import ConfigError  # noqa: PLC0415
 
     def agreed(question: str) -> bool:
@@ -128,7 +128,7 @@ def verify(
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend.commands.ledger import verify_ledger  # noqa: PLC0415
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     if not verify_ledger(Console(), environment_with(config), url):
         raise typer.Exit(1)
@@ -149,7 +149,7 @@ def export(
     Example: camvo ledger export --out ledger.jsonl.gz
     """
     from backend.commands.ledger import export_ledger  # noqa: PLC0415
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     export_ledger(environment_with(config), out, project)
 
@@ -178,6 +178,6 @@ def copy(
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend.commands.ledger import copy_ledger  # noqa: PLC0415
-    from backend.commands.shared import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     copy_ledger(Console(), environment_with(config), to)

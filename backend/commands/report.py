@@ -11,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend import settings
-from backend.commands.shared import existing_ledger
+from backend.commands.shared.certificate import share_tables
+from backend.commands.shared.output import plain_table
+from backend.commands.shared.setup import existing_ledger
 from backend.datasets.tasks import task_name
 from backend.errors import ConfigError
 from backend.ledger.database.statements import now
@@ -62,7 +64,7 @@ def _asked(project: ProjectReport) -> list[ModelReport]:
 
 
 def _votes(project: ProjectReport) -> Table:
-    table = _table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
+    table = plain_table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
     for model in _asked(project):
         table.add_row(
             escape(model.name),
@@ -76,7 +78,7 @@ def _votes(project: ProjectReport) -> Table:
 
 
 def _calls(project: ProjectReport) -> Table:
-    table = _table("model", "calls", "failures", "median", "95%", "dollars")
+    table = plain_table("model", "calls", "failures", "median", "95%", "dollars")
     for model in _asked(project):
         table.add_row(
             escape(model.name),
@@ -92,7 +94,7 @@ def _calls(project: ProjectReport) -> Table:
 
 
 def _questions(project: ProjectReport) -> Table:
-    table = _table("question, epoch", "rounds", "vote right, blind", "reviewed", "last round")
+    table = plain_table("question, epoch", "rounds", "vote right, blind", "reviewed", "last round")
     for question in project.questions:
         table.add_row(
             f"{escape(question.control)}\n[dim]{question.epoch}[/]",
@@ -104,32 +106,15 @@ def _questions(project: ProjectReport) -> Table:
     return table
 
 
-def share_tables(project: ProjectReport) -> Iterator[Table]:
-    """The share of each label, question by question."""
-    for question in project.questions:
-        if question.shares is None or not question.shares.labels:
-            continue
-        table = _table(
-            f"share: {question.control}", "models", "in truth", "95% interval", "blind labels alone"
-        )
-        for label in question.shares.labels:
-            alone = f"{percent(label.alone_low)} to {percent(label.alone_high)}"
-            row = (
-                percent(label.predicted),
-                percent(label.share),
-                f"{percent(label.low)} to {percent(label.high)}",
-            )
-            table.add_row(escape(label.label), *row, alone)
-        yield table
-
-
 def _questionable(project: ProjectReport) -> Iterator[Table]:
     """The labels on which vote and people differ, the first ten of each question."""
     for question in project.questions:
         found = question.questionable
         if found is None or not found.labels:
             continue
-        table = _table(f"questionable: {question.control}", "task", "vote", "score", "people", "annotators")
+        table = plain_table(
+            f"questionable: {question.control}", "task", "vote", "score", "people", "annotators"
+        )
         for label in found.listed[:10]:
             why = "certain vote against one" if label.certain else "vote against people"
             table.add_row(
@@ -143,16 +128,8 @@ def _questionable(project: ProjectReport) -> Iterator[Table]:
         yield table
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title=" ")
-    table.add_column(first, overflow="fold", max_width=24)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _annotators(annotators: Sequence[AnnotatorReport]) -> Table:
-    table = _table("annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled")
+    table = plain_table("annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled")
     for row in annotators:
         minutes = "–" if row.minutes is None else f"{row.minutes:.1f}"
         if row.id is None:

@@ -21,8 +21,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.commands.label.run import ANNOTATOR, PROJECT, TASK, label_columns
-from backend.commands.shared import environment_with, existing_ledger
+from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
+from backend.commands.shared.setup import environment_with, existing_ledger
 from backend.datasets.sources import Row, Source, open_source
 from backend.datasets.tasks import content_number, keys_read, plain, task_number
 from backend.errors import DatasetError, TaskError

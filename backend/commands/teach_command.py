@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.arguments import Config
+from backend.commands.shared.arguments import Config
 
 
 def teach(

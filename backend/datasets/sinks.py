@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from backend.datasets.sources import pyarrow_parquet
 from backend.datasets.tasks import Columns
@@ -21,6 +21,9 @@ from backend.errors import DatasetError
 PREFIX = "camvo_"
 """Begins the name of each column that is added to those of the source."""
 
+Kinds: TypeAlias = Mapping[str, type]
+"""The columns that are added, in their order: name → ``bool``, ``int``, ``float`` or ``str``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -28,7 +31,7 @@ class Result:
 
     Attributes:
         data: the row's own columns.
-        added: the columns that CaMVo adds, by name; the same names for every row.
+        added: the values of the columns that CaMVo adds, by name; the same names for every row.
         content: the task's data as the label config reads it.
         predictions: the predictions in Label Studio's form.
     """
@@ -123,15 +126,17 @@ class CsvSink:
 
     Args:
         path: the file.
-        columns: the columns of the source; those that CaMVo adds come after them.
+        columns: the columns of the source.
+        added: those that CaMVo adds, which come after them.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        self._whole, self._columns = WholeFile(path), columns
-        self._writer: csv.DictWriter[str] | None = None
+    def __init__(self, path: Path, columns: Sequence[str], added: Kinds) -> None:
+        self._whole, self._names = WholeFile(path), list(dict.fromkeys([*columns, *added]))
 
     def __enter__(self) -> CsvSink:
         self._text = io.TextIOWrapper(self._whole.__enter__(), "utf-8", errors="replace", newline="")
+        self._writer = csv.DictWriter(self._text, self._names, restval="")
+        self._writer.writeheader()
         return self
 
     def __exit__(
@@ -141,13 +146,8 @@ class CsvSink:
         self._whole.__exit__(kind, error, trace)
 
     def write(self, result: Result) -> None:
-        """Write one line, and before the first one the header."""
-        row = {name: cell(value) for name, value in result.row.items()}
-        if self._writer is None:
-            names = dict.fromkeys([*self._columns, *result.added])
-            self._writer = csv.DictWriter(self._text, list(names), restval="")
-            self._writer.writeheader()
-        self._writer.writerow(row)
+        """Write one line."""
+        self._writer.writerow({name: cell(value) for name, value in result.row.items()})
 
 
 class JsonLinesSink:
@@ -216,14 +216,15 @@ class ParquetSink:
     Args:
         file: the file to write, such as a ``WholeFile``; entered and left with the sink.
         columns: the columns of the source with their types.
+        added: those that CaMVo adds, with theirs.
     """
 
-    def __init__(self, file: AbstractContextManager[BinaryIO], columns: Columns) -> None:
+    def __init__(self, file: AbstractContextManager[BinaryIO], columns: Columns, added: Kinds) -> None:
         self._parquet = pyarrow_parquet()
-        self._whole, self._columns = file, columns
+        self._whole = file
         self._waiting: list[dict[str, Any]] = []
         self._writer: Any = None
-        self._kinds: dict[str, type] = {}
+        self._kinds = {name: columns.kind(name) or str for name in columns.names} | dict(added)
 
     def __enter__(self) -> ParquetSink:
         self._file = self._whole.__enter__()
@@ -244,9 +245,6 @@ class ParquetSink:
 
     def write(self, result: Result) -> None:
         """Write one row, together with others."""
-        if not self._kinds:
-            self._kinds = {name: self._columns.kind(name) or str for name in self._columns.names}
-            self._kinds |= {name: _added_kind(name, value) for name, value in result.added.items()}
         self._waiting.append(result.row)
         if len(self._waiting) == _ROWS:
             self._flush()
@@ -260,21 +258,14 @@ class ParquetSink:
         if self._writer is None:
             self._writer = self._parquet.ParquetWriter(self._file, schema, compression="zstd")
         rows = [
-            {name: _stored(row.get(name), kind) for name, kind in self._kinds.items()}
-            for row in self._waiting
+            {name: typed(row.get(name), kind) for name, kind in self._kinds.items()} for row in self._waiting
         ]
         self._writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
         self._waiting = []
 
 
-def _added_kind(name: str, value: object) -> type:
-    """The type of a column that CaMVo adds; a first value may be missing, so the name decides."""
-    if name.startswith(("camvo_score", "camvo_cost")):
-        return float
-    return bool if isinstance(value, bool) else str
-
-
-def _stored(value: Any, kind: type) -> object:
+def typed(value: Any, kind: type) -> object:
+    """A value as one of a column's type; what is no number and no boolean is text, as in CSV."""
     if value is None:
         return None
     return kind(value) if kind in {bool, int, float} else cell(value)
@@ -298,18 +289,19 @@ def check_sink(path: Path) -> None:
     check_writable(path)
 
 
-def open_sink(path: Path, columns: Columns) -> Sink:
+def open_sink(path: Path, columns: Columns, added: Kinds) -> Sink:
     """The sink that writes a file; ``.json`` is Label Studio's import format.
 
     Args:
         path: the file; :func:`check_sink` has accepted it.
         columns: the columns of the source.
+        added: those that CaMVo adds.
     """
     match path.suffix.lower():
         case ".csv":
-            return CsvSink(path, columns.names)
+            return CsvSink(path, columns.names, added)
         case ".parquet":
-            return ParquetSink(WholeFile(path), columns)
+            return ParquetSink(WholeFile(path), columns, added)
         case ".json":
             return LabelStudioSink(path)
         case _:

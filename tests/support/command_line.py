@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -15,8 +16,10 @@ from server_process import child
 from backend import cli
 
 
-def called(*arguments: str, cwd: Path, **variables: str) -> CompletedProcess[str]:
-    """Do what :func:`server_process.run_cli` does without starting a process."""
+def called(
+    *arguments: str, cwd: Path, main: Callable[[], None] = cli.main, **variables: str
+) -> CompletedProcess[str]:
+    """Do what :func:`server_process.run_cli` does without starting a process; ``main`` may be a program's."""
     printed, errors, code = StringIO(), StringIO(), 0
     with (
         chdir(cwd),
@@ -26,7 +29,7 @@ def called(*arguments: str, cwd: Path, **variables: str) -> CompletedProcess[str
         redirect_stderr(errors),
     ):
         try:
-            cli.main()
+            main()
         except SystemExit as end:
             code = int(end.code or 0)
     return CompletedProcess(arguments, code, printed.getvalue(), errors.getvalue())

@@ -26,9 +26,9 @@ import yaml
 from rich.console import Console
 from scripted_litellm import HashedTexts
 
-from backend.commands.label.labelling import RunTally
-from backend.commands.label.options import LabelOptions
+from backend.commands.bulk.labelling import RunTally
 from backend.commands.label.run import label_into
+from backend.commands.shared.options import LabelOptions
 from backend.ledger import Ledger
 from backend.settings import Environment
 from backend.testing import OpenAIServer, Reply

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from flask import Flask
 from werkzeug.serving import make_server
 
-from backend.commands.connect.backend_client import BackendClient
+from backend.commands.shared.backend_client import BackendClient
 from backend.settings import Environment
 
 

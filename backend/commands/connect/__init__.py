@@ -1,1 +1,1 @@
-"""``camvo connect``, ``camvo disconnect`` and ``camvo predict``."""
+"""``camvo connect`` and ``camvo disconnect``, and the tabs that they make."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from backend.commands.check import config_facts
 from backend.commands.connect import tabs
-from backend.commands.connect.backend_client import BackendClient
-from backend.commands.shared import Fact
+from backend.commands.shared.backend_client import BackendClient
+from backend.commands.shared.config_facts import config_facts
+from backend.commands.shared.output import Fact
 from backend.errors import BackendError, ConfigError, LabelStudioError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import WEBHOOK_HEADER

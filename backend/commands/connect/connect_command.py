@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
+from backend.commands.shared.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
 from backend.errors import LabelStudioError
 
 
@@ -33,18 +33,15 @@ def connect(  # noqa: PLR0917 - a command's options
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.connect.connect import (  # noqa: PLC0415
         Wanted,
         connect_and_prove,
         parse_extra_params,
     )
-    from backend.commands.shared import (  # noqa: PLC0415
-        Fact,
-        environment_with,
-        print_fact,
-    )
+    from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.backend_client import BackendClient  # noqa: PLC0415
+    from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
 
     environment = environment_with(config)
     loaded = settings.load(environment.config)
@@ -91,13 +88,10 @@ def disconnect(
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.connect import disconnect_project  # noqa: PLC0415
-    from backend.commands.shared import (  # noqa: PLC0415
-        Fact,
-        environment_with,
-        print_fact,
-    )
+    from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
 
     environment = environment_with(config)
     title = settings.load(environment.config).model_version

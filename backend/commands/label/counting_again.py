@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from backend.annotation.job import Job
-from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.predict.prediction_run import AskMoreTally, RecountTally
 from backend.datasets.tasks import IndexedTasks
 from backend.ledger import money

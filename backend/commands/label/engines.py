@@ -15,13 +15,15 @@ import structlog
 from rich.console import Console
 
 from backend import settings as settings_module
-from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.labelling import RunCounts, Spending, label_tasks
-from backend.commands.label.options import LabelOptions
-from backend.commands.label.process import annotation_process, asking_nobody
-from backend.commands.label.run import dataset_jobs, interruptible, quiet_logs, results
-from backend.commands.quote.output import agreed
-from backend.commands.shared import environment_with, progress_bar
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
+from backend.commands.bulk.process import annotation_process, asking_nobody
+from backend.commands.bulk.quoting import agreed
+from backend.commands.label.columns import added_kinds
+from backend.commands.label.run import dataset_jobs, results
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import progress_bar
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index, Part, PartTasks, parts_of, stale_names
 from backend.datasets.object_folder import PartsFolder, parts_folder
 from backend.datasets.sinks import ParquetSink
@@ -121,7 +123,8 @@ class PartLabeller:
         work = self._work
         jobs, tasks = self._open(), PartTasks(self._dataset, part, work.columns)
         tally = label_tasks(jobs, tasks, Console(quiet=True))
-        with ParquetSink(work.folder.file(part.file_name), work.columns) as sink:
+        file, added = work.folder.file(part.file_name), added_kinds(jobs.config)
+        with ParquetSink(file, work.columns, added) as sink:
             for result in results(tasks, jobs):
                 sink.write(result)
         return tally.counts

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from backend.commands import arguments
-from backend.commands.arguments import BackendUrl, Config, LabelStudioUrl, file_of, options_of, refuse
+from backend.commands.shared import arguments
+from backend.commands.shared.arguments import (
+    Config,
+    LabelStudioUrl,
+    file_of,
+    options_of,
+    refuse,
+    require_one_source,
+)
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
-    from backend.commands.label.options import LabelOptions
+    from backend.commands.shared.options import LabelOptions
 
 
 def label(  # noqa: PLR0917 - a command's options
@@ -39,13 +46,9 @@ def label(  # noqa: PLR0917 - a command's options
     certificate: arguments.Certificate = None,
     shard: arguments.ShardOf = None,
     engine: arguments.Engine = None,
-    server: Annotated[
-        bool, typer.Option("--server", help="With --project: let the running server do it (camvo predict).")
-    ] = False,
     label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
 ) -> None:
-    """Label a whole file, or a Label Studio project. Calls models, which costs money.
+    """Label a whole file, or a Label Studio project in this process. Calls models, which costs money.
 
     It says first what it will cost, and asks before it spends more than a dollar. After Ctrl-C or a crash,
     the same command goes on where it stopped: nothing that was paid for is lost.
@@ -64,19 +67,9 @@ def label(  # noqa: PLR0917 - a command's options
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
-        if server:
-            refuse("is set at the server", "leave it out", config=config)
-            refuse("is for runs in this process: the server asks at once", "leave out --server", **of_batches)
-            refuse("is for runs in this process", "leave out --server", out=out)
-            from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
-
-            spending |= {"refresh": recount, "ask_more": ask_more}
-            predict(project, label_studio=label_studio, backend_url=backend_url, **spending)  # type: ignore[arg-type]
-        refuse("is for --server", "leave it out", backend_url=backend_url)
         done = _label_project(project, config, label_studio, out, **spending, **of_batches, **counting)
     else:
-        fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
-        refuse("is for projects", fix, **urls, backend_url=backend_url, server=server)
+        refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
         if source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
         of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
@@ -132,28 +125,18 @@ def _label_file(
 def _issue(certificate: Path, project: str, config: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.certificate import issue_certificate  # noqa: PLC0415
-    from backend.commands.shared import environment_with  # noqa: PLC0415
+    from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
 
     issue_certificate(Console(), environment_with(config), project, certificate)
-
-
-def require_one_source(source: Path | None, project: int | None) -> None:
-    """Check that a command has either a file or a project.
-
-    Raises:
-        ConfigError: it has neither, or both.
-    """
-    if (source is None) == (project is None):
-        raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
 
 
 def _label_project(
     project: int, config: Path | None, label_studio: str | None, out: str | None, **spending: Any
 ) -> bool:
     """Label a project in this process; returns whether no task is left."""
-    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.project import label_project  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
     return label_project(
         project, config, label_studio, LabelOptions(**spending), None if out is None else file_of(out)

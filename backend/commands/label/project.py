@@ -14,19 +14,21 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.annotation.job import Job
 from backend.annotation.queue import AUDIT, UNREADABLE
-from backend.commands.certificate import print_outcome
-from backend.commands.connect import backend_client
-from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
-from backend.commands.label.batch_run import BatchRun
+from backend.commands.bulk.batch_run import BatchRun
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.labelling import Spending, annotate_in_bulk
+from backend.commands.bulk.process import OpenProject, ProjectTasks, dataset_task, open_project
+from backend.commands.bulk.quoting import agreed
+from backend.commands.label.columns import added_kinds
 from backend.commands.label.counting_again import count_again
-from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.labelling import Spending, annotate_in_bulk
-from backend.commands.label.options import LabelOptions
-from backend.commands.label.process import OpenProject, ProjectTasks, dataset_task, open_project
-from backend.commands.label.run import interruptible, quiet_logs, results, write_results
+from backend.commands.label.run import results, write_results
 from backend.commands.predict.prediction_run import PredictionRun, Tally
-from backend.commands.quote.output import agreed
-from backend.commands.shared import environment_with, progress_bar
+from backend.commands.shared import backend_client
+from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.shared.certificate import print_outcome
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import progress_bar
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import check_sink
 from backend.errors import TaskError
 from backend.label_studio.client import Client
@@ -272,7 +274,8 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
         if options.recount:
             recount_project(project, options, environment, console)
         if out is not None:
-            write_results(out, results(tasks, jobs), tasks.columns, console)
+            added = added_kinds(jobs.config)
+            write_results(out, results(tasks, jobs), tasks.columns, added, console)
             console.print(f"written to {out}", highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
     print_outcome(console, environment, jobs.project)

@@ -8,31 +8,37 @@ from __future__ import annotations
 import csv
 import io
 import math
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, audit_draw, is_audit
-from backend.commands.certificate import print_outcome
-from backend.commands.label.batch_run import batching_of
+from backend.commands.bulk.batch_run import batching_of
+from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
+from backend.commands.bulk.labelling import RunTally, label_tasks
+from backend.commands.bulk.process import annotation_process, remembered_settings
+from backend.commands.bulk.quoting import RandomSample, agreed
+from backend.commands.label.columns import (
+    ID,
+    PROJECT,
+    TASK,
+    RowResult,
+    added_kinds,
+    added_values,
+    label_columns,
+)
 from backend.commands.label.counting_again import count_again
-from backend.commands.label.dataset_jobs import DatasetJobs, Stored
-from backend.commands.label.labelling import RunTally, label_tasks
-from backend.commands.label.options import LabelOptions
-from backend.commands.label.process import annotation_process, remembered_settings
-from backend.commands.quote.output import RandomSample, agreed
-from backend.commands.shared import environment_with
+from backend.commands.shared.certificate import print_outcome
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import PREFIX, Result, WholeFile, cell, check_sink, open_sink
+from backend.datasets.sinks import Kinds, Result, WholeFile, cell, check_sink, open_sink
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
@@ -44,15 +50,7 @@ from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
-from backend.telemetry import logs
 from camvo.scores.guarantee import queue_place
-from camvo.student.taught_texts import without_silent_student
-
-PROJECT, TASK, ID, LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
-"""The columns of the file, beside the texts."""
-
-ANNOTATOR = f"{PREFIX}annotator"
-"""A column that may be added: who gave the row's label."""
 
 
 def audit_share(index: Index, project: str, size: int) -> float:
@@ -102,12 +100,6 @@ def write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Se
         )
 
 
-def label_columns(config: LabelConfig) -> dict[str, str]:
-    """Column of a label → the name of its control."""
-    names = [question.name for question in config.questions]
-    return {LABEL: names[0]} if len(names) == 1 else {f"{LABEL}_{name}": name for name in names}
-
-
 def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
     """Read the rows once more, and join each row with its rounds, its cost and its failure.
 
@@ -127,31 +119,11 @@ def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
 
 
 def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
-    blind = any(round_.audit for _, round_ in stored.decided)
     hidden = any(round_.audit and round_.human is None for _, round_ in stored.decided)
     shown = [] if hidden else stored.decided
-    added: dict[str, Any] = {f"{PREFIX}id": stored.task.id}
-    for name in (question.name for question in jobs.config.questions):
-        suffix = "" if len(jobs.config.questions) == 1 else f"_{name}"
-        round_ = next((round_ for question, round_ in shown if question.name == name), None)
-        added |= {f"{PREFIX}{key}{suffix}": value for key, value in _answer(round_).items()}
-    added |= {
-        f"{PREFIX}cost_usd": cost,
-        f"{PREFIX}blind": blind,
-        f"{PREFIX}error": None if stored.complete else stored.failure,
-    }
+    row = RowResult(stored, {question.name: round_ for question, round_ in shown}, cost)
+    added = added_values(jobs.config, row)
     return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
-
-
-def _answer(round_: Round | None) -> dict[str, Any]:
-    if round_ is None:
-        return {"label": None, "score": None, "votes": None, "human": None}
-    return {
-        "label": round_.label,
-        "score": round_.score,
-        "votes": without_silent_student(round_.votes),
-        "human": round_.human,
-    }
 
 
 def _predictions(jobs: DatasetJobs, decided: Sequence[tuple[JobQuestion, Round]]) -> list[dict[str, Any]]:
@@ -163,8 +135,8 @@ def _predictions(jobs: DatasetJobs, decided: Sequence[tuple[JobQuestion, Round]]
     return [*each, prediction_of(answered, version)]
 
 
-Write = Callable[[Iterator[Result], Columns], None]
-"""Takes the result of every row, in order, and the columns of the source."""
+Write = Callable[[Iterator[Result], Columns, Kinds], None]
+"""Takes the result of every row, in order, the columns of the source, and those that are added."""
 
 
 def run_label(  # noqa: PLR0917 - what a run needs
@@ -215,7 +187,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
             tally = label_tasks(jobs, tasks, console, wait=options.wait)
             if options.recount:
                 count_again(jobs, tasks, console, options.ask_more)
-            write(results(tasks, jobs), index.columns)
+            write(results(tasks, jobs), index.columns, added_kinds(jobs.config))
             return tally
 
 
@@ -332,26 +304,29 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
     check_sink(out)
 
-    def write(results: Iterator[Result], columns: Columns) -> None:
-        write_results(out, results, columns, console)
+    def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:
+        write_results(out, results, columns, added, console)
 
     return run_label(source, options, environment, console, write, embedder)
 
 
-def write_results(out: Path, results: Iterator[Result], columns: Columns, console: Console) -> None:
+def write_results(
+    out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
+) -> None:
     """Write results to a file.
 
     Args:
         out: the file; its ending names the format.
         results: what is written, row by row.
         columns: the columns of the source.
+        added: those that are added.
         console: where progress is shown.
 
     Raises:
         DatasetError: the file cannot be written; the one of the run before stays.
     """
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns) as sink:
+        with console.status(f"writing {out}"), open_sink(out, columns, added) as sink:
             for result in results:
                 sink.write(result)
     except OSError as error:
@@ -360,24 +335,3 @@ def write_results(out: Path, results: Iterator[Result], columns: Columns, consol
             where=str(out),
             fix="make room, and run the same command again: nothing is paid twice",
         ) from error
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Take SIGTERM as Ctrl-C, and end with exit code 130 after either.
-
-    Raises:
-        typer.Exit: somebody interrupted the block.
-    """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def quiet_logs(environment: Environment) -> None:
-    """Log errors only, unless the environment says otherwise: the command itself says what it does."""
-    logs.configure(environment.log_level if "log_level" in environment.model_fields_set else "error")

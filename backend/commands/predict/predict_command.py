@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from backend.commands import arguments
-from backend.commands.arguments import BackendUrl, LabelStudioUrl, ProjectNumber
+from backend.commands.shared import arguments
+from backend.commands.shared.arguments import BackendUrl, LabelStudioUrl, ProjectNumber
 from backend.errors import ConfigError
 
 
@@ -60,16 +60,15 @@ def predict(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
-    It is camvo label --project N --server. The server calls the models, which costs money: the command says
-    first how much, and asks before more than a dollar is spent. With --recount alone no model is called.
-    Needs LABEL_STUDIO_API_KEY.
+    The running server calls the models, which costs money: the command says first how much, and asks before
+    more than a dollar is spent. With --recount alone no model is called. Needs LABEL_STUDIO_API_KEY.
     The exit code is 1 if tasks are left without a prediction, 2 if nobody agreed, and 130 after Ctrl-C.
 
     Example: camvo predict --project 1 --budget 20
     """
-    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.label.run import interruptible  # noqa: PLC0415 - keeps the help fast
     from backend.commands.predict.predict_run import predict_project  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import interruptible  # noqa: PLC0415 - keeps the help fast
 
     if ask_more is not None and not (recount or refresh):
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount, or --refresh")

@@ -11,12 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
-from backend.commands.connect import backend_client
-from backend.commands.connect.backend_client import BackendClient
-from backend.commands.label.options import LabelOptions
+from backend.commands.bulk.quoting import agree_to, agree_to_pilot, aim_of, print_quote, sample_draw
 from backend.commands.predict.prediction_run import AskMoreRun, PredictionRun, RecountRun, Tally
-from backend.commands.quote.output import agree_to, agree_to_pilot, aim_of, print_quote, sample_draw
-from backend.commands.shared import environment_with, progress_bar
+from backend.commands.shared import backend_client
+from backend.commands.shared.backend_client import BackendClient
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import progress_bar
+from backend.commands.shared.setup import environment_with
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.quotes.quote import Quote

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from backend.annotation.queue import AUDIT, CROWDED, DEADLINE
-from backend.commands.connect.backend_client import (
+from backend.commands.shared.backend_client import (
     BackendClient,
     Progress,
     TaskAnswer,
     TaskFailure,
     TasksInDoubt,
 )
-from backend.commands.shared import Advance
+from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError
 from backend.label_studio import predictions
 from backend.label_studio.client import Client

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from backend.commands import arguments
-from backend.commands.arguments import Config, LabelStudioUrl, options_of, refuse
-from backend.commands.label.label_command import require_one_source
+from backend.commands.shared import arguments
+from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
 
 
 def quote(  # noqa: PLR0917 - a command's options

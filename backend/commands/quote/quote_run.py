@@ -11,19 +11,13 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from backend import settings as settings_module
-from backend.commands.connect import backend_client
-from backend.commands.label.batch_run import batching_of
-from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.options import LabelOptions
-from backend.commands.label.process import (
-    annotation_process,
-    asking_nobody,
-    open_project,
-    remembered_settings,
-)
-from backend.commands.label.run import interruptible, quiet_logs
-from backend.commands.quote.output import SampledTasks, print_quote, quote_of, run_pilot
-from backend.commands.shared import environment_with
+from backend.commands.bulk.batch_run import batching_of
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.process import annotation_process, asking_nobody, open_project, remembered_settings
+from backend.commands.bulk.quoting import SampledTasks, print_quote, quote_of, run_pilot
+from backend.commands.shared import backend_client
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
 from backend.datasets.sources import open_source
 from backend.errors import ConfigError

@@ -1,1 +1,1 @@
-"""``camvo replay`` and ``camvo synthetic``: what a setting would have cost, how right it would be."""
+"""``camvo replay``: what a setting would have cost on collected votes, and how right it would have been."""

@@ -17,7 +17,7 @@ from typing import BinaryIO, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.shared import Advance
+from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from camvo.numerics.small import with_category

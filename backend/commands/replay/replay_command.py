@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_
 
 import typer
 
-from backend.commands.arguments import decimals, integers
+from backend.commands.shared.arguments import decimals, integers
 
 if TYPE_CHECKING:
     from backend.commands.replay.study import ReplayStudy

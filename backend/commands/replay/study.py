@@ -30,7 +30,7 @@ from backend.commands.replay.inputs import (
     require_writable_folder,
 )
 from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
-from backend.commands.shared import Advance
+from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.numerics.small import TIE

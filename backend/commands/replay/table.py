@@ -12,7 +12,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from backend.commands.replay import report
 from backend.commands.replay.inputs import (
     TEXT,
     HumanLabels,
@@ -39,7 +38,7 @@ from backend.commands.replay.study import (
     summaries_of,
     verdict,
 )
-from backend.commands.shared import progress_bar
+from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
@@ -210,7 +209,9 @@ class TableReplay:
             self._facts(table, warnings),
         )
         if folder is not None:
-            report.draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
+            from backend.commands.replay.report import draw_report  # noqa: PLC0415 - loads matplotlib
+
+            draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
         print_summaries(console, summaries)
         print_spread(console, summaries)
         console.print()

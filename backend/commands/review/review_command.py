@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.arguments import Config, LabelStudioUrl, ProjectNumber
+from backend.commands.shared.arguments import Config, LabelStudioUrl, ProjectNumber
 
 
 def review(  # noqa: PLR0917 - a command's options
@@ -35,14 +35,14 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.connect import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect import tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.review.terminal import (  # noqa: PLC0415
         load_review_list,
         print_review_list,
         show_disputed,
     )
-    from backend.commands.shared import environment_with  # noqa: PLC0415
+    from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
     environment, console = environment_with(config), Console()

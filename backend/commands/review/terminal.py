@@ -20,7 +20,7 @@ from backend.commands.review.review_list import (
     load_pricing,
     review_list,
 )
-from backend.commands.shared import existing_ledger, stored_project
+from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.server.status.report import dollars, of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from correlated_votes import draw_correlated_rounds, equal_correlation
 from scipy.special import expit, ndtr, ndtri
 
-from camvo.replays.synthetic import draw_correlated_rounds, equal_correlation
 from made_up.drawing import (
     PRICES,
     Kind,

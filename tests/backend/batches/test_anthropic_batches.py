@@ -14,7 +14,7 @@ from labelling import LabelFolder
 from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
-from backend.commands.label import batch_run
+from backend.commands.bulk import batch_run
 from backend.ledger import batches, money
 from backend.testing import Reply
 

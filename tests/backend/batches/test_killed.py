@@ -16,7 +16,7 @@ from labelling import LabelFolder
 
 from backend.annotation import batch_desk
 from backend.annotation.batch_settling import Settlement
-from backend.commands.label import batch_run
+from backend.commands.bulk import batch_run
 from backend.ledger import money
 from backend.models.batches.openai_batches import OpenAIBatches
 from backend.testing import Reply

@@ -17,9 +17,9 @@ from labelling import LabelFolder
 from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
-from backend.commands import shared
+from backend.commands.bulk import batch_run
 from backend.commands.jobs import cancel_jobs, print_jobs
-from backend.commands.label import batch_run
+from backend.commands.shared import output
 from backend.errors import BatchesUnsupportedError, PriceMissingError
 from backend.ledger import answers, batches, deletions, money
 from backend.models.batches.provider import Limits
@@ -73,7 +73,7 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
     tmp_path: Path, server: BatchServer
 ) -> None:
-    with folder_of(tmp_path / "a", server) as folder, patch.object(shared, "EVERY", 0.0):
+    with folder_of(tmp_path / "a", server) as folder, patch.object(output, "EVERY", 0.0):
         folder.table("lovely", "gloomy", "mixed")
         label(folder)
         shown = folder.console.file.getvalue()  # type: ignore[attr-defined]

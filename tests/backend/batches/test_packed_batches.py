@@ -15,7 +15,7 @@ from labelling import LabelFolder
 from sqlalchemy import select
 
 from backend.annotation import batch_desk
-from backend.commands.label import batch_run
+from backend.commands.bulk import batch_run
 from backend.ledger import answers, batches, bookings, deletions, money
 from backend.ledger.database import tables
 from backend.models.batches.provider import Limits

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from backend.commands.connect.backend_client import BackendClient, TaskAnswer
+from backend.commands.shared.backend_client import BackendClient, TaskAnswer
 from backend.errors import BackendError
 from backend.settings import Environment
 

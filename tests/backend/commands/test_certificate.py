@@ -14,7 +14,7 @@ from rich.console import Console
 from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
-from backend.commands.certificate import contents, issue_certificate, outcome_lines, project_report
+from backend.commands.shared.certificate import contents, issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
 from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects, recounts
 from backend.ledger.database import tables

@@ -58,7 +58,7 @@ def printed_help(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "serve", "check", "report", "replay", "synthetic", "connect", "disconnect", "predict"],
+    ["demo", "serve", "check", "report", "replay", "connect", "disconnect", "predict"],
 )
 def test_help_names_the_command(command: str, printed_help: str) -> None:
     assert re.search(rf"\b{command}\b", printed_help)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands import shared
-from backend.commands.shared import environment_with
+from backend.commands.shared import setup
+from backend.commands.shared.setup import environment_with
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CAMVO_CONFIG", raising=False)
-    shared._say_that_it_is_not_used.cache_clear()
+    setup._say_that_it_is_not_used.cache_clear()
     return tmp_path
 
 

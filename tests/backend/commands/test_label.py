@@ -13,7 +13,7 @@ import pytest
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
-from backend.commands.label import labelling
+from backend.commands.bulk import labelling
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
 from backend.testing import Reply
@@ -168,7 +168,7 @@ def test_a_blank_text_costs_nothing_and_fails_alone(tmp_path: Path) -> None:
 
 
 def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backend.commands.label.labelling.HOPELESS", 3)
+    monkeypatch.setattr("backend.commands.bulk.labelling.HOPELESS", 3)
     with LabelFolder(tmp_path, lambda body: Reply.fails(401)) as folder:
         folder.table(*(f"text {number}" for number in range(30)))
         tally = folder.label()

@@ -15,9 +15,9 @@ from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
+from backend.commands.bulk.labelling import RunCounts
 from backend.commands.label.engines import PartLabeller, PartOutcome, Work, keys_of, run_parts
-from backend.commands.label.labelling import RunCounts
-from backend.commands.label.options import LabelOptions
+from backend.commands.shared.options import LabelOptions
 from backend.datasets.index import Part
 from backend.datasets.object_folder import parts_folder
 from backend.datasets.tasks import Shard

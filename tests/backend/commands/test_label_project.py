@@ -14,11 +14,11 @@ from labelling import LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.label import batch_run
-from backend.commands.label.options import LabelOptions
+from backend.commands.bulk import batch_run
 from backend.commands.label.project import predict_project
 from backend.commands.predict.prediction_run import Tally
 from backend.commands.quote.quote_run import project_quote
+from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects
 from backend.quotes.quote import Quote
 from backend.testing import Reply

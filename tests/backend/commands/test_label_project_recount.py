@@ -13,8 +13,8 @@ from labelling import LabelFolder
 from pydantic import SecretStr
 from scripted_litellm import HashedTexts
 
-from backend.commands.label.options import LabelOptions
 from backend.commands.label.project import predict_project
+from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, recounts, rounds
 from backend.ledger.money import from_picodollars
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
-from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.predict.prediction_run import TRIES, PredictionRun, Tally
+from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.errors import BodyTooLargeError, LabelStudioError
 
 

@@ -13,8 +13,8 @@ from label_studio_api import PROJECT, LabelStudioApi
 from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
-from backend.commands.connect.backend_client import BackendClient
 from backend.commands.predict.prediction_run import PredictionRun, Tally
+from backend.commands.shared.backend_client import BackendClient
 from backend.settings import Environment
 
 GLAD = votes(red="Glad", green="Glad", blue="Glad")

@@ -15,13 +15,13 @@ from rich.console import Console
 from served_app import served
 from whole_backend import CALL, Backend, votes
 
-from backend.commands.connect.backend_client import BackendClient
-from backend.commands.label.options import LabelOptions
+from backend.commands.bulk import quoting as output
+from backend.commands.bulk.quoting import sample_draw
 from backend.commands.predict import predict_run
 from backend.commands.predict.predict_run import predict_project, quote_of_run
 from backend.commands.predict.prediction_run import PredictionRun
-from backend.commands.quote import output
-from backend.commands.quote.output import sample_draw
+from backend.commands.shared.backend_client import BackendClient
+from backend.commands.shared.options import LabelOptions
 from backend.errors import BodyTooLargeError, ConfigError
 from backend.ledger import money, rounds
 from backend.quotes.quote import Quote

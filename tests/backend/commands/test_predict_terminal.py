@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from backend.commands.connect.backend_client import Progress
 from backend.commands.predict.predict_run import INTERRUPTED, run_on_terminal
 from backend.commands.predict.prediction_run import Tally, watching
-from backend.commands.shared import Advance
+from backend.commands.shared.backend_client import Progress
+from backend.commands.shared.output import Advance
 from backend.errors import BackendError
 
 
@@ -91,7 +91,7 @@ def test_an_error_comes_after_the_totals() -> None:
 def test_what_all_tasks_will_cost_is_known_from_the_first_one_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("backend.commands.shared.EVERY", 0.0)
+    monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
 
     def do(advance: Advance, tally: Tally) -> None:
         tally.unchanged = 4

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from whole_backend import Backend, votes
 
 from backend import settings
-from backend.commands.connect.backend_client import BackendClient
 from backend.commands.connect.connect import Wanted, check_before_connecting
-from backend.commands.shared import Fact
+from backend.commands.shared.backend_client import BackendClient
+from backend.commands.shared.output import Fact
 from backend.settings import Environment
 
 GUARDS = {"basic_auth_user": "ada", "basic_auth_pass": "a-password", "webhook_secret": "hush"}

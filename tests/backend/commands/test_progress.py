@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from backend.commands.shared import EVERY, progress_bar
+from backend.commands.shared.output import EVERY, progress_bar
 
 
 def printed(steps: list[tuple[float, int]], *, terminal: bool = False) -> str:

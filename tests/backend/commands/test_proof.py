@@ -9,9 +9,9 @@ import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 
 from backend.commands.connect import connect
-from backend.commands.connect.backend_client import BackendClient
 from backend.commands.connect.connect import Wanted, prove_reachable, prove_useful
-from backend.commands.shared import Fact
+from backend.commands.shared.backend_client import BackendClient
+from backend.commands.shared.output import Fact
 from backend.settings import Environment
 
 URL = "http://127.0.0.1:9090"

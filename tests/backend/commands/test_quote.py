@@ -12,10 +12,10 @@ import typer
 from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 
-from backend.commands.label.options import LabelOptions
-from backend.commands.quote import output
-from backend.commands.quote.output import lines, print_quote
+from backend.commands.bulk import quoting as output
+from backend.commands.bulk.quoting import lines, print_quote
 from backend.commands.quote.quote_run import file_quote
+from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
 from backend.ledger import money

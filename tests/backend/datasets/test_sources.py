@@ -125,7 +125,7 @@ def test_what_a_sink_writes_a_source_reads(
     path, columns = tmp_path_factory.mktemp("rows") / f"rows.{ending}", Columns()
     for row in rows:
         columns.add(row)
-    with open_sink(path, columns) as sink:
+    with open_sink(path, columns, {"camvo_label": str, "camvo_blind": bool}) as sink:
         for row in rows:
             sink.write(Result(row, {"camvo_label": "x", "camvo_blind": False}, {}, []))
     read = [dict(row.data) for row in open_source(path).rows()]
@@ -136,7 +136,7 @@ def test_what_a_sink_writes_a_source_reads(
 def test_a_sink_that_fails_leaves_the_file_of_before(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("before")
-    with pytest.raises(TypeError), open_sink(path, Columns()) as sink:
+    with pytest.raises(TypeError), open_sink(path, Columns(), {}) as sink:
         sink.write(Result({("a", "b"): 1}, {}, {}, []))  # type: ignore[dict-item]  # no JSON key
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
@@ -146,7 +146,7 @@ def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path, columns, row = tmp_path / "rows.parquet", Columns(), {"n": 3, "x": 0.5, "yes": True, "list": [1]}
     columns.add(row)
-    with open_sink(path, columns) as sink:
+    with open_sink(path, columns, {"camvo_score": float}) as sink:
         sink.write(Result(row, {"camvo_score": None}, {}, []))
     [read] = open_source(path).rows()
     assert dict(read.data) == {**row, "list": "[1]", "camvo_score": None}
@@ -154,6 +154,6 @@ def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
 
 def test_label_studios_format_without_a_task_is_an_empty_array(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    with open_sink(path, Columns()):
+    with open_sink(path, Columns(), {}):
         pass
     assert json.loads(path.read_text()) == []

@@ -15,8 +15,8 @@ from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
-from backend.commands.certificate import issue_certificate
 from backend.commands.predict.prediction_run import AskMoreRun, RecountRun
+from backend.commands.shared.certificate import issue_certificate
 from backend.ledger import certificates, money, recounts
 from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import FurtherVote

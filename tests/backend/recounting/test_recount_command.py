@@ -8,8 +8,8 @@ import pytest
 from recount_project import LABELLED, LEFT, NEW, Studio
 from served_app import served
 
-from backend.commands.connect.backend_client import BackendClient
 from backend.commands.predict.prediction_run import PredictionRun, RecountRun
+from backend.commands.shared.backend_client import BackendClient
 
 
 @pytest.fixture

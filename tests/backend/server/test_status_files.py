@@ -11,8 +11,8 @@ import pytest
 from labelling import LabelFolder, always
 from rich.console import Console
 
-from backend.commands.certificate import project_report
 from backend.commands.report import tables
+from backend.commands.shared.certificate import project_report
 from backend.commands.teach import teach_file
 from backend.server.status.build import build_report
 from backend.server.status.report import ProjectReport

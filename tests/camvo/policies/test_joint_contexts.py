@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from correlated_votes import draw_correlated_rounds, equal_correlation
 
 from camvo.policies.joint import Joint
 from camvo.replays.measures import accuracy
 from camvo.replays.replay import replay
-from camvo.replays.synthetic import draw_correlated_rounds, equal_correlation
 
 
 def test_on_the_papers_synthetic_data_few_models_are_asked_and_nearly_all_labels_are_right():

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from topic_texts import draw_topic_texts
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
@@ -12,7 +13,7 @@ from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import QUESTION, StudentArm, VotesTable, has_student, replay
-from camvo.replays.synthetic import SyntheticModel, draw_topic_texts, draw_votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.student.student import LEAST_TEXTS
 from camvo.student.taught_texts import STUDENT
 

@@ -4,11 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from correlated_votes import draw_correlated_rounds, equal_correlation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.replays.synthetic import draw_correlated_rounds, equal_correlation
 from camvo.scores.panel import SLIP, Panel, PatternLikelihood, fit_panel, tabulate_patterns
 from camvo.votes.labels import label_posterior
 

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import sparse
+from topic_texts import draw_topic_texts
 
-from camvo.replays.synthetic import SyntheticModel, draw_topic_texts
+from camvo.replays.synthetic import SyntheticModel
 from camvo.student.student import LEAST_TEXTS, Student, fit_ridge, teach
 from camvo.student.taught_texts import Lessons, TaughtText, hashed_ngrams
 

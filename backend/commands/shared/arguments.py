@@ -12,7 +12,7 @@ import typer
 from backend.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
-    from backend.commands.label.options import LabelOptions
+    from backend.commands.shared.options import LabelOptions
 
 LabelStudioUrl: TypeAlias = Annotated[
     str | None,
@@ -153,7 +153,7 @@ def options_of(
     Raises:
         ConfigError: the label config cannot be read.
     """
-    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
     return LabelOptions(
         label_config=None if label_config is None else _text(label_config),
@@ -176,6 +176,16 @@ def file_of(out: str) -> Path:
             fix="add --engine asyncio, or name a file",
         )
     return Path(out)
+
+
+def require_one_source(source: Path | None, project: int | None) -> None:
+    """Check that a command has either a file or a project.
+
+    Raises:
+        ConfigError: it has neither, or both.
+    """
+    if (source is None) == (project is None):
+        raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
 
 
 def refuse(message: str, fix: str, **options: object) -> None:

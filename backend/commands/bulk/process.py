@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
-from backend.commands.label.batch_run import batching_of
-from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.options import LabelOptions
+from backend.commands.bulk.batch_run import batching_of
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.shared.options import LabelOptions
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns, DatasetTask
 from backend.errors import ConfigError

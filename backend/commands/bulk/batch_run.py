@@ -19,7 +19,7 @@ from rich.console import Console
 
 from backend.annotation.batch_desk import Desk, DeskReport
 from backend.annotation.job import Batching
-from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.errors import BatchesUnsupportedError
 from backend.ledger import batches, rounds
 from backend.runtime.annotation_process import AnnotationProcess

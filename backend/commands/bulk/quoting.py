@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend.annotation.job import random_draw
-from backend.commands.label.dataset_jobs import AT_ONCE, DatasetJobs
-from backend.commands.label.labelling import label_tasks
-from backend.commands.label.options import LabelOptions
-from backend.commands.shared import progress_bar
+from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs
+from backend.commands.bulk.labelling import label_tasks
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import progress_bar
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
 from backend.quotes.quote import Lever, ModelQuote, Quote, Range

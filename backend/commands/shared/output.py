@@ -1,4 +1,4 @@
-"""The progress of long commands: a bar in a terminal, a line now and then in a file."""
+"""What commands print: facts with their signs, tables, and the progress of long work."""
 
 from __future__ import annotations
 
@@ -6,41 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Table
 from rich.text import Text
-from sqlalchemy import Connection
-
-from backend.errors import ConfigError
-from backend.ledger import Ledger, projects
-from backend.ledger.projects import Project
-from backend.settings import Environment
-
-_USUAL = "camvo.yaml"
-
-
-def environment_with(config: Path | None) -> Environment:
-    """Return the environment, with ``--config`` instead of ``CAMVO_CONFIG`` if it is given.
-
-    A ``camvo.yaml`` in the folder is not used unasked; a line on stderr says so.
-    """
-    environment = Environment()
-    if config is not None:
-        return environment.model_copy(update={"config": config})
-    if environment.config is None and Path(_USUAL).exists():
-        _say_that_it_is_not_used()
-    return environment
-
-
-@cache
-def _say_that_it_is_not_used() -> None:
-    text = f"camvo: {_USUAL} lies here and is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
-    Console(stderr=True).print(text, highlight=False, soft_wrap=True)
-
 
 _SIGNS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
 
@@ -155,44 +126,10 @@ class _Lines:
         )
 
 
-@contextmanager
-def existing_ledger(environment: Environment) -> Iterator[Ledger]:
-    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created.
-
-    Raises:
-        ConfigError: there is no ledger at ``CAMVO_DATABASE_URL``.
-    """
-    ledger = Ledger(environment.database_url)
-    try:
-        if not ledger.exists():
-            raise ConfigError(
-                f"there is no ledger at {ledger.place}",
-                where="CAMVO_DATABASE_URL",
-                fix="run the command in the server's folder, set the variable to its value, or start "
-                "camvo serve first",
-            )
-        yield ledger
-    finally:
-        ledger.close()
-
-
-def stored_project(connection: Connection, project: str) -> Project:
-    """The project of the ledger with this key, or with this number in Label Studio.
-
-    Several projects have the same number if Label Studio was set up anew; the one updated last is returned.
-
-    Raises:
-        ConfigError: the ledger has no such project.
-    """
-    matching = [
-        stored
-        for stored in projects.list_all(connection)
-        if project in {stored.key, stored.key.partition(".")[0]}
-    ]
-    if not matching:
-        raise ConfigError(
-            f"the ledger has no project {project!r}",
-            where="--project",
-            fix="get predictions for it first, and set CAMVO_DATABASE_URL to the server's value",
-        )
-    return max(matching, key=lambda stored: stored.updated_at)
+def plain_table(first: str, *others: str) -> Table:
+    """A table without lines, whose first column is text and whose others are numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title=" ")
+    table.add_column(first, overflow="fold", max_width=24)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

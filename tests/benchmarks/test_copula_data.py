@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from correlated_votes import (
+    PAPER_MODELS,
+    draw_correlated_rounds,
+    equal_correlation,
+    heterogeneous_correlation,
+)
 from scipy import stats
 from scipy.special import ndtri
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.replays.replay import replay
-from camvo.replays.synthetic import (
-    PAPER_MODELS,
-    draw_correlated_rounds,
-    equal_correlation,
-    heterogeneous_correlation,
-)
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
 

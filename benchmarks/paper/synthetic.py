@@ -1,41 +1,49 @@
-"""``camvo synthetic``: the sensitivity study of the paper's Appendix H, over γ, α, δ and k_min.
+"""The sensitivity study of the paper's Appendix H, over γ, α, δ and k_min.
+
+    python benchmarks/paper/synthetic.py --items 3000 --shuffles 3 --window 64 [--jobs 2] [--json OUT.json]
 
 Each pair of γ and α has its own table, which holds the draws of all seeds one after the other. A run replays
-the draws of its seed.
+the draws of its seed. docs/replay.md has the options.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.console import Console
 
-from backend.commands.replay import report
+from backend.commands.replay import replay_command
 from backend.commands.replay import study as verdict
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
+from backend.commands.replay.replay_command import DATA, POLICIES, RUNS
 from backend.commands.replay.study import ReplayStudy, summaries_of
-from backend.commands.shared import progress_bar
+from backend.commands.shared.arguments import decimals
+from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
-from camvo.errors import InvalidParameterError
+from camvo.errors import CamvoError, InvalidParameterError
 from camvo.replays.replay import VotesTable
-from camvo.replays.synthetic import (
+from camvo.typing import Array
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "labels_per_dollar"))
+from correlated_votes import (
     PAPER_MODELS,
     CorrelatedRounds,
     draw_correlated_rounds,
     equal_correlation,
     heterogeneous_correlation,
 )
-from camvo.typing import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """The options of ``camvo synthetic``; :mod:`.synthetic_command` explains them.
+    """The options of the study; the command below explains them.
 
     A γ of ``None`` means the paper's heterogeneous matrix.
     """
@@ -74,7 +82,9 @@ class Sensitivity:
                 summaries += of_table
                 if (folder := self._report(gamma, alpha)) is not None:
                     title = f"Synthetic votes: {folder.name}"
-                    report.draw_report(folder, table, runs, of_table, title=title)
+                    from backend.commands.replay.report import draw_report
+
+                    draw_report(folder, table, runs, of_table, title=title)
         facts = [{"gamma": gamma, "alpha": alpha, **_attained(drawn)} for gamma, alpha, drawn in data]
         self.study.write_json(rows, means, self._facts(facts))
         terminal.print_summaries(console, summaries, coordinates)
@@ -183,3 +193,76 @@ def _clamps(data: Sequence[tuple[float | None, float, list[CorrelatedRounds]]]) 
 
 def _name(gamma: float | None) -> str:
     return "heterogeneous" if gamma is None else f"gamma-{gamma:g}"
+
+
+@replay_command.with_groups
+def synthetic(
+    *,
+    gamma: Annotated[
+        str,
+        typer.Option(
+            help="γ: correlation of any two models' errors. A list, e.g. 0,0.3.", rich_help_panel=DATA
+        ),
+    ] = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8",
+    heterogeneous: Annotated[
+        bool,
+        typer.Option(
+            "--heterogeneous",
+            help="Use the paper's matrix of correlations instead of γ.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
+    alpha: Annotated[
+        str,
+        typer.Option(
+            help="α of the data: share of context weights common to all models. A list, e.g. 0.1,0.4.",
+            rich_help_panel=DATA,
+        ),
+    ] = "0.1,0.2,0.4",
+    standardised: Annotated[
+        bool,
+        typer.Option(
+            "--standardised", help="Attain the paper's accuracies (see docs/replay.md).", rich_help_panel=DATA
+        ),
+    ] = False,
+    items: Annotated[int, typer.Option(min=1, help="Items of each table.", rich_help_panel=DATA)] = 10_000,
+    policy: replay_command.PolicyNames = ["camvo"],  # noqa: B006 - Typer copies it
+    delta: replay_command.Deltas = "0.8,0.85,0.9,0.93,0.95,0.96",
+    k_min: replay_command.KMins = "1,3",
+    policy_alpha: Annotated[
+        float,
+        typer.Option(
+            "--policy-alpha", help="α of the policy: width of the confidence bound.", rich_help_panel=POLICIES
+        ),
+    ] = 0.25,
+    shuffles: Annotated[
+        int, typer.Option(min=1, help="Tables drawn, each with its own seed.", rich_help_panel=RUNS)
+    ] = 1,
+    shared: replay_command.SharedOptions,
+) -> None:
+    """Repeat the paper's study of correlated models (Appendix H) on synthetic votes. Calls no model.
+
+    Example: python benchmarks/paper/synthetic.py --gamma 0,0.4 --alpha 0.2 --items 2000
+    """
+    study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=policy_alpha, shuffles=shuffles)
+    Sensitivity(
+        study=study,
+        gammas=[None] if heterogeneous else decimals(gamma, "--gamma"),
+        alphas=decimals(alpha, "--alpha"),
+        items=items,
+        standardised=standardised,
+    ).run(Console(), Console(stderr=True))
+
+
+def main() -> None:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(synthetic)
+    try:
+        app()
+    except CamvoError as error:
+        print(f"synthetic: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

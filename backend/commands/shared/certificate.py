@@ -14,12 +14,13 @@ from jinja2 import Environment as Jinja2Environment
 from jinja2 import PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.charts.charts import COLOURS, DOT, Picture, new_figure, percent_tick, short
-from backend.commands.report import share_tables
-from backend.commands.shared import existing_ledger, stored_project
+from backend.commands.shared.output import plain_table
+from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import WholeFile, check_writable
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
@@ -433,3 +434,22 @@ def _say(console: Console, report: ProjectReport, number: int, path: Path, file_
                 highlight=False,
                 soft_wrap=True,
             )
+
+
+def share_tables(project: ProjectReport) -> Iterator[Table]:
+    """The share of each label, question by question."""
+    for question in project.questions:
+        if question.shares is None or not question.shares.labels:
+            continue
+        table = plain_table(
+            f"share: {question.control}", "models", "in truth", "95% interval", "blind labels alone"
+        )
+        for label in question.shares.labels:
+            alone = f"{percent(label.alone_low)} to {percent(label.alone_high)}"
+            row = (
+                percent(label.predicted),
+                percent(label.share),
+                f"{percent(label.low)} to {percent(label.high)}",
+            )
+            table.add_row(escape(label.label), *row, alone)
+        yield table

@@ -17,9 +17,9 @@ from rich.console import Console
 from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import always_read
-from backend.commands.label.batch_run import BatchRun
-from backend.commands.label.dataset_jobs import DatasetJobs, Stored
-from backend.commands.shared import progress_bar
+from backend.commands.bulk.batch_run import BatchRun
+from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
+from backend.commands.shared.output import progress_bar
 from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction

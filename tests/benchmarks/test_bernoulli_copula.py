@@ -4,13 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
-from scipy.special import ndtri
-
-from camvo.errors import InvalidParameterError
-from camvo.replays.synthetic import (
+from correlated_votes import (
     PAPER_MODELS,
     binary_correlation,
     bivariate_normal,
@@ -18,6 +12,12 @@ from camvo.replays.synthetic import (
     equal_correlation,
     heterogeneous_correlation,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import ndtri
+
+from camvo.errors import InvalidParameterError
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
 points = st.one_of(st.just(0.0), st.floats(-4.0, 4.0))

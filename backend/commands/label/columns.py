@@ -1,0 +1,143 @@
+"""The columns that ``camvo label`` adds to those of the source.
+
+``COLUMNS`` declares each of them once: the files that are written, the notebook's DataFrame and the table in
+docs/label.md follow it. A new column is one more entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from backend.commands.bulk.dataset_jobs import Stored
+from backend.datasets.sinks import PREFIX
+from backend.ledger.rounds import Round
+from backend.questions import LabelConfig
+from camvo.student.taught_texts import without_silent_student
+
+PROJECT, TASK, ID, LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
+"""The columns of the file of blind tasks, beside the texts."""
+
+ANNOTATOR = f"{PREFIX}annotator"
+"""A column that may be added to that file: who gave the row's label."""
+
+
+def label_columns(config: LabelConfig) -> dict[str, str]:
+    """Column of a label → the name of its control."""
+    return {f"{LABEL}{_suffix(config, name)}": name for name in _controls(config)}
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What the columns of one row are filled from.
+
+    Attributes:
+        stored: the row's task, and what the ledger holds of it.
+        shown: the rounds that may be shown, by their control: none of a blind task that nobody has labelled.
+        cost_usd: what the row's task has cost, in $; 0 for all but the first row of a task.
+    """
+
+    stored: Stored
+    shown: Mapping[str, Round]
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class AddedColumn:
+    """A column that is added. Exactly one of ``of_row`` and ``of_round`` fills it.
+
+    Attributes:
+        name: its name, without the prefix and without a control.
+        kind: ``bool``, ``int``, ``float`` or ``str``: its type in Parquet and in a DataFrame. Values of any
+            other type are text there, as in CSV; JSON Lines keep every value as it is.
+        meaning: its cell in the table of docs/label.md.
+        of_row: returns the value for a row.
+        of_round: returns the value for a round. Each control has a column, which is empty without a round.
+    """
+
+    name: str
+    kind: type
+    meaning: str
+    of_row: Callable[[RowResult], Any] | None = None
+    of_round: Callable[[Round], Any] | None = None
+
+
+COLUMNS: Final = (
+    AddedColumn("id", str, "the id", of_row=lambda row: row.stored.task.id),
+    AddedColumn(
+        "label",
+        str,
+        "the label; empty if the task has none, or is blind and nobody has labelled it",
+        of_round=lambda round_: round_.label,
+    ),
+    AddedColumn("score", float, "the probability that it is right", of_round=lambda round_: round_.score),
+    AddedColumn(
+        "votes",
+        str,
+        "who voted what; JSON in CSV and Parquet",
+        of_round=lambda round_: without_silent_student(round_.votes),
+    ),
+    AddedColumn(
+        "human",
+        str,
+        "the label that people gave, once it was [taught](#people-without-label-studio)",
+        of_round=lambda round_: round_.human,
+    ),
+    AddedColumn(
+        "cost_usd",
+        float,
+        "what the task's calls cost; of rows with equal content the first one carries it, so the column adds"
+        " up to the bill",
+        of_row=lambda row: row.cost_usd,
+    ),
+    AddedColumn(
+        "blind",
+        bool,
+        "whether the task is blind",
+        of_row=lambda row: any(round_.audit for _, round_ in row.stored.decided),
+    ),
+    AddedColumn(
+        "error",
+        str,
+        "why the task has no label: a [code](errors.md#a-task-gets-no-prediction)",
+        of_row=lambda row: None if row.stored.complete else row.stored.failure,
+    ),
+)
+"""The columns in their order; those of one control stay together."""
+
+
+def added_kinds(config: LabelConfig) -> dict[str, type]:
+    """The added columns in their order: name → type."""
+    return {name: column.kind for name, column, _ in _named(config)}
+
+
+def added_values(config: LabelConfig, row: RowResult) -> dict[str, Any]:
+    """The values of one row's added columns, by the same names."""
+    return {name: _value(column, control, row) for name, column, control in _named(config)}
+
+
+def _value(column: AddedColumn, control: str, row: RowResult) -> Any:
+    if column.of_row is not None:
+        return column.of_row(row)
+    round_ = row.shown.get(control)
+    return None if round_ is None or column.of_round is None else column.of_round(round_)
+
+
+def _named(config: LabelConfig) -> Iterator[tuple[str, AddedColumn, str]]:
+    """Each column with its whole name and its control, which is empty for a column of the row."""
+    for of_controls, columns in groupby(COLUMNS, lambda column: column.of_round is not None):
+        together = tuple(columns)
+        for control in _controls(config) if of_controls else [""]:
+            suffix = _suffix(config, control) if of_controls else ""
+            for column in together:
+                yield f"{PREFIX}{column.name}{suffix}", column, control
+
+
+def _controls(config: LabelConfig) -> list[str]:
+    return [question.name for question in config.questions]
+
+
+def _suffix(config: LabelConfig, control: str) -> str:
+    return "" if len(config.questions) == 1 else f"_{control}"

@@ -1,0 +1,1 @@
+"""What several commands share: options, environment, output, the client of the server, the certificate."""

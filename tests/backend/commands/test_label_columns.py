@@ -1,0 +1,126 @@
+"""The columns that ``camvo label`` adds: every output has the names and the types that are declared."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow
+import pyarrow.parquet
+import pytest
+from labelling import LabelFolder, always
+from scripted_litellm import HashedTexts
+
+from backend.commands.label.columns import COLUMNS, AddedColumn, added_kinds
+from backend.notebook import label
+from backend.questions import parse_label_config
+
+DOCS = Path(__file__).parents[3] / "docs" / "label.md"
+WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+IN_PARQUET = {
+    str: pyarrow.string(),
+    int: pyarrow.int64(),
+    float: pyarrow.float64(),
+    bool: pyarrow.bool_(),
+}
+IN_PANDAS = {str: "str", int: "Int64", float: "float64", bool: "bool"}
+TWO = """<View><Text name="t" value="$text"/>
+<Choices name="mood" toName="t"><Choice value="Glad"/><Choice value="Sad"/></Choices>
+<Choices name="topic" toName="t"><Choice value="Art"/><Choice value="Law"/></Choices></View>"""
+VOTERS = AddedColumn("voters", int, "how many voted", of_round=lambda round_: len(round_.votes))
+KINDS = {
+    "camvo_id": str,
+    "camvo_label": str,
+    "camvo_score": float,
+    "camvo_votes": str,
+    "camvo_human": str,
+    "camvo_cost_usd": float,
+    "camvo_blind": bool,
+    "camvo_error": str,
+    "camvo_voters": int,
+}
+
+
+@pytest.fixture(autouse=True)
+def one_more_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of whole numbers, which is added by its declaration alone."""
+    monkeypatch.setattr("backend.commands.label.columns.COLUMNS", (*COLUMNS, VOTERS))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[LabelFolder]:
+    """A text that is labelled, and one that cannot be."""
+    with LabelFolder(tmp_path, always("Glad")) as folder:
+        folder.table("lovely", '" "')
+        yield folder
+
+
+def test_a_csv_file_has_the_declared_columns_in_their_order(folder: LabelFolder) -> None:
+    folder.label()
+    with (folder.path / "out.csv").open(newline="") as file:
+        assert next(csv.reader(file)) == ["text", *KINDS]
+    assert [row["camvo_voters"] for row in folder.rows()] == ["2", ""]
+
+
+def test_json_lines_keep_every_value_as_it_is(folder: LabelFolder) -> None:
+    folder.label(out="out.jsonl")
+    labelled, failed = map(json.loads, (folder.path / "out.jsonl").read_text("utf-8").splitlines())
+    assert list(labelled) == list(failed) == ["text", *KINDS]
+    assert labelled["camvo_votes"] == {"red": "Glad", "green": "Glad"}
+    assert (labelled["camvo_voters"], failed["camvo_voters"]) == (2, None)
+
+
+def test_each_column_of_parquet_has_the_declared_type(folder: LabelFolder) -> None:
+    folder.label(out="out.parquet")
+    table = pyarrow.parquet.read_table(folder.path / "out.parquet")
+    types = {name: table.schema.field(name).type for name in table.column_names}
+    assert types == {"text": pyarrow.string(), **{name: IN_PARQUET[kind] for name, kind in KINDS.items()}}
+    assert table["camvo_voters"].to_pylist() == [2, None]
+
+
+def test_a_parquet_file_without_a_row_of_its_own_label_has_the_same_types(folder: LabelFolder) -> None:
+    folder.table('" "')
+    folder.label(out="out.parquet")
+    schema = pyarrow.parquet.read_schema(folder.path / "out.parquet")
+    assert {name: schema.field(name).type for name in KINDS} == {
+        name: IN_PARQUET[kind] for name, kind in KINDS.items()
+    }
+
+
+@pytest.mark.parametrize("texts", [["lovely", "fine"], ["lovely", None], [None]])
+def test_each_column_of_a_data_frame_has_the_declared_type(
+    texts: list[str | None], folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
+    labelled = label(
+        pd.DataFrame({"text": texts}),
+        labels=["Glad", "Sad"],
+        text_column="text",
+        config=folder.environment.config,
+        embedder=HashedTexts(),  # type: ignore[arg-type]
+    )
+    types = {name: str(labelled[name].dtype).replace("int64", "Int64") for name in labelled.columns[1:]}
+    assert types == {name: IN_PANDAS[kind] for name, kind in KINDS.items()}
+
+
+def test_each_control_has_columns_of_its_own() -> None:
+    assert list(added_kinds(parse_label_config(TWO))) == [
+        "camvo_id",
+        *(f"camvo_{name}_mood" for name in ("label", "score", "votes", "human")),
+        *(f"camvo_{name}_topic" for name in ("label", "score", "votes", "human")),
+        *("camvo_cost_usd", "camvo_blind", "camvo_error"),
+        *("camvo_voters_mood", "camvo_voters_topic"),
+    ]
+
+
+def test_every_column_is_filled_in_one_way() -> None:
+    assert all((column.of_row is None) != (column.of_round is None) for column in COLUMNS)
+
+
+def test_the_documented_columns_are_the_declared_ones() -> None:
+    rows = [f"| `camvo_{column.name}` | {WORDS[column.kind]} | {column.meaning} |" for column in COLUMNS]
+    table = "\n".join(["| column | type | content |", "|---|---|---|", *rows])
+    assert f"\n\n{table}\n\n" in DOCS.read_text("utf-8")

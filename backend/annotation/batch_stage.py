@@ -445,10 +445,8 @@ def _once_each(replies: Mapping[str, ModelReply]) -> dict[str, ModelReply]:
 
 
 def _drawn(stored: BatchTask) -> Drawn:
-    # Tasks of older versions have two rates, the first of which is that of asking everyone.
-    rate = stored.drawn["rate"] if "rate" in stored.drawn else stored.drawn["rates"][0]
     exploration: Any = stored.exploration
-    return Drawn(exploration, rate, tuple(stored.drawn["first"]))
+    return Drawn(exploration, stored.drawn["rate"], tuple(stored.drawn["first"]))
 
 
 def _hash_of(questions: Sequence[JobQuestion]) -> str:

@@ -19,7 +19,7 @@ from backend.ledger.rounds import Round, RoundKey
 from camvo.scores.guarantee import BlindTask, Verdicts, queue_place, unbroken_run
 
 _blind_queues = tables.blind_queues
-_columns = _blind_queues.c
+_queue_columns = _blind_queues.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,16 @@ class BlindQueue:
 
 def countings_of(connection: Connection, project: str) -> dict[tuple[str, str], int]:
     """Return (control, epoch) → the number of the latest counting that changed its labels or scores."""
-    query = select(_columns.control, _columns.epoch, _columns.recount).where(_columns.project == project)
+    query = select(_queue_columns.control, _queue_columns.epoch, _queue_columns.recount).where(
+        _queue_columns.project == project
+    )
     return {(row.control, row.epoch): row.recount for row in connection.execute(query)}
 
 
 def counting_of(connection: Connection, project: str, control: str, epoch: str) -> int:
     """Return the number of the latest counting that changed a question, 0 for the first."""
-    query = select(_columns.recount).where(
-        _columns.project == project, _columns.control == control, _columns.epoch == epoch
+    query = select(_queue_columns.recount).where(
+        _queue_columns.project == project, _queue_columns.control == control, _queue_columns.epoch == epoch
     )
     return connection.scalars(query).one_or_none() or 0
 
@@ -112,6 +114,7 @@ def begin_queue(connection: Connection, project: str, control: str, epoch: str, 
 
 
 _table, _rounds = tables.blind_tasks, tables.rounds
+_columns = _table.c
 
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:

@@ -1,8 +1,4 @@
-"""Compact forms of what a ledger holds most of: JSON, contexts, and what rounds teach.
-
-Every form can be told from what earlier versions stored, which stays as it is: JSON and contributions begin
-with a brace there, and compressed data never does.
-"""
+"""Compact forms of what a ledger holds most of: JSON, contexts, and what rounds teach."""
 
 from __future__ import annotations
 
@@ -19,6 +15,8 @@ from camvo.student.taught_texts import Ngrams
 from camvo.typing import Array
 
 _BRACE: Final = b"{"
+"""Begins a contribution that holds its context."""
+
 _FIRST: Final = b"\x01"
 """Begins what is compressed with the first dictionary."""
 
@@ -50,7 +48,7 @@ _LENGTH: Final = 2
 
 
 class PackedJson(TypeDecorator[Any]):
-    """A JSON object as compressed bytes; reads uncompressed ones too."""
+    """A JSON object as compressed bytes."""
 
     impl = LargeBinary
     cache_ok = True
@@ -63,7 +61,7 @@ class PackedJson(TypeDecorator[Any]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The stored object."""
-        return None if value is None else json.loads(decompress(_bytes(value)))
+        return None if value is None else json.loads(decompress(bytes(value)))
 
 
 def compress(data: bytes) -> bytes:
@@ -73,8 +71,8 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Inverse of :func:`compress`; data that begins with a brace is returned as it is."""
-    return data if data.startswith(_BRACE) else zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
+    """Inverse of :func:`compress`."""
+    return zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
 
 
 def pack_context(context: Array, text: Ngrams = b"") -> bytes:
@@ -142,8 +140,3 @@ def with_context(stored: bytes, context: bytes | None) -> bytes:
     if len(text) != fields.get("text", 0):
         header = json.dumps(fields | {"text": len(text)}, separators=(",", ":")).encode()
     return header + b"\n" + unpack_context(context).astype(fields["dtype"]).tobytes() + text
-
-
-def _bytes(value: Any) -> bytes:
-    """SQLite hands back the texts of earlier versions as they are."""
-    return value.encode() if isinstance(value, str) else bytes(value)

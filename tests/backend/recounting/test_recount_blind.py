@@ -104,7 +104,7 @@ class Audit:
 def a_round(task: int, *, audit: bool) -> Round:
     return Round(
         key=RoundKey(PROJECT, task, "mood", "hash", "e1"),
-        plan={"arms": {}, "labels": ["Glad", "Sad"]},
+        plan={"arms": {}, "labels": ["Glad", "Sad"], "aggregation": {"name": "labels"}},
         votes={"red": "Glad"},
         label="Glad",
         score=0.9,

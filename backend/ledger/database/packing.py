@@ -21,17 +21,16 @@ _FIRST: Final = b"\x01"
 """Begins what is compressed with the first dictionary."""
 
 _DICTIONARY: Final = (
-    b'"spans":"numbers":"rankings":"texts":"sets":"stack":"confidences":{"examples":["studied":[["taug'
-    b'ht":["untaught":["histories":{"restarts":1,"restart":{"sure":[["dropped":[[["kept":[[["agreement'
-    b's":{"worth":{"families":[["kinds":[0.3333333333333333,0.6666666666666666]},"effective_votes":"sh'
-    b'ortlist":["everyone":0.0,"accuracy":{"stages":{"order":["first":2,"kept":"labelled"},"kept":"eve'
-    b'ryone"},"coin":"everyone","propensity":0.18,"coin":"nobody","propensity":1.0,"joint":{"aggregati'
-    b'on":{"name":"labels"},"score":0.9"versions":{"labels":["subset":["confidence":null,"complete":tr'
-    b'ue,"arms":{":{"cost":0.000"propensity":1.0,"rewards":10.0,"agreement":0.8"q":0.5,"lower":0.7"wei'
-    b'ght":0.4"correctness":0.7},"propensity":0.18,"rewards":100.0,"agreement":0.9"q":0.5,"lower":0.8"'
-    b'weight":0.4"correctness":0.9},{"dtype":"<f4","rounds":1,"changes":[],"probe":[[","versions":{"[0'
-    b',1,1,0,0],false,null]{"dtype":"<f4","rounds":1,"changes":[[",0.5,null,1.0],[",0.5,null,0.0],[",0'
-    b".5,0.0,1.0],["
+    b'"spans":"numbers":"rankings":"texts":"sets":"confidences":{"examples":["studied":[["taught":["un'
+    b'taught":["histories":{"restarts":1,"restart":{"sure":[["dropped":[[["kept":[[["agreements":{"wor'
+    b'th":{"families":[["kinds":[0.3333333333333333,0.6666666666666666]},"effective_votes":"shortlist"'
+    b':["everyone":0.0,"accuracy":{"stages":{"order":["first":2,"kept":false},"kept":true},"coin":"eve'
+    b'ryone","propensity":0.18,"coin":"nobody","propensity":1.0,"joint":{"aggregation":{"name":"labels'
+    b'"},"score":0.9"versions":{"labels":["subset":["confidence":null,"complete":true,"arms":{":{"cost'
+    b'":0.000"propensity":1.0,"rewards":10.0,"agreement":0.8"q":0.5,"lower":0.7"weight":0.4"correctnes'
+    b's":0.7},"propensity":0.18,"rewards":100.0,"agreement":0.9"q":0.5,"lower":0.8"weight":0.4"correct'
+    b'ness":0.9},{"dtype":"<f4","rounds":1,"changes":[],"probe":[[","versions":{"[0,1,1,0,0],false,nul'
+    b'l]{"dtype":"<f4","rounds":1,"changes":[[",0.5,null,1.0],[",0.5,null,0.0],[",0.5,0.0,1.0],['
 )
 """What plans and contributions have in common, the commonest last.
 

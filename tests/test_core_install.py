@@ -48,7 +48,7 @@ def test_the_library_needs_numpy_and_scipy_only() -> None:
     assert requirement_names(PROJECT["dependencies"]) == {"numpy", "scipy"}
 
 
-@pytest.mark.parametrize("extra", ["demo", "test", "benchmark", "notebook", "parquet", "postgres", "report"])
+@pytest.mark.parametrize("extra", ["demo", "test", "benchmark", "notebook", "parquet", "postgres"])
 def test_what_runs_or_serves_the_backend_includes_the_server(extra: str) -> None:
     assert "server" in extras_of(extra)
 

@@ -45,7 +45,7 @@ from camvo.votes.labels import LABEL_VOTE
 
 def aggregation_of(plan: Mapping[str, Any]) -> Aggregation:
     """The aggregation that counted the votes of a round, read from its stored plan."""
-    return registry.restore_aggregation(plan.get("aggregation"))
+    return registry.restore_aggregation(plan["aggregation"])
 
 
 def human_label(
@@ -262,7 +262,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
     """Take what the texts of tasks taught the student back, and seal their n-grams for good.
 
     Each lesson has an event of its own, so that every process forgets it. The event has the seal, and so have
-    the earlier ones of the round from now on; only those of versions that stored n-grams in them keep them.
+    the earlier ones of the round from now on.
 
     Args:
         connection: a write transaction, in which the tasks are forgotten and their human labels are taken out

@@ -26,8 +26,7 @@ def migrate(url: str) -> str:
         The ledger's address for display, without a password.
 
     Raises:
-        LedgerError: the database cannot be opened, or its tables are of a newer version of CaMVo or of a
-            development version before revision 0004.
+        LedgerError: the database cannot be opened, or its tables are of another version of CaMVo.
     """
     ledger = Ledger(url)
     try:

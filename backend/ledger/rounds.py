@@ -150,7 +150,7 @@ class Round:
             the round is pruned.
         created_at: unix seconds.
         text: the n-grams of the text that teaches the student, stored beside the context and deleted with it,
-            or their seal; empty without one, and where an earlier version has stored them in the plan.
+            or their seal; empty without one.
         human: the human label, whether or not it teaches; ``None`` while there is none.
         confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.

@@ -107,8 +107,7 @@ def usage_by_model(
 ) -> dict[str, ModelUsage]:
     """Return the usage of those models that ever answered, over all projects, by the model's name.
 
-    Ledgers of earlier versions hold absurd numbers that a provider once reported, so each call counts with
-    at most what it could take.
+    Each call counts with at most what it could take, so that no absurd number raises the expected prices.
 
     Args:
         connection: a read transaction.

@@ -375,7 +375,7 @@ class Quote:
             spent=said["spent_usd"],
             spent_by_job=said["spent_by_job_usd"],
             target=None if said["target"] is None else TargetQuote.of_json(said["target"]),
-            student=said.get("student", False),
+            student=said["student"],
         )
 
 

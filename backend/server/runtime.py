@@ -49,7 +49,6 @@ from backend.runtime.annotation_process import AnnotationProcess
 from backend.runtime.loop_thread import LoopThread
 from backend.server.status.alarm_watch import AlertWatch
 from backend.settings import Environment, Settings
-from backend.settings.policies import warn_of_implied_policy
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
@@ -289,7 +288,6 @@ class ServedProjects:
             own_settings, problem = project_settings(stored, self._settings)
             if problem is not None:
                 raise problem
-            warn_of_implied_policy(own_settings.policy, project)
             self._by_overrides[overrides] = own_settings
         return self._by_overrides[overrides]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal, get_args
 
-import structlog
 from pydantic import BaseModel, Field, model_validator
 
 from backend.settings.mistakes import FROZEN, AtLeastOne, Real, closest, mistake
@@ -37,14 +36,6 @@ _OF_BOUNDS: Final = frozenset({"alpha", "lambda_r"})
 
 _OF_BATCHES: Final = frozenset({"max_stages"})
 """Parameters of providers' batches, which every policy can be asked in."""
-
-_GONE: Final[Mapping[object, str]] = {
-    "sequential": "set policy: {name: joint, agreement: 0.99}, or remove the section",
-    "stacked": "set policy.name to joint, or remove the section",
-}
-"""Policies of older versions, and what to do instead."""
-
-_log = structlog.get_logger()
 
 
 class PolicySettings(BaseModel):
@@ -94,17 +85,10 @@ class PolicySettings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_is_not_of_an_older_version(cls, data: object) -> object:
+    def _is_a_mapping(cls, data: object) -> object:
         if isinstance(data, str):
             name = closest(data, _NAMES) or _NAMES[0]
             raise mistake("", f"{data!r} is not a mapping", f"write policy: {{name: {name}}}")
-        if isinstance(data, Mapping) and data.get("name") in _GONE:
-            name = data["name"]
-            raise mistake(
-                "name",
-                f"is {name}, which this version no longer has",
-                f"{_GONE[name]}. Rounds of {name} keep their predictions, and still learn from human labels",
-            )
         return data
 
     @model_validator(mode="after")
@@ -132,7 +116,6 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
 
     - ``camvo`` if any question's votes are not labels: the model of votes of ``joint`` is about labels,
       and without them it would ask every model;
-    - the policy whose parameter the project overrides in its extra params (:func:`implied_policy`);
     - ``joint`` otherwise.
 
     Args:
@@ -140,7 +123,7 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         aggregations: how the votes on each of the task's questions are counted.
     """
     parameters = settings.model_dump(exclude_none=True)
-    name: str = settings.name or implied_policy(settings) or DEFAULT_POLICY
+    name: str = settings.name or DEFAULT_POLICY
     if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
         name = _DEFAULT_WITHOUT_LABELS
     return policy_by_name(name, parameters)
@@ -148,37 +131,8 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
 
 def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:
     """Return the policy for votes on labels, and the parameters that are set but have no effect on it."""
-    name = settings.name or implied_policy(settings) or DEFAULT_POLICY
+    name = settings.name or DEFAULT_POLICY
     effective = parameters_of(name) | _OF_EVERY_POLICY
     if "delta" not in effective:
         effective -= _OF_BOUNDS
     return name, sorted(settings.model_fields_set - effective)
-
-
-_OF_CAMVO: Final = parameters_of("camvo") - parameters_of(DEFAULT_POLICY)
-"""The parameters that imply ``camvo``: those that the default policy lacks."""
-
-
-def implied_policy(settings: PolicySettings) -> str | None:
-    """Return the policy that a project's overrides imply, or ``None`` if they imply none.
-
-    Only overrides can do this, not ``camvo.yaml``: stored extra params from before ``policy.name`` was
-    required keep their meaning, because refusing them would end the project's predictions.
-    """
-    if settings.name is not None:
-        return None
-    return "camvo" if _OF_CAMVO & settings.model_fields_set else None
-
-
-def warn_of_implied_policy(settings: PolicySettings, project: str) -> None:
-    """Log a warning if a project's overrides choose its policy."""
-    name = implied_policy(settings)
-    if name is not None:
-        keys = sorted(settings.model_fields_set & _OF_CAMVO)
-        _log.warning(
-            "policy_implied",
-            project=project,
-            policy=name,
-            keys=keys,
-            fix=f"set policy.name to {name} in camvo.yaml, or remove these extra params",
-        )

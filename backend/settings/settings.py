@@ -243,8 +243,8 @@ class Settings(BaseModel):
         Args:
             extra_params: the project's extra params as Label Studio sends them: an object, the same object as
                 a JSON string, or null. The keys are ``delta``, ``k_min``, ``agreement``, ``max_stages``,
-                ``worth``, ``worth_usd``, ``first``, ``models``, ``instructions``, ``show_votes`` and
-                ``few_shot``. ``models`` is a list of names from the pool; the pool's order is kept.
+                ``worth``, ``worth_usd``, ``models``, ``instructions``, ``show_votes`` and ``few_shot``.
+                ``models`` is a list of names from the pool; the pool's order is kept.
 
         Raises:
             ConfigError: an unknown key or an invalid value; ``where`` is ``extra_params.<key>``.
@@ -292,8 +292,6 @@ class _Overrides(BaseModel):
     max_stages: AtLeastOne | None = None
     worth: Worth | None = None
     worth_usd: Worth | None = None
-    first: Annotated[Whole, Field(ge=0)] | None = None
-    """A parameter of a policy that older versions had. Stored extra params that hold it stay valid."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None

@@ -34,8 +34,7 @@ def fitted(
     patterns = Counter(
         VotePattern.of(arms, cast, everyone=len(cast) == len(arms), labels=named) for cast in rounds
     )
-    kept = [KeptRound.of(cast, dict.fromkeys(cast, 1.0), label, everyone=False) for cast, label in taught]
-    latest = LatestRounds(tuple([round_ for round_ in kept if round_ is not None]))
+    latest = LatestRounds(tuple([KeptRound.of(cast, label) for cast, label in taught]))
     shares = {arm: price / sum(prices.values()) / 10.0 for arm, price in prices.items()}
     return fit_joint(PatternCounts(dict(patterns), len(rounds)), latest, labels, shares)
 

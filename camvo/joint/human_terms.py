@@ -165,7 +165,7 @@ def fit_human_terms(
 
     Args:
         beliefs: the probability of each number's label, shape (P, G), given vote rows, shape (P, K).
-        rounds: kept rounds. Those count that have a human label in the label set, and a vote.
+        rounds: kept rounds. Those count whose human label is in the label set, and that have a vote.
         arms: the names of the K arms.
         labels: the label set.
         grades: what the arms' confidences are worth.
@@ -179,7 +179,7 @@ def fit_human_terms(
         if round_.label in labels and any(number >= 0 for number in row):
             rows.append(row)
             names.append(named)
-            truths.append(str(round_.label))
+            truths.append(round_.label)
             ratios.append(_ratios(round_, grades, named))
     if not rows:
         return None

@@ -404,7 +404,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
     beliefs, human = _label_free_beliefs(votes, positions, labels), None
-    if latest.labelled:
+    if latest.rounds:
         known = _Known(votes.model, beliefs, positions)
         human = fit_human_terms(known.right, latest.rounds, arms, labels, grades)
     if human is not None:

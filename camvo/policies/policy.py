@@ -119,7 +119,7 @@ class JointFitData:
 
         A fit without human labels does not take the place of the first one with them, so these count at once.
         """
-        return self.agreement, self.labels, frozenset(arm for arm, _ in self.prices), self.latest.labelled
+        return self.agreement, self.labels, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
 
     def compute(self) -> Fit:
         """Fit the model of votes, and find the stops if an agreement is required."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from camvo.policies.policy import Plan
-from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure, on_question
+from camvo.stages.stages import UNKNOWN, Cast, Sure, on_question
 from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.exploration import ExplorationRound
@@ -17,9 +17,6 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import restore_aggregation
-
-_KEPT_WEIGHTS: Final[Mapping[KeptKind, str]] = {"labelled": "agreement", "everyone": "weight"}
-"""The column of the plan that a kept round stores as the weights of its votes."""
 
 
 def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
@@ -77,9 +74,7 @@ class TaughtRound:
         aggregation: how votes on the question become one answer.
         order: all arms in the order of asking; ``None`` if the policy does not ask in stages.
         first: how many arms of ``order`` were asked independently of the votes.
-        kept: which rounds the policy keeps whole; ``None`` for none.
-        everyone: whether exploration asked all arms.
-        weights: arm → the weight that is stored if the round is kept; ``None`` if ``kept`` is.
+        kept: whether the round is kept whole once it has a human label.
         exploration: what the round shows about stopping early; ``None`` for a stored round, because it counts
             once, when the round is first learnt.
         sure: arm → confidence in [0, 1], of the arms that gave one.
@@ -97,9 +92,7 @@ class TaughtRound:
     aggregation: Aggregation
     order: tuple[str, ...] | None = None
     first: int = 0
-    kept: KeptKind | None = None
-    everyone: bool = False
-    weights: Mapping[str, float] | None = None
+    kept: bool = False
     exploration: ExplorationRound | None = None
     sure: Sure = field(default_factory=dict)
     compared: tuple[SureVote, ...] = ()
@@ -134,8 +127,7 @@ class TaughtRound:
                 compared=compared,
                 histories=estimates.histories,
             )
-        kept_kind = stages.questions[question].kept
-        column = estimates.agreement if kept_kind == "labelled" else plan.weights[question]
+        kept = stages.questions[question].kept
         return cls(
             context=estimates.context,
             votes=cast,
@@ -143,10 +135,8 @@ class TaughtRound:
             aggregation=estimates.aggregation,
             order=stages.order,
             first=len(stages.first),
-            kept=kept_kind,
-            everyone=stages.exploration == "everyone",
-            weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
-            exploration=None if kept_kind is None else stages.exploration_round(question, cast, sure),
+            kept=kept,
+            exploration=stages.exploration_round(question, cast, sure) if kept else None,
             sure=sure,
             compared=_compared(plan, question, cast, sure) if stages.exploration == "everyone" else (),
             histories=estimates.histories,
@@ -165,14 +155,11 @@ class TaughtRound:
         """
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
-        aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
+        aggregation, stages = restore_aggregation(plan["aggregation"]), plan.get("stages")
         histories = plan.get("histories", {})
         studied = StudiedText.from_list(plan["studied"], text) if "studied" in plan else None
         if stages is None:
             return cls(context, votes, q, aggregation, histories=histories, studied=studied)
-        # Rounds of the stacked vote, a policy of older versions, were kept if they asked everyone. The oldest
-        # rounds have no "kept"; among them, those of the stacked vote have a "stack".
-        kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
             context=context,
             votes=votes,
@@ -180,9 +167,7 @@ class TaughtRound:
             aggregation=aggregation,
             order=tuple(stages["order"]),
             first=stages["first"],
-            kept=kept_kind,
-            everyone=stages.get("coin") == "everyone",
-            weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
+            kept=stages["kept"],
             sure=plan.get("confidences", UNKNOWN),
             histories=histories,
             studied=studied,
@@ -207,15 +192,9 @@ class TaughtRound:
             restarts=self.restarts,
             taught=None if self.studied is None else self.studied.lesson(label if human else None),
         )
-        if self.kept is None or self.weights is None:
+        if not self.kept:
             return rewards
-        kept_round = KeptRound.of(
-            self.votes,
-            self.weights,
-            label if human else None,
-            everyone=self.kept == "everyone" and self.everyone,
-            sure=self.sure,
-        )
+        kept_round = KeptRound.of(self.votes, label, self.sure) if human else None
         return replace(rewards, exploration=self.exploration, kept=kept_round)
 
 

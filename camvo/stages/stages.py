@@ -49,13 +49,6 @@ Sure: TypeAlias = Mapping[str, float]
 UNKNOWN: Final[Sure] = MappingProxyType({})
 """The confidences on one question if no arm gave one."""
 
-KeptKind: TypeAlias = Literal["labelled", "everyone"]
-"""Which rounds a policy keeps whole.
-
-``"labelled"`` keeps rounds with a human label. ``"everyone"``, which only rounds of older versions have, also
-keeps rounds that asked all arms.
-"""
-
 
 def on_question(confidences: Confidences, question: str) -> Sure:
     """The confidences of the arms' votes on one question."""
@@ -63,10 +56,7 @@ def on_question(confidences: Confidences, question: str) -> Sure:
 
 
 Exploration: TypeAlias = Literal["everyone", "nobody"]
-"""The outcome of the exploration draw: ``"everyone"`` asks all arms, and ``"nobody"`` follows the plan.
-
-Rounds of older versions may have a third one, ``"certificate"``: they were asked until the label was certain.
-"""
+"""The outcome of the exploration draw: ``"everyone"`` asks all arms, and ``"nobody"`` follows the plan."""
 
 
 def uniform_draw(tasks: Iterable[Array | str], rounds: int) -> float:
@@ -248,9 +238,9 @@ class QuestionStages:
         return best_plan(self.fit, self.prices)
 
     @property
-    def kept(self) -> KeptKind | None:
-        """Rounds with a human label; ``None`` for a question whose votes are not labels."""
-        return None if self.fit is None else "labelled"
+    def kept(self) -> bool:
+        """Whether rounds with a human label are kept whole: where the votes are labels."""
+        return self.fit is not None
 
     def decision(
         self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN

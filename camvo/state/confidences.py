@@ -138,14 +138,13 @@ class ConfidenceSums:
         self._count(self.by_others, compared, sign)
 
     def add_people(self, round_: KeptRound, sign: int) -> None:
-        """Add (+1) or take back (−1) the comparisons with a round's human label, if it has one."""
-        if round_.label is not None:
-            compared = [
-                SureVote(vote.arm, vote.label, level_of(vote.confidence), vote.label == round_.label)
-                for vote in round_.votes
-                if vote.confidence is not None and vote.label is not None
-            ]
-            self._count(self.by_people, compared, sign)
+        """Add (+1) or take back (−1) the comparisons with a round's human label."""
+        compared = [
+            SureVote(vote.arm, vote.label, level_of(vote.confidence), vote.label == round_.label)
+            for vote in round_.votes
+            if vote.confidence is not None and vote.label is not None
+        ]
+        self._count(self.by_people, compared, sign)
 
     def _count(self, sums: Counter[SureVote], compared: Iterable[SureVote], sign: int) -> None:
         for vote in compared:

@@ -131,41 +131,35 @@ class ExplorationRound:
         right: whether the plan, as it was before the round, would have stopped at the label of all arms that
             were asked; ``None`` if the round does not show it.
         promised: the probability with which the plan was to stop at another label, as it was said before the
-            round; ``None`` if nothing was promised, and in rounds of older versions.
-        first: the arms that were asked independently of the votes; all of them in a round that asked
-            everyone. Empty in rounds of older versions that did not.
+            round; ``None`` if nothing was promised.
     """
 
     pattern: VotePattern
     right: bool | None
     promised: float | None = None
-    first: tuple[str, ...] = ()
 
     @property
     def witnesses(self) -> dict[str, int]:
         """Arm → its group in the pattern, for the arms that were asked independently of the votes."""
         pattern = self.pattern
-        return {
-            arm: group
-            for arm, group in zip(pattern.arms, pattern.groups, strict=True)
-            if group != UNASKED and (pattern.everyone or arm in self.first)
-        }
+        if not pattern.everyone:
+            return {}
+        groups = zip(pattern.arms, pattern.groups, strict=True)
+        return {arm: group for arm, group in groups if group != UNASKED}
 
     def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
         """The same round with other names (old → new) for some arms."""
-        first = tuple(names.get(arm, arm) for arm in self.first)
-        return replace(self, pattern=self.pattern.renamed(names), first=first)
+        return replace(self, pattern=self.pattern.renamed(names))
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        promise = [] if self.promised is None and not self.first else [self.promised, list(self.first)]
+        promise = [] if self.promised is None else [self.promised]
         return [*self.pattern.to_list(), self.right, *promise]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationRound:
-        """Inverse of :meth:`to_list`; also reads rounds of older versions, which have fewer entries."""
-        right, promised, first = [*data[3:], None, ()][:3]
-        return cls(VotePattern.from_list(data[:3]), right, promised, tuple(first))
+        """Inverse of :meth:`to_list`."""
+        return cls(VotePattern.from_list(data[:3]), *data[3:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,17 +249,8 @@ class ExplorationSums:
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationSums:
-        """Inverse of :meth:`to_list`; also reads snapshots of older versions.
-
-        These have more copies of the patterns, and, if stops were forgotten, the patterns of all rounds.
-        """
-        tried, right, patterns, *rest = data
-        if len(rest) == 2:
-            evidence, forgot = rest
-        else:
-            (recent,) = rest
-            patterns, *_, evidence = patterns if recent is None else recent
-            forgot = recent is not None
+        """Inverse of :meth:`to_list`."""
+        tried, right, patterns, evidence, forgot = data
         counts = _counts(evidence)
         return cls(tried, right, _counts(patterns), PatternCounts(dict(counts), counts.total()), forgot)
 

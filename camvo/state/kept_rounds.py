@@ -1,8 +1,7 @@
 """Rounds kept whole: those with a human label.
 
 Sums over single arms cannot show what a vote is worth beside other votes. These rounds therefore keep each
-arm's vote. There are at most as many of them as human labels, and each can be taken back. Older versions also
-kept rounds that asked all arms; these stay as they were.
+arm's vote. There are at most as many of them as human labels, and each can be taken back.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ class CastVote(NamedTuple):
     Attributes:
         arm: the arm's name.
         label: the label it voted for; ``None`` if it gave no vote.
-        weight: the weight ω ≥ 0 that it had in the plan.
         confidence: how sure the arm said it was, in [0, 1]; ``None`` if it said nothing.
     """
 
     arm: str
     label: str | None
-    weight: float
     confidence: float | None = None
 
     def to_list(self) -> list[Any]:
@@ -43,13 +40,11 @@ class KeptRound:
 
     Attributes:
         votes: the votes of the arms that were asked, sorted by the arms' names.
-        label: the human's label; ``None`` without one.
-        everyone: whether all arms were asked independently of the votes.
+        label: the human's label.
     """
 
     votes: tuple[CastVote, ...]
-    label: str | None
-    everyone: bool
+    label: str
 
     def renamed(self, names: Mapping[str, str]) -> KeptRound:
         """The same round with other names (old → new) for some arms."""
@@ -58,37 +53,26 @@ class KeptRound:
 
     @classmethod
     def of(
-        cls,
-        votes: Mapping[str, str | None],
-        weights: Mapping[str, float],
-        label: str | None,
-        *,
-        everyone: bool,
-        sure: Mapping[str, float] = _UNKNOWN,
-    ) -> KeptRound | None:
-        """The round to keep, or ``None`` if it has no human label and did not ask all arms.
+        cls, votes: Mapping[str, str | None], label: str, sure: Mapping[str, float] = _UNKNOWN
+    ) -> KeptRound:
+        """The round to keep.
 
         Args:
             votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-            weights: arm → ω in the plan.
-            label: the human's label; ``None`` without one.
-            everyone: whether all arms were asked independently of the votes.
+            label: the human's label.
             sure: arm → confidence in [0, 1]; arms that gave none are absent.
         """
-        if label is None and not everyone:
-            return None
-        cast = tuple(CastVote(arm, votes[arm], weights[arm], sure.get(arm)) for arm in sorted(votes))
-        return cls(cast, label, everyone)
+        return cls(tuple(CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
 
     def to_list(self) -> list[Any]:
         """The round as plain JSON."""
-        return [[vote.to_list() for vote in self.votes], self.label, self.everyone]
+        return [[vote.to_list() for vote in self.votes], self.label]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> KeptRound:
         """Inverse of :meth:`to_list`."""
-        votes, label, everyone = data
-        return cls(tuple(CastVote(*vote) for vote in votes), label, everyone)
+        votes, label = data
+        return cls(tuple(CastVote(*vote) for vote in votes), label)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,14 +81,9 @@ class LatestRounds:
 
     Attributes:
         rounds: the rounds, the oldest first.
-        labelled: whether any of them has a human label.
     """
 
     rounds: tuple[KeptRound, ...] = ()
-    labelled: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "labelled", any(round_.label is not None for round_ in self.rounds))
 
 
 @dataclass(slots=True)

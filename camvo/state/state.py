@@ -35,7 +35,7 @@ from camvo.state.kept_rounds import KeptRounds
 from camvo.student.taught_texts import TaughtTexts
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 7
+_SNAPSHOT_FORMAT = 8
 
 
 class State:
@@ -343,7 +343,7 @@ class State:
                     raise SnapshotError(
                         f"the snapshot has format {header['format']}, expected {_SNAPSHOT_FORMAT}"
                     )
-                stored = header.get("linear", True)  # snapshots from before it could be left out have it
+                stored = header["linear"]
                 if linear and not stored:
                     raise SnapshotError("the snapshot has no linear models of the context")
                 keep = stored if linear is None else linear
@@ -353,10 +353,8 @@ class State:
                 state.exploration = ExplorationSums.from_list(header["probes"])
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
                 state.context_rounds = ContextRounds.from_parts(header["contexts"], archive["contexts"])
-                if "confidences" in header:
-                    state.confidences = ConfidenceSums.from_list(header["confidences"])
-                if "texts" in header:
-                    state.texts = TaughtTexts.from_list(header["texts"])
+                state.confidences = ConfidenceSums.from_list(header["confidences"])
+                state.texts = TaughtTexts.from_list(header["texts"])
                 state.drift = DriftTests.from_list(header["drift"])
                 state.histories = Histories.from_list(header["histories"])
                 state.restarted_at = header["restarted_at"]

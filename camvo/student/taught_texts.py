@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b85decode, b85encode
+from base64 import b85decode, b85encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,9 +75,6 @@ _SEAL: Final = b"\xff\xff"
 _DIGEST: Final = 8
 """Bytes of a digest. Among 20,000 texts, two have the same with a probability of 10⁻¹¹."""
 
-_PACKED: Final = "."
-"""Begins the JSON form. Older versions wrote the numbers in base64, which has no point."""
-
 
 def hashed_ngrams(text: str) -> Ngrams:
     """The features of a text's first characters; case and the kind of blanks do not matter.
@@ -115,14 +112,12 @@ def is_sealed(ngrams: Ngrams) -> bool:
 
 def to_json(ngrams: Ngrams) -> str:
     """The features as a string of JSON."""
-    return _PACKED + b85encode(ngrams).decode()
+    return b85encode(ngrams).decode()
 
 
 def from_json(data: str) -> Ngrams:
-    """Inverse of :func:`to_json`; it also reads what older versions wrote: 16-bit numbers in base64."""
-    if data.startswith(_PACKED):
-        return b85decode(data.removeprefix(_PACKED))
-    return pack_numbers(np.frombuffer(b64decode(data), "<u2"))
+    """Inverse of :func:`to_json`."""
+    return b85decode(data)
 
 
 def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
@@ -210,14 +205,14 @@ class StudiedText(NamedTuple):
 
     @classmethod
     def from_list(cls, data: Sequence[str | None], ngrams: Ngrams) -> StudiedText:
-        """Inverse of :meth:`to_list`; plans of older versions hold the n-grams too.
+        """Inverse of :meth:`to_list`.
 
         Args:
             data: what the plan says.
             ngrams: the n-grams beside the round.
         """
-        *inside, voted = data
-        return cls(from_json(inside[0] or "") if inside else ngrams, voted)
+        (voted,) = data
+        return cls(ngrams, voted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

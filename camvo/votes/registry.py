@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation, Ballot
-from camvo.votes.labels import LABEL_VOTE, LabelVote
+from camvo.votes.labels import LabelVote
 from camvo.votes.numbers import NumericVote, OpenNumericVote
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
@@ -84,16 +84,12 @@ def describe_aggregation(aggregation: Aggregation) -> dict[str, Any]:
     raise InvalidParameterError(f"{type(aggregation).__name__} has no name to be stored under")
 
 
-def restore_aggregation(description: Mapping[str, Any] | None) -> Aggregation:
+def restore_aggregation(description: Mapping[str, Any]) -> Aggregation:
     """Rebuild an aggregation from :func:`describe_aggregation`.
-
-    ``None`` means labels: rounds stored before other aggregations existed have no description.
 
     Raises:
         InvalidParameterError: the name is unknown.
     """
-    if description is None:
-        return LABEL_VOTE
     parameters = dict(description)
     kind = AGGREGATIONS.get(parameters.pop("name"))
     if kind is None:

@@ -2,7 +2,7 @@
 
     python docs/images/frontier.py
 
-Needs matplotlib (the extra ``report``).
+Needs matplotlib (the extra ``server``).
 """
 
 from __future__ import annotations

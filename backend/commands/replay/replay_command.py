@@ -132,7 +132,7 @@ class SharedOptions:
     ] = None
     report: Annotated[
         Path | None,
-        typer.Option(help="Draw a report into this folder. Needs the extra: report.", rich_help_panel=OUTPUT),
+        typer.Option(help="Draw a report into this folder.", rich_help_panel=OUTPUT),
     ] = None
 
     def study(

@@ -394,12 +394,6 @@ PATIENCE = 30.0
 _PAUSE = 0.02
 _log = structlog.get_logger(__name__)
 
-_DEVELOPMENT_REVISIONS = {"0001", "0002", "0003"}
-"""Revisions whose migrations no longer exist: they were folded into 0004 before the first release."""
-
-_LAST_TO_MIGRATE = "d9d5b7b"
-"""The last commit that can migrate a ledger from these revisions."""
-
 
 class Ledger:
     """One database. It is opened at the first use and must be migrated before any other use.
@@ -435,12 +429,10 @@ class Ledger:
         """Create or update the tables. Several processes may do it at once.
 
         Raises:
-            LedgerError: the database cannot be opened, or its tables are of a newer version of CaMVo or of
-                a development version before revision 0004.
+            LedgerError: the database cannot be opened, or its tables are of another version of CaMVo.
         """
         from alembic import command  # noqa: PLC0415 - slow to import, and workers do not need it
         from alembic.config import Config  # noqa: PLC0415
-        from alembic.migration import MigrationContext  # noqa: PLC0415
         from alembic.util import CommandError  # noqa: PLC0415
 
         if self._engine.dialect.name == "sqlite":
@@ -450,9 +442,6 @@ class Ledger:
         config.set_main_option("script_location", "backend.ledger:migrations")
         try:
             with self._transaction(unbounded(self._engine)) as connection:
-                self._refuse_development_version(
-                    MigrationContext.configure(connection).get_current_revision()
-                )
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         except CommandError as error:
@@ -551,14 +540,6 @@ class Ledger:
         if not self._works.setdefault(work, True):
             self._works[work] = True
             _log.warning("ledger_back", work=work, where=self.place)
-
-    def _refuse_development_version(self, revision: str | None) -> None:
-        if revision in _DEVELOPMENT_REVISIONS:
-            raise LedgerError(
-                f"this CaMVo cannot migrate the ledger from revision {revision}, a development version",
-                where=self.place,
-                fix=f"run `camvo check` with commit {_LAST_TO_MIGRATE} of CaMVo first, to migrate it",
-            )
 
     def _switch_to_wal(self) -> None:
         """Switch the file to write-ahead logging, permanently.

@@ -1,8 +1,4 @@
-"""Compact forms of what a ledger holds most of: JSON, contexts, and what rounds teach.
-
-Every form can be told from what earlier versions stored, which stays as it is: JSON and contributions begin
-with a brace there, and compressed data never does.
-"""
+"""Compact forms of what a ledger holds most of: JSON, contexts, and what rounds teach."""
 
 from __future__ import annotations
 
@@ -19,21 +15,22 @@ from camvo.student.taught_texts import Ngrams
 from camvo.typing import Array
 
 _BRACE: Final = b"{"
+"""Begins a contribution that holds its context."""
+
 _FIRST: Final = b"\x01"
 """Begins what is compressed with the first dictionary."""
 
 _DICTIONARY: Final = (
-    b'"spans":"numbers":"rankings":"texts":"sets":"stack":"confidences":{"examples":["studied":[["taug'
-    b'ht":["untaught":["histories":{"restarts":1,"restart":{"sure":[["dropped":[[["kept":[[["agreement'
-    b's":{"worth":{"families":[["kinds":[0.3333333333333333,0.6666666666666666]},"effective_votes":"sh'
-    b'ortlist":["everyone":0.0,"accuracy":{"stages":{"order":["first":2,"kept":"labelled"},"kept":"eve'
-    b'ryone"},"coin":"everyone","propensity":0.18,"coin":"nobody","propensity":1.0,"joint":{"aggregati'
-    b'on":{"name":"labels"},"score":0.9"versions":{"labels":["subset":["confidence":null,"complete":tr'
-    b'ue,"arms":{":{"cost":0.000"propensity":1.0,"rewards":10.0,"agreement":0.8"q":0.5,"lower":0.7"wei'
-    b'ght":0.4"correctness":0.7},"propensity":0.18,"rewards":100.0,"agreement":0.9"q":0.5,"lower":0.8"'
-    b'weight":0.4"correctness":0.9},{"dtype":"<f4","rounds":1,"changes":[],"probe":[[","versions":{"[0'
-    b',1,1,0,0],false,null]{"dtype":"<f4","rounds":1,"changes":[[",0.5,null,1.0],[",0.5,null,0.0],[",0'
-    b".5,0.0,1.0],["
+    b'"spans":"numbers":"rankings":"texts":"sets":"confidences":{"examples":["studied":[["taught":["un'
+    b'taught":["histories":{"restarts":1,"restart":{"sure":[["dropped":[[["kept":[[["agreements":{"wor'
+    b'th":{"families":[["kinds":[0.3333333333333333,0.6666666666666666]},"effective_votes":"shortlist"'
+    b':["everyone":0.0,"accuracy":{"stages":{"order":["first":2,"kept":false},"kept":true},"coin":"eve'
+    b'ryone","propensity":0.18,"coin":"nobody","propensity":1.0,"joint":{"aggregation":{"name":"labels'
+    b'"},"score":0.9"versions":{"labels":["subset":["confidence":null,"complete":true,"arms":{":{"cost'
+    b'":0.000"propensity":1.0,"rewards":10.0,"agreement":0.8"q":0.5,"lower":0.7"weight":0.4"correctnes'
+    b's":0.7},"propensity":0.18,"rewards":100.0,"agreement":0.9"q":0.5,"lower":0.8"weight":0.4"correct'
+    b'ness":0.9},{"dtype":"<f4","rounds":1,"changes":[],"probe":[[","versions":{"[0,1,1,0,0],false,nul'
+    b'l]{"dtype":"<f4","rounds":1,"changes":[[",0.5,null,1.0],[",0.5,null,0.0],[",0.5,0.0,1.0],['
 )
 """What plans and contributions have in common, the commonest last.
 
@@ -50,7 +47,7 @@ _LENGTH: Final = 2
 
 
 class PackedJson(TypeDecorator[Any]):
-    """A JSON object as compressed bytes; reads uncompressed ones too."""
+    """A JSON object as compressed bytes."""
 
     impl = LargeBinary
     cache_ok = True
@@ -63,7 +60,7 @@ class PackedJson(TypeDecorator[Any]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The stored object."""
-        return None if value is None else json.loads(decompress(_bytes(value)))
+        return None if value is None else json.loads(decompress(bytes(value)))
 
 
 def compress(data: bytes) -> bytes:
@@ -73,8 +70,8 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Inverse of :func:`compress`; data that begins with a brace is returned as it is."""
-    return data if data.startswith(_BRACE) else zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
+    """Inverse of :func:`compress`."""
+    return zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
 
 
 def pack_context(context: Array, text: Ngrams = b"") -> bytes:
@@ -142,8 +139,3 @@ def with_context(stored: bytes, context: bytes | None) -> bytes:
     if len(text) != fields.get("text", 0):
         header = json.dumps(fields | {"text": len(text)}, separators=(",", ":")).encode()
     return header + b"\n" + unpack_context(context).astype(fields["dtype"]).tobytes() + text
-
-
-def _bytes(value: Any) -> bytes:
-    """SQLite hands back the texts of earlier versions as they are."""
-    return value.encode() if isinstance(value, str) else bytes(value)

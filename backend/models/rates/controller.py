@@ -16,7 +16,7 @@ import functools
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -288,9 +288,8 @@ class QuotaState:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> QuotaState:
-        """Return what :meth:`Quota.dump` returned, also if another version of CaMVo did."""
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in stored.items() if name in known})
+        """Return what :meth:`Quota.dump` returned."""
+        return cls(**stored)
 
 
 class Quota:

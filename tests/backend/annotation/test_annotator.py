@@ -321,7 +321,7 @@ def budget_for(calls: float, tmp_path: Path) -> float:
 
 
 def test_one_absurd_usage_stops_no_prediction_not_even_after_a_start(tmp_path: Path) -> None:
-    """The second process also finds such a usage in the ledger, as earlier versions stored it."""
+    """The second process also finds such a usage in the ledger."""
     other = Project(number=8)
     replies = {
         "red": Reply.says('{"mood": "Glad"}', usage=(10**15, 10**15)),

@@ -16,10 +16,8 @@ from label_studio_requests import (
     updated,
 )
 from same_state import assert_same_state
-from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
-from backend.ledger.database import tables
 from camvo.state.kept_rounds import KeptRound
 
 MODELS = ("amber", "blue", "green", "red", "violet")
@@ -37,7 +35,7 @@ def test_a_round_with_a_human_label_is_kept_with_its_votes(tmp_path: Path) -> No
         backend.predict(task(1), task(2))
         backend.hook(annotated(Annotation(number=1, task=1, mood="Glad")))
         [round_], [row] = backend.rounds(1), kept_rounds(backend)
-    assert (row.label, row.everyone) == ("Glad", False)
+    assert row.label == "Glad"
     assert dict(round_.votes) == {vote.arm: vote.label for vote in row.votes}
 
 
@@ -57,21 +55,6 @@ def test_the_latest_version_of_a_human_label_is_the_one_that_is_kept(tmp_path: P
         backend.hook(annotated(first))
         backend.hook(updated(first.again(mood="Calm")))
         assert [row.label for row in kept_rounds(backend)] == ["Calm"]
-
-
-@pytest.mark.parametrize("kept", ["everyone", None], ids=["newer", "older"])
-def test_a_round_of_the_stacked_vote_which_older_versions_had_still_learns(
-    tmp_path: Path, kept: str | None
-) -> None:
-    with Backend(tmp_path, OUTVOTED, MODELS, policy=JOINT) as backend:
-        backend.predict(task(1))
-        plan = dict(backend.rounds(1)[0].plan) | {"stack": {}}
-        plan["stages"] = {key: value for key, value in plan["stages"].items() if key != "kept"}
-        plan["stages"] |= {} if kept is None else {"kept": kept}
-        with backend.ledger.write() as connection:
-            connection.execute(change(tables.rounds).values(plan=plan))
-        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
-        assert [(row.label, row.everyone) for row in kept_rounds(backend)][-1] == ("Sad", True)
 
 
 def deleted(annotation: Annotation) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,13 @@ from whole_backend import Backend, votes
 from backend.errors import ConfigError
 from backend.ledger import events
 from backend.ledger.database import tables
-from backend.ledger.database.packing import compress, decompress, pack_context
+from backend.ledger.database.packing import decompress
 from backend.settings import load
 from backend.upkeep import pruning, verification
 from backend.upkeep.pruning import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams, numbers_in, to_json
+from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams, to_json
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 
@@ -129,32 +128,6 @@ def test_a_human_label_adds_no_n_grams(backend: Backend) -> None:
     assert problems(backend) == []
 
 
-def make_older(backend: Backend) -> None:
-    """Store the only round as versions did that had the n-grams in its plan and in its event."""
-    [round_] = backend.rounds(1)
-    old = b64encode(numbers_in(round_.text).astype("<u2").tobytes()).decode()
-    [packed] = raw(backend, tables.events.c.contribution)
-    header = json.loads(decompress(packed)) | {"taught": [old, "Glad"]}
-    del header["text"]
-    with backend.ledger.write() as connection:
-        plan = {**round_.plan, "studied": [old, "Glad"]}
-        connection.execute(update(tables.rounds).values(plan=plan))
-        connection.execute(update(tables.events).values(contribution=compress(json.dumps(header).encode())))
-        connection.execute(update(tables.contexts).values(context=pack_context(round_.context)))
-
-
-def test_a_round_of_an_older_version_is_corrected_and_taken_back(backend: Backend) -> None:
-    backend.predict(task(1, text=SUNNY))
-    make_older(backend)
-    backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
-    backend.predict(task(2, text=GREY))
-    corrected = [(hashed_ngrams(SUNNY), "Sad"), (hashed_ngrams(GREY), "Glad")]
-    assert sorted(taught(backend)) == sorted(from_zero(backend).texts) == sorted(corrected)
-    backend.hook(annotations_deleted(5))
-    assert sorted(from_zero(backend).texts) == sorted([(hashed_ngrams(SUNNY), "Glad"), corrected[1]])
-    assert problems(backend) == []
-
-
 def holds(backend: Backend, text: str) -> bool:
     """Whether the ledger has the n-grams of a text in its events, plans or contexts."""
     stored = [decompress(each) for each in raw(backend, tables.events.c.contribution)]
@@ -246,15 +219,6 @@ def test_a_snapshot_from_before_the_deletion_forgets_by_its_event(backend: Backe
     state.add(*(Contribution.unpack(event.contribution) for event in backend.events()[2:]))
     assert state.texts == from_zero(backend)
     assert state.texts.texts == [(hashed_ngrams(GREY), "Glad")]
-
-
-def test_the_state_forgets_a_deleted_task_of_an_older_version(backend: Backend) -> None:
-    backend.predict(task(1, text=SUNNY))
-    make_older(backend)
-    backend.predict(task(2, text=GREY))
-    backend.hook(tasks_deleted(1))
-    assert running(backend) == taught(backend) == [(hashed_ngrams(GREY), "Glad")]
-    assert problems(backend) == []
 
 
 def fold(backend: Backend) -> State:

@@ -11,7 +11,6 @@ from label_studio_requests import Annotation, Project, annotated, annotations_de
 from label_studio_sdk.label_interface.interface import LabelInterface
 from whole_backend import Backend, says
 
-from backend.ledger.database import tables
 from backend.testing import Reply
 
 CONFIG = """<View>
@@ -154,24 +153,6 @@ def test_a_submitted_form_without_topics_says_that_no_topic_fits(backend: Backen
     backend.hook(annotated(Annotation(number=203, task=1, mood=None), PROJECT))
     assert rewards(backend, "topics") == pytest.approx({"red": 0.5, "green": 0.75, "blue": 0.5})
     backend.hook(annotations_deleted(203, project=PROJECT))
-
-
-def test_a_round_that_was_stored_before_there_were_other_votes_is_corrected_as_labels(tmp_path: Path) -> None:
-    with Backend(tmp_path, script) as backend:
-        backend.predict(task(1, data=DATA), project=PROJECT)
-        for round_ in backend.rounds(1, PROJECT):
-            plan = {key: value for key, value in round_.plan.items() if key != "aggregation"}
-            with backend.ledger.write() as connection:
-                row = tables.rounds.update().where(tables.rounds.c.id == round_.id)
-                connection.execute(row.values(plan=plan))
-        item = {
-            "from_name": "better",
-            "to_name": "better",
-            "type": "pairwise",
-            "value": {"selected": "right"},
-        }
-        backend.hook(annotated(Annotation(number=1, task=1, mood=None, result=[item]), PROJECT))
-        assert rewards(backend, "better") == {"red": 0.0, "green": 0.0, "blue": 1.0}
 
 
 def test_a_task_with_nothing_to_rank_is_answered_on_its_other_questions(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ NO_ROUNDS = PatternCounts()
 
 
 def fit_data(n: int) -> JointFitData:
-    said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
-    latest = LatestRounds(tuple(KeptRound(said, "Glad", everyone=True) for _ in range(n)))
+    said = (CastVote("blue", "Glad"), CastVote("red", "Sad"))
+    latest = LatestRounds(tuple(KeptRound(said, "Glad") for _ in range(n)))
     return JointFitData(NO_ROUNDS, latest, ("Glad", "Sad"), (("blue", 0.0), ("red", 0.0)))
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import migrated
 import numpy as np
 import pytest
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 
 from backend import settings
 from backend.commands.accept import load_evidence
@@ -104,7 +101,7 @@ class Audit:
 def a_round(task: int, *, audit: bool) -> Round:
     return Round(
         key=RoundKey(PROJECT, task, "mood", "hash", "e1"),
-        plan={"arms": {}, "labels": ["Glad", "Sad"]},
+        plan={"arms": {}, "labels": ["Glad", "Sad"], "aggregation": {"name": "labels"}},
         votes={"red": "Glad"},
         label="Glad",
         score=0.9,
@@ -226,18 +223,6 @@ def test_after_the_recount_the_page_asks_for_new_blind_tasks_and_says_why(ledger
 def test_the_blind_tasks_that_wait_are_the_next_step_though_they_are_too_few(ledger: Ledger) -> None:
     found = Audit(ledger, blind=3, shown=30).next_steps()
     assert found["blind_labels"].startswith("Label the 3 blind tasks: they show how many labels are right")
-
-
-def test_a_queue_that_an_earlier_version_left_behind_is_void_after_the_migration(ledger: Ledger) -> None:
-    audit = Audit(ledger, blind=60, shown=5)
-    audit.answer_all()
-    audit.recount({61: "Sad"})
-    migration = import_module("backend.ledger.migrations.versions.0021_blind_queues")
-    with ledger.write() as connection:
-        connection.exec_driver_sql("DROP TABLE blind_queues")
-        with Operations.context(MigrationContext.configure(connection)):
-            migration.upgrade()
-    assert (audit.guarantee().threshold, audit.guarantee().void) == (None, 60)
 
 
 def test_blind_tasks_that_come_after_a_recount_join_its_queue(ledger: Ledger) -> None:

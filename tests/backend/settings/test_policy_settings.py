@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
-from structlog.testing import capture_logs
 
 from backend.settings import ModelSettings, PolicySettings, Settings
-from backend.settings.policies import policy_in_force, policy_of, warn_of_implied_policy
+from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
 from camvo.votes.labels import LABEL_VOTE
@@ -79,12 +78,16 @@ def test_parameters_without_effect_are_known(
     assert policy_in_force(PolicySettings.model_validate(section)) == (name, without_effect)
 
 
-# -- overrides of a project, stored before policy.name was required
+# -- overrides of a project
 
 
-@pytest.mark.parametrize("overrides", [{"delta": 0.97}, {"k_min": 3}, {"k_min": 2, "worth": 10.0}])
-def test_a_project_that_overrides_delta_or_k_min_gets_camvo(overrides: dict[str, object]) -> None:
-    assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), CaMVo)
+@pytest.mark.parametrize("overrides", [{"delta": 0.9}, {"k_min": 2}])
+def test_a_project_that_overrides_a_parameter_of_another_policy_keeps_the_default(
+    overrides: dict[str, object],
+) -> None:
+    policy = overridden(overrides)
+    assert policy_of(policy, [LABEL_VOTE]) == Joint()
+    assert policy_in_force(policy) == ("joint", [*overrides])
 
 
 @pytest.mark.parametrize("overrides", [{"worth": 20.0}, {"agreement": 0.9}])
@@ -96,8 +99,8 @@ def test_a_project_that_overrides_the_rounds_of_batches_keeps_the_default() -> N
     assert policy_of(overridden({"max_stages": 2}), [LABEL_VOTE]) == Joint()
 
 
-def test_the_override_reaches_the_policy_that_it_chooses() -> None:
-    assert policy_of(overridden({"delta": 0.9}), [LABEL_VOTE]) == CaMVo(delta=0.9)
+def test_an_override_reaches_the_default_for_questions_without_a_label() -> None:
+    assert policy_of(overridden({"delta": 0.9}), [NumericVote(0.0, 5.0)]) == CaMVo(delta=0.9)
 
 
 def test_questions_without_a_label_get_camvo_whatever_a_project_overrides() -> None:
@@ -108,18 +111,3 @@ def test_an_override_never_changes_a_named_policy() -> None:
     policy = overridden({"delta": 0.9}, name="joint")
     assert policy_of(policy, [LABEL_VOTE]) == Joint()
     assert policy_in_force(policy) == ("joint", ["delta"])
-
-
-def test_a_policy_chosen_by_overrides_is_logged() -> None:
-    with capture_logs() as logs:
-        warn_of_implied_policy(overridden({"delta": 0.9, "agreement": 0.9}), "1.1")
-    [line] = logs
-    assert (line["event"], line["log_level"]) == ("policy_implied", "warning")
-    assert (line["project"], line["policy"], line["keys"]) == ("1.1", "camvo", ["delta"])
-
-
-@pytest.mark.parametrize("policy", [{}, {"name": "camvo"}])
-def test_other_overrides_are_not_logged(policy: dict[str, object]) -> None:
-    with capture_logs() as logs:
-        warn_of_implied_policy(overridden({"worth": 9.0}, **policy), "1.1")
-    assert logs == []

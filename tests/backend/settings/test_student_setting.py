@@ -45,7 +45,7 @@ def test_false_turns_it_off() -> None:
     assert not votes(settings(student=False))
 
 
-def test_a_project_whose_own_parameters_choose_another_policy_has_none() -> None:
+def test_a_project_that_asks_for_an_agreement_has_none() -> None:
     assert votes(settings().for_project({"worth": 20}))
+    assert votes(settings().for_project({"delta": 0.9})), "it belongs to a policy that is not in force"
     assert not votes(settings().for_project({"agreement": 0.98}))
-    assert not votes(settings().for_project({"delta": 0.9}))

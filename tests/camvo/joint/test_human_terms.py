@@ -24,8 +24,8 @@ def right_of(model):
 
 def kept(votes, label):
     """A round in which arms "a", "b", "c" voted for these labels, and a person for ``label``."""
-    cast = tuple(CastVote(arm, vote, 0.8) for arm, vote in zip(ARMS, votes, strict=True))
-    return KeptRound(cast, label, everyone=False)
+    cast = tuple(CastVote(arm, vote) for arm, vote in zip(ARMS, votes, strict=True))
+    return KeptRound(cast, label)
 
 
 MODELS = [(COINS, 2), (made_up_kinds(3, 3), 3), (made_up_kinds(3, 6), 6)]

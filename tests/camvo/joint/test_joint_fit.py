@@ -132,9 +132,8 @@ def test_copies_do_not_outvote_two_good_arms():
 def human_rounds(votes, human, names, arms=ARMS):
     rounds = [
         KeptRound(
-            tuple(CastVote(arm, names[vote], 0.8) for arm, vote in zip(arms, row, strict=True)),
+            tuple(CastVote(arm, names[vote]) for arm, vote in zip(arms, row, strict=True)),
             names[label],
-            everyone=False,
         )
         for row, label in zip(votes.tolist(), human.tolist(), strict=True)
     ]

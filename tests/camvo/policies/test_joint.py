@@ -230,7 +230,7 @@ def test_a_stored_round_is_corrected_as_if_the_label_had_come_at_once(taught, ev
     voted = policy.contribution(plan, "q", votes, "pos")
     at_once = State.restore(taught)
     at_once.add(policy.contribution(plan, "q", votes, "neg", human=True))
-    described = json.loads(json.dumps(plan.describe("q")))
+    described = json.loads(json.dumps(plan.describe("q") | {"aggregation": {"name": "labels"}}))
     said = {arm: answers["q"] for arm, answers in votes.items()}
     stored = TaughtRound.stored(described, context_of(plan), said)
     state.add(Contribution.unpack(voted.pack()))

@@ -209,9 +209,9 @@ def test_a_plan_is_described_in_plain_json():
     plan = stages({"q": question(), "stars": NUMBER})
     described = plan.describe("q")
     assert json.loads(json.dumps(described, allow_nan=False)) == described
-    assert described["stages"]["kept"] == "labelled"
+    assert described["stages"]["kept"] is True
     assert described["stages"]["first"] == len(plan.first)
-    assert plan.describe("stars")["stages"]["kept"] is None
+    assert plan.describe("stars")["stages"]["kept"] is False
     assert "joint" not in plan.describe("stars")
 
 

@@ -26,7 +26,7 @@ VOTES = st.builds(
 
 def kept(label, sure=SURE):
     votes = {"a": "yes", "b": "no", "c": "yes"}
-    return KeptRound.of(votes, EQUAL, label, everyone=True, sure=sure)
+    return KeptRound.of(votes, label, sure)
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
@@ -116,7 +116,7 @@ def test_a_human_label_says_which_votes_were_right():
 
 def test_a_changed_human_label_changes_them_and_a_withdrawn_one_takes_them_back():
     state = State(2)
-    voted = Contribution(CONTEXT, (), kept=kept(None), compared=(SureVote("a", "yes", 49, True),))
+    voted = Contribution(CONTEXT, (), compared=(SureVote("a", "yes", 49, True),))
     right, wrong = (Contribution(CONTEXT, (), kept=kept(label)) for label in ("yes", "no"))
     state.add(voted, revision(voted, right), revision(right, wrong))
     assert state.confidences.by_people[SureVote("a", "yes", level_of(0.9), False)] == 1
@@ -140,7 +140,7 @@ def test_a_snapshot_holds_them():
 
 
 def test_a_round_without_confidences_is_stored_as_before():
-    assert kept("yes", sure={}).to_list()[0] == [["a", "yes", 1.0], ["b", "no", 1.0], ["c", "yes", 1.0]]
+    assert kept("yes", sure={}).to_list()[0] == [["a", "yes"], ["b", "no"], ["c", "yes"]]
 
 
 # an arm that continues with another history

@@ -25,7 +25,7 @@ def lesson(number=0, reward=1.0, histories=None, versions=None):
         rng.normal(size=2),
         tuple(Change(arm, 0.5, None, reward) for arm in ARMS),
         exploration=ExplorationRound(VotePattern.of(ARMS, votes, everyone=True), None),
-        kept=KeptRound(tuple(CastVote(arm, votes[arm], 1.0) for arm in ARMS), None, everyone=True),
+        kept=KeptRound(tuple(CastVote(arm, votes[arm]) for arm in ARMS), "1"),
         histories=histories or {},
         versions=versions or {},
     )

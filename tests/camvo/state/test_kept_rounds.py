@@ -9,9 +9,7 @@ from camvo.state.kept_rounds import CastVote, KeptRound, KeptRounds
 
 
 def kept_round(number, label="yes"):
-    return KeptRound(
-        (CastVote("a", "yes", 0.5), CastVote("b", None, float(number))), label, everyone=number % 2 == 0
-    )
+    return KeptRound((CastVote("a", "yes", 0.5), CastVote(f"b{number}", None)), label)
 
 
 def kept_rounds(*numbers):

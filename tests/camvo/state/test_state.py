@@ -243,8 +243,8 @@ def archive(**arrays):
 
 
 def header(**fields):
-    content = {"format": 7, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "pairs": [], "arms": {}}
-    content |= {"probes": [0, 0, [[], []], None], "rows": [[], []], "contexts": [[], 0]} | fields
+    content = {"format": 8, "dimension": 2, "lambda_l": 1.0, "linear": True, "rounds": 0, "pairs": []}
+    content |= {"arms": {}, "probes": [0, 0, [], [], False], "rows": [[], []], "contexts": [[], 0]} | fields
     return np.frombuffer(json.dumps(content).encode(), np.uint8)
 
 
@@ -275,7 +275,7 @@ def test_bytes_that_are_no_snapshot_are_refused(data):
 
 
 def test_a_snapshot_of_another_format_is_refused_by_its_number():
-    with pytest.raises(SnapshotError, match="format 1, expected 7"):
+    with pytest.raises(SnapshotError, match="format 1, expected 8"):
         State.restore(archive(header=header(format=1)))
 
 

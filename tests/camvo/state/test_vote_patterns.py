@@ -111,16 +111,3 @@ def test_a_withdrawn_round_is_not_in_the_evidence():
     for sign in (1, 1, -1):
         sums.add(explored(0, 0, 1, 0), sign)
     assert sums.evidence.patterns == {VotePattern(ARMS, (0, 0, 1, 0)): 1}
-
-
-def test_sums_of_an_older_snapshot_are_read():
-    """It has the patterns of all rounds and of those since stops were forgotten, each with two copies."""
-    old, later = explored(0, 0, 1, UNASKED), explored(0, 0, 0, 0)
-    tables = [[[*round_.pattern.to_list(), 1]] for round_ in (old, later)]
-    every, recent = ([table] * 3 for table in (tables[0] + tables[1], tables[1]))
-    before = ExplorationSums.from_list([2, 1, every, None])
-    after = ExplorationSums.from_list([2, 1, every, recent])
-    assert before.patterns == {old.pattern: 1, later.pattern: 1}
-    assert after.patterns == after.evidence.patterns == {later.pattern: 1}
-    after.add(old, -1)
-    assert after.patterns == {later.pattern: 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from random import Random
 
 from hypothesis import given
@@ -122,21 +121,9 @@ def test_texts_read_back_are_the_same() -> None:
 
 
 SOUP = hashed_ngrams("The soup was cold")
-OLD_SOUP = b64encode(numbers_in(SOUP).astype("<u2").tobytes()).decode()
-"""The n-grams as older versions wrote them."""
-
-
-def test_a_text_of_an_older_snapshot_is_taken_back_by_a_new_contribution() -> None:
-    kept = TaughtTexts.from_list([[[OLD_SOUP, "x"]], [], 1])
-    kept.remove(TaughtText(SOUP, "x"))
-    assert (kept.texts, kept.owed) == ([], {})
 
 
 def test_a_plan_says_only_what_the_others_voted_for() -> None:
     studied = StudiedText(SOUP, "x")
     assert studied.to_list() == ["x"]
     assert StudiedText.from_list(studied.to_list(), SOUP) == studied
-
-
-def test_a_plan_of_an_older_version_holds_the_n_grams() -> None:
-    assert StudiedText.from_list([OLD_SOUP, None], b"") == StudiedText(SOUP, None)

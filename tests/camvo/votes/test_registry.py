@@ -34,10 +34,6 @@ def test_an_aggregation_is_restored_from_its_json_description(aggregation):
     assert registry.restore_aggregation(json.loads(json.dumps(described, allow_nan=False))) == aggregation
 
 
-def test_a_round_without_a_description_is_about_labels():
-    assert registry.restore_aggregation(None) is LABEL_VOTE
-
-
 def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
     with pytest.raises(InvalidParameterError):
         registry.restore_aggregation({"name": "seance"})

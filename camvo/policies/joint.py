@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Self
 
-import numpy as np
-
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, rounds_needed
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans import shadow_price
 from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.parameters import JointParameters
 from camvo.policies.policy import (
     MOST_ROUNDS,
     Estimates,
@@ -219,7 +218,7 @@ def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(Staged):
+class Joint(Staged, JointParameters):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
 
     Or, where an agreement is required, those without which the label may not be that of all votes.
@@ -251,20 +250,9 @@ class Joint(Staged):
     ('small',)
     """
 
-    worth: float = 15.0
-    worth_usd: float | None = None
-    agreement: float | None = None
     allowance: float = field(default=math.inf, init=False)
     stages: int | None = field(default=None, init=False)
     goes_on: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, worth in (("worth", self.worth), ("worth_usd", self.worth_usd)):
-            if worth is not None and not (np.isfinite(worth) and worth > 0.0):
-                raise InvalidParameterError(f"{name} must be positive and finite, got {worth}")
-        if self.agreement is not None and not 0.0 <= self.agreement <= 1.0:
-            raise InvalidParameterError(f"agreement must be in [0, 1], got {self.agreement}")
 
     @property
     def studies(self) -> bool:

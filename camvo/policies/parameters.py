@@ -2,7 +2,8 @@
 
 A policy class inherits its parameters from a class here. The section ``policy`` of ``camvo.yaml``, the
 overrides of a project and the options of ``camvo replay`` are made from these fields. A field without a
-:class:`Parameter` belongs to the library only. Nothing heavy is imported here, so that ``camvo replay --help`` is quick.
+:class:`Parameter` belongs to the library only. Nothing heavy is imported here, which keeps the help of
+``camvo replay`` quick.
 """
 
 from __future__ import annotations

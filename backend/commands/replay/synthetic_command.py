@@ -8,10 +8,10 @@ import typer
 
 from backend.commands.arguments import decimals
 from backend.commands.replay import replay_command
-from backend.commands.replay.replay_command import DATA, POLICIES, RUNS
+from backend.commands.replay.replay_command import DATA, RUNS
 
 
-@replay_command.with_groups
+@replay_command.with_groups(delta="0.8,0.85,0.9,0.93,0.95,0.96", k_min="1,3")
 def synthetic(
     *,
     gamma: Annotated[
@@ -43,14 +43,7 @@ def synthetic(
     ] = False,
     items: Annotated[int, typer.Option(min=1, help="Items of each table.", rich_help_panel=DATA)] = 10_000,
     policy: replay_command.PolicyNames = ["camvo"],  # noqa: B006 - Typer copies it
-    delta: replay_command.Deltas = "0.8,0.85,0.9,0.93,0.95,0.96",
-    k_min: replay_command.KMins = "1,3",
-    policy_alpha: Annotated[
-        float,
-        typer.Option(
-            "--policy-alpha", help="α of the policy: width of the confidence bound.", rich_help_panel=POLICIES
-        ),
-    ] = 0.25,
+    parameters: replay_command.PolicyParameters,
     shuffles: Annotated[
         int, typer.Option(min=1, help="Tables drawn, each with its own seed.", rich_help_panel=RUNS)
     ] = 1,
@@ -64,7 +57,7 @@ def synthetic(
 
     from backend.commands.replay.synthetic import Sensitivity  # noqa: PLC0415 - keeps the help fast
 
-    study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=policy_alpha, shuffles=shuffles)
+    study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
     Sensitivity(
         study=study,
         gammas=[None] if heterogeneous else decimals(gamma, "--gamma"),

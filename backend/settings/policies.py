@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Final, Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, create_model, model_validator
 
-from backend.settings.mistakes import FROZEN, AtLeastOne, Real, closest, mistake
-from camvo.policies.named import parameters_of, policy_by_name
+from backend.settings.mistakes import FROZEN, AtLeastOne, Real, Whole, closest, mistake
+from camvo.policies.named import POLICIES, parameters_of, policy_by_name
+from camvo.policies.parameters import Declaration, declared_by
 from camvo.policies.policy import Policy
-from camvo.state.beta_mixture import EstimatorName
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
-Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
 PolicyName = Literal["camvo", "ccamvo", "joint", "baseline", "majority", "single"]
 
 _NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
@@ -38,10 +37,60 @@ _OF_BATCHES: Final = frozenset({"max_stages"})
 """Parameters of providers' batches, which every policy can be asked in."""
 
 
-class PolicySettings(BaseModel):
+def kind_of(parameter: Declaration) -> Any:
+    """Return the type that checks a parameter's value, with errors in our words."""
+    about = parameter.about
+    if parameter.choices:
+        return Literal[about.in_settings or parameter.choices]
+    if parameter.kind not in (int, float):
+        return parameter.kind
+    bounds: dict[str, Any] = {"ge": about.least, "gt": about.above, "le": about.most}
+    if parameter.kind is int:
+        return Annotated[Whole, Field(**bounds)]
+    return Annotated[Real, Field(**bounds, allow_inf_nan=False)]
+
+
+def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
+    """Return the model of all parameters of these policy classes, with the policies' own defaults."""
+    made: dict[str, Any] = {}
+    for name, parameter in declared_by(policies).items():
+        kind = kind_of(parameter)
+        kind = kind | None if parameter.default is None else kind
+        made[name] = (kind, Field(parameter.default, description=parameter.about.help))
+    return create_model("Parameters", __config__=FROZEN, **made)
+
+
+def overrides_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
+    """Return the model of the parameters that a project may override; ``None`` stands for absent."""
+    made: dict[str, Any] = {
+        name: (kind_of(parameter) | None, None)
+        for name, parameter in declared_by(policies).items()
+        if parameter.about.per_project
+    }
+    return create_model("Overrides", __config__=FROZEN, **made)
+
+
+_CLASSES: Final = [POLICIES[name] for name in _NAMES]
+
+_PARAMETERS: Final = frozenset(declared_by(_CLASSES))
+
+if TYPE_CHECKING:
+
+    class _Parameters(BaseModel):
+        """The parameters of the policies, which only exist when the program runs."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    _Overridable = _Parameters
+else:
+    _Parameters, _Overridable = section_of(_CLASSES), overrides_of(_CLASSES)
+
+
+class PolicySettings(_Parameters):
     """How models are chosen and their votes are counted. The names are the paper's symbols.
 
-    A section with any key must name its policy, and may only hold parameters of that policy.
+    A section with any key must name its policy, and may only hold parameters of that policy
+    (:mod:`camvo.policies.parameters`). A parameter that is null has its default.
     """
 
     model_config = FROZEN
@@ -50,38 +99,10 @@ class PolicySettings(BaseModel):
     """Algorithm 1; the same for correlated models; asking while votes are worth their price, by one model of
     votes; Algorithm 2; all models with equal weights; one model.
     ``None`` only without a section (:func:`policy_of`)."""
-    delta: Share = 0.97
-    """δ: the confidence that the subset asked must reach (``camvo``, ``ccamvo``)."""
-    k_min: AtLeastOne = 3
-    """The fewest models asked about a question (``camvo``, ``ccamvo``)."""
-    agreement: Share | None = None
-    """Share of labels that must equal those of the votes of all models (``joint``).
-
-    ``None`` stops by ``worth``.
-    """
     max_stages: AtLeastOne = 3
     """The most rounds of providers' batches that a task waits for."""
-    worth: Worth | None = None
-    """What one more right label is worth, in prices of asking every model (``joint``).
-
-    ``None`` is the policy's own default.
-    """
-    worth_usd: Worth | None = None
-    """The same in dollars (``joint``): it asks less where asking every model is dearer."""
-    alpha: NotNegative = 0.25
-    """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0
     """λ_L: ridge of the linear models. Below 0.01, withdrawing a label would leave rounding errors."""
-    lambda_r: NotNegative = 1.0
-    """λ_R: strength of the regularisation of the confidence."""
-    n0: AtLeastOne = 10
-    """Rewards before a model's history counts (``camvo``, ``ccamvo``)."""
-    confidence: Literal["beta", "exact"] = "beta"
-    """δ_A by the Beta approximation or by Lemma 1 (``camvo``)."""
-    estimator: EstimatorName = "moments"
-    """How the Beta mixture is fitted: by the method of moments or by maximum likelihood."""
-    model: str | None = None
-    """The model that ``single`` asks."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,6 +110,8 @@ class PolicySettings(BaseModel):
         if isinstance(data, str):
             name = closest(data, _NAMES) or _NAMES[0]
             raise mistake("", f"{data!r} is not a mapping", f"write policy: {{name: {name}}}")
+        if isinstance(data, Mapping) and data.get("name") is not None:
+            return {key: value for key, value in data.items() if value is not None or key not in _PARAMETERS}
         return data
 
     @model_validator(mode="after")
@@ -104,9 +127,17 @@ class PolicySettings(BaseModel):
                     f"is a parameter of {' and '.join(owners)}, not of {self.name}",
                     f"remove it, or set policy.name to {' or '.join(owners)}",
                 )
-        if self.worth is not None and self.worth_usd is not None:
+        if {"worth", "worth_usd"} <= keys:
             raise mistake("worth_usd", "is set beside worth", "keep one of both")
         return self
+
+
+class PolicyOverrides(_Overridable):
+    """What a project may override of its policy; null means absent."""
+
+    model_config = FROZEN
+
+    max_stages: AtLeastOne | None = None
 
 
 def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()) -> Policy:
@@ -122,7 +153,7 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
     """
-    parameters = settings.model_dump(exclude_none=True)
+    parameters = settings.model_dump(exclude_unset=True, exclude_none=True)
     name: str = settings.name or DEFAULT_POLICY
     if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
         name = _DEFAULT_WITHOUT_LABELS

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from backend.errors import ConfigError, ModelUnknownError
 from backend.settings.mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from backend.settings.models import ModelSettings
-from backend.settings.policies import NotNegative, PolicySettings, Share, Worth
+from backend.settings.policies import NotNegative, PolicyOverrides, PolicySettings, Share
 from camvo.policies.named import has_student
 from camvo.policies.policy import Policy
 from camvo.student.taught_texts import STUDENT
@@ -242,8 +242,8 @@ class Settings(BaseModel):
 
         Args:
             extra_params: the project's extra params as Label Studio sends them: an object, the same object as
-                a JSON string, or null. The keys are ``delta``, ``k_min``, ``agreement``, ``max_stages``,
-                ``worth``, ``worth_usd``, ``models``, ``instructions``, ``show_votes`` and ``few_shot``.
+                a JSON string, or null. The keys are ``max_stages``, ``models``, ``instructions``,
+                ``show_votes``, ``few_shot``, and the parameters of policies that a project may override.
                 ``models`` is a list of names from the pool; the pool's order is kept.
 
         Raises:
@@ -281,24 +281,16 @@ class Settings(BaseModel):
         return tuple(model for model in self.models if model.name in names)
 
 
-class _Overrides(BaseModel):
+class _Overrides(PolicyOverrides):
     """The keys of ``extra_params``; null means absent."""
 
-    model_config = FROZEN
-
-    delta: Share | None = None
-    k_min: AtLeastOne | None = None
-    agreement: Share | None = None
-    max_stages: AtLeastOne | None = None
-    worth: Worth | None = None
-    worth_usd: Worth | None = None
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None
     few_shot: FewShot | None = None
 
 
-_OF_POLICY = _Overrides.model_fields.keys() & PolicySettings.model_fields.keys()
+_OF_POLICY = set(PolicyOverrides.model_fields)
 
 
 def _as_mapping(extra_params: Mapping[str, object] | str | None) -> Mapping[str, object]:

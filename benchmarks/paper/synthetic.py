@@ -22,7 +22,7 @@ from backend.commands.replay import replay_command
 from backend.commands.replay import study as verdict
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
-from backend.commands.replay.replay_command import DATA, POLICIES, RUNS
+from backend.commands.replay.replay_command import DATA, RUNS
 from backend.commands.replay.study import ReplayStudy, summaries_of
 from backend.commands.shared.arguments import decimals
 from backend.commands.shared.output import progress_bar
@@ -195,7 +195,7 @@ def _name(gamma: float | None) -> str:
     return "heterogeneous" if gamma is None else f"gamma-{gamma:g}"
 
 
-@replay_command.with_groups
+@replay_command.with_groups(delta="0.8,0.85,0.9,0.93,0.95,0.96", k_min="1,3")
 def synthetic(
     *,
     gamma: Annotated[
@@ -227,14 +227,7 @@ def synthetic(
     ] = False,
     items: Annotated[int, typer.Option(min=1, help="Items of each table.", rich_help_panel=DATA)] = 10_000,
     policy: replay_command.PolicyNames = ["camvo"],  # noqa: B006 - Typer copies it
-    delta: replay_command.Deltas = "0.8,0.85,0.9,0.93,0.95,0.96",
-    k_min: replay_command.KMins = "1,3",
-    policy_alpha: Annotated[
-        float,
-        typer.Option(
-            "--policy-alpha", help="α of the policy: width of the confidence bound.", rich_help_panel=POLICIES
-        ),
-    ] = 0.25,
+    parameters: replay_command.PolicyParameters,
     shuffles: Annotated[
         int, typer.Option(min=1, help="Tables drawn, each with its own seed.", rich_help_panel=RUNS)
     ] = 1,
@@ -244,7 +237,7 @@ def synthetic(
 
     Example: python benchmarks/paper/synthetic.py --gamma 0,0.4 --alpha 0.2 --items 2000
     """
-    study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=policy_alpha, shuffles=shuffles)
+    study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
     Sensitivity(
         study=study,
         gammas=[None] if heterogeneous else decimals(gamma, "--gamma"),

@@ -10,6 +10,7 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
+from camvo.policies.parameters import CaMVoParameters
 from camvo.policies.policy import ORDINARY, Conditions, Estimates, Plan
 from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
@@ -18,7 +19,7 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaMVo(Ensemble):
+class CaMVo(Ensemble, CaMVoParameters):
     """Algorithm 1: ask the cheapest set of models whose weighted vote is confident enough.
 
     Attributes:
@@ -44,22 +45,10 @@ class CaMVo(Ensemble):
     ('small',)
     """
 
-    delta: float = 0.97
-    k_min: int = 3
-    n0: int = 10
-    confidence: ConfidenceName = "beta"
     budget: int = BUDGET
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 <= self.delta <= 1.0:
-            raise InvalidParameterError(f"δ must be in [0, 1], got {self.delta}")
-        if self.k_min < 1 or self.n0 < 1:
-            raise InvalidParameterError(f"k_min and n₀ must be at least 1, got {self.k_min} and {self.n0}")
-        if self.confidence not in ("beta", "exact", "copula"):
-            raise InvalidParameterError(
-                f'confidence must be "beta", "exact" or "copula", got {self.confidence!r}'
-            )
         if self.budget < 1:
             raise InvalidParameterError(f"budget must be at least 1, got {self.budget}")
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
+from camvo.policies.parameters import EnsembleParameters, Parameter
 from camvo.policies.policy import ORDINARY, Conditions, Estimates, FitData, Observation, Plan, estimate
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import uniform_draw
-from camvo.state.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.state.contribution import Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Ballot, Decision
@@ -34,7 +35,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble:
+class Ensemble(EnsembleParameters):
     """The base class of all policies: estimate the arms, ask a fixed set, count votes and learn from them.
 
     :meth:`plan` takes three steps: :meth:`estimate` every question, :meth:`choose` the arms to ask first, and
@@ -46,17 +47,6 @@ class Ensemble:
         estimator: how the Beta parameters of Est are estimated: ``"moments"`` (as in the paper's
             experiments) or ``"mle"`` (maximum likelihood). Appendix B has both.
     """
-
-    alpha: float = 0.25
-    lambda_r: float = 1.0
-    estimator: EstimatorName = "moments"
-
-    def __post_init__(self) -> None:
-        for name, value in (("α", self.alpha), ("λ_R", self.lambda_r)):
-            if not (np.isfinite(value) and value >= 0.0):
-                raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
-        if self.estimator not in ESTIMATORS:
-            raise InvalidParameterError(f'estimator must be "moments" or "mle", got {self.estimator!r}')
 
     @property
     def studies(self) -> bool:
@@ -261,7 +251,7 @@ class Single(Ensemble):
     ('small',)
     """
 
-    model: str
+    model: Annotated[str, Parameter(help="The model that single asks.", in_replay=False, per_project=False)]
 
     def choose(
         self,

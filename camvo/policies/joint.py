@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, rounds_needed
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans import shadow_price
 from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.parameters import JointParameters
 from camvo.policies.policy import (
     MOST_ROUNDS,
     ORDINARY,
@@ -81,7 +80,7 @@ def _explore(conditions: Conditions, draw: float, rate: float) -> Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(Ensemble):
+class Joint(Ensemble, JointParameters):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
 
     Or, where an agreement is required, those without which the label may not be that of all votes.
@@ -109,18 +108,6 @@ class Joint(Ensemble):
     >>> question.task([1.0, 0.0]).ask()
     ('small',)
     """
-
-    worth: float = 15.0
-    worth_usd: float | None = None
-    agreement: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, worth in (("worth", self.worth), ("worth_usd", self.worth_usd)):
-            if worth is not None and not (np.isfinite(worth) and worth > 0.0):
-                raise InvalidParameterError(f"{name} must be positive and finite, got {worth}")
-        if self.agreement is not None and not 0.0 <= self.agreement <= 1.0:
-            raise InvalidParameterError(f"agreement must be in [0, 1], got {self.agreement}")
 
     @property
     def studies(self) -> bool:

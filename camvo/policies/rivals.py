@@ -9,6 +9,7 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.ensemble import Baseline, Choice
+from camvo.policies.parameters import OneModelParameters
 from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import cheapest_first
@@ -17,7 +18,7 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneModel(Baseline):
+class OneModel(Baseline, OneModelParameters):
     """Ask one model after a beginning that asks more. A model that gives no vote is replaced.
 
     A subclass defines in :meth:`_candidates` which models replace it, the first choice first.
@@ -25,13 +26,6 @@ class OneModel(Baseline):
     Attributes:
         first: how many rounds belong to the beginning, at least 0.
     """
-
-    first: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.first < 0:
-            raise InvalidParameterError(f"first must not be negative, got {self.first}")
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The models of the plan; then the next candidate, while a question has no vote."""

@@ -24,7 +24,6 @@ from camvo.typing import Array
 EstimatorName: TypeAlias = Literal["moments", "mle"]
 """How the Beta parameters are estimated: by the method of moments, or by maximum likelihood."""
 
-ESTIMATORS: tuple[EstimatorName, ...] = ("moments", "mle")
 
 NO_SPREAD = 1e-12
 """The largest variance that counts as 0. Rounding leaves as much after thousands of equal estimates."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -12,28 +12,10 @@ from backend.settings.mistakes import did_you_mean
 from camvo.errors import InvalidParameterError
 from camvo.policies.named import POLICIES, parameters_of, policy_by_name
 from camvo.policies.policy import Policy
-from camvo.state.beta_mixture import EstimatorName
-from camvo.subsets.oracle import MOST_ARMS, ConfidenceName
+from camvo.subsets.oracle import MOST_ARMS
 
 _NUMBERS: Final = ("share", "threshold")
 """Parameters that follow the policy's name, as in ``random:0.3``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
-    """The parameters that all settings share. A policy takes its own (:mod:`camvo.policies.named`).
-
-    Attributes:
-        worth: the worth of one more right label; ``None`` for the policy's default.
-    """
-
-    alpha: float = 0.25
-    lambda_r: float = 1.0
-    n0: int = 10
-    confidence: ConfidenceName = "beta"
-    estimator: EstimatorName = "moments"
-    worth: float | None = None
-    first: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +37,7 @@ def replay_settings(
     deltas: Sequence[float],
     k_mins: Sequence[int],
     agreements: Sequence[float],
-    shared: Parameters,
+    shared: Mapping[str, object],
     *,
     models: Sequence[str],
 ) -> list[ReplaySetting]:
@@ -66,7 +48,7 @@ def replay_settings(
         deltas: the values of ``--delta``.
         k_mins: the values of ``--k-min``.
         agreements: the values of ``--agreement``; none for a policy that needs no agreement.
-        shared: the other parameters.
+        shared: the other parameters, by name; a policy takes its own.
         models: the models of the table.
 
     Raises:
@@ -84,7 +66,7 @@ def replay_settings(
         for delta, k_min, agreement in points:
             point = {"delta": delta, "k_min": k_min, "agreement": agreement}
             try:
-                policy = policy_by_name(kind, {**_given(shared), **point, **from_name})
+                policy = policy_by_name(kind, {**shared, **point, **from_name})
             except InvalidParameterError as error:
                 raise ReplayError(error.message, where=f"--policy {name}") from error
             settings.append(ReplaySetting(name, delta, k_min, agreement, policy))
@@ -119,11 +101,6 @@ def _parse(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
                 f"{model!r} is not a model of the table", where=where, fix=did_you_mean(model, models)
             )
     return kind, {"model": rest, "models": chosen}
-
-
-def _given(shared: Parameters) -> dict[str, object]:
-    """The shared parameters that have a value."""
-    return {name: value for name, value in asdict(shared).items() if value is not None}
 
 
 def _named_in(kind: str) -> str | None:

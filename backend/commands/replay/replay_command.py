@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
 
 import typer
 
 from backend.commands.shared.arguments import decimals, integers
+from camvo.policies.parameters import CLASSES, declared_by
 
 if TYPE_CHECKING:
     from backend.commands.replay.study import ReplayStudy
@@ -29,78 +30,21 @@ PolicyNames: TypeAlias = Annotated[
         rich_help_panel=POLICIES,
     ),
 ]
-Deltas: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--delta",
-        help="δ of camvo and ccamvo: the confidence to reach. A list, e.g. 0.9,0.95.",
-        rich_help_panel=POLICIES,
-    ),
-]
-KMins: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--k-min",
-        help="Fewest models that camvo and ccamvo ask. A list, e.g. 1,3.",
-        rich_help_panel=POLICIES,
-    ),
-]
+PolicyParameters: TypeAlias = Mapping[str, object]
+"""The parameters of the policies by name, with which :func:`with_groups` replaces the options made of them.
+
+The values of ``delta``, ``k_min`` and ``agreement`` are lists, as text.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
     """The options that both commands have with the same default. The help texts explain them."""
 
-    agreement: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of labels that must equal the vote of all models; for joint, in place of its worth."
-            " A list, e.g. 0.98,0.99.",
-            rich_help_panel=POLICIES,
-        ),
-    ] = None
-    worth: Annotated[
-        float | None,
-        typer.Option(
-            help="Value of one more right label, in prices of asking every model; for joint. Default: 15.",
-            rich_help_panel=POLICIES,
-        ),
-    ] = None
-    first: Annotated[
-        int,
-        typer.Option(
-            help="First tasks about which best-single asks every model, and router both of its models.",
-            rich_help_panel=POLICIES,
-        ),
-    ] = 200
     lambda_l: Annotated[
         float,
         typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES),
     ] = 1.0
-    lambda_r: Annotated[
-        float,
-        typer.Option(
-            "--lambda-r",
-            help="λ_R: strength of the confidence's regularisation towards ½.",
-            rich_help_panel=POLICIES,
-        ),
-    ] = 1.0
-    n0: Annotated[
-        int,
-        typer.Option(
-            "--n0",
-            help="Rewards before a model's history counts; until then it is always asked.",
-            rich_help_panel=POLICIES,
-        ),
-    ] = 10
-    confidence: Annotated[
-        Literal["beta", "exact", "copula"],
-        typer.Option(help="How camvo computes a subset's confidence.", rich_help_panel=POLICIES),
-    ] = "beta"
-    estimator: Annotated[
-        Literal["moments", "mle"],
-        typer.Option(help="How the Beta distributions are estimated.", rich_help_panel=POLICIES),
-    ] = "moments"
     window: Annotated[
         int,
         typer.Option(
@@ -135,31 +79,22 @@ class SharedOptions:
         typer.Option(help="Draw a report into this folder.", rich_help_panel=OUTPUT),
     ] = None
 
-    def study(
-        self, *, policies: Sequence[str], deltas: str, k_mins: str, alpha: float, shuffles: int
-    ) -> ReplayStudy:
+    def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:
         """Return the study that these options and those with different defaults describe.
 
         Raises:
             ReplayError: a list is not one of numbers.
         """
-        from backend.commands.replay.policies import Parameters  # noqa: PLC0415 - keeps the help fast
         from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
 
+        others = dict(parameters)
+        delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))
         return ReplayStudy(
             policies=policies,
-            deltas=decimals(deltas, "--delta"),
-            k_mins=integers(k_mins, "--k-min"),
-            agreements=[] if self.agreement is None else decimals(self.agreement, "--agreement"),
-            parameters=Parameters(
-                alpha=alpha,
-                lambda_r=self.lambda_r,
-                n0=self.n0,
-                confidence=self.confidence,
-                estimator=self.estimator,
-                worth=self.worth,
-                first=self.first,
-            ),
+            deltas=decimals(str(delta), "--delta"),
+            k_mins=integers(str(k_min), "--k-min"),
+            agreements=[] if agreement is None else decimals(str(agreement), "--agreement"),
+            parameters=others,
             lambda_l=self.lambda_l,
             window=self.window,
             calibrate=self.calibrate,
@@ -171,28 +106,85 @@ class SharedOptions:
         )
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Give Typer a command with one option for each field in the place of a parameter that is a dataclass."""
-    groups: dict[str, type[Any]] = {}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if is_dataclass(parameter.annotation):
-            groups[name] = cast("type[Any]", parameter.annotation)
-            parameters += _options_of(groups[name])
-        else:
-            parameters.append(parameter)
+def policy_options(
+    classes: Iterable[type[Any]], taken: Collection[str] = (), defaults: Mapping[str, str] | None = None
+) -> dict[str, inspect.Parameter]:
+    """Make an option of each parameter of the policies.
 
-    def expanded(**options: Any) -> None:
-        grouped = {
-            name: group(**{field.name: options.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
+    Args:
+        classes: classes with declared parameters (:mod:`camvo.policies.parameters`).
+        taken: the names of the command's other options. A parameter of that name becomes ``--policy-NAME``.
+        defaults: defaults of the command in place of the policies' own.
+
+    Returns:
+        Name of the parameter → the command's parameter for Typer.
+    """
+    options = {}
+    for name, declared in declared_by(classes).items():
+        about = declared.about
+        if not about.in_replay:
+            continue
+        kind, default, text = declared.kind, declared.default, about.help
+        if about.sweep:
+            kind, text = str, f"{text} A list, e.g. {about.sweep}."
+            default = None if default is None else f"{default:g}"
+        default = (defaults or {}).get(name, default)
+        option = f"policy_{name}" if name in taken else name
+        spelling = f"--{option.replace('_', '-')}"
+        options[name] = inspect.Parameter(
+            option,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[
+                kind | None if default is None else kind,
+                typer.Option(spelling, help=text, rich_help_panel=POLICIES),
+            ],
+        )
+    return options
+
+
+def with_groups(**defaults: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give Typer a command with single options in the place of parameters that stand for several.
+
+    A parameter that is a dataclass becomes an option for each of its fields; one that is
+    :data:`PolicyParameters` becomes an option for each parameter of the policies.
+
+    Args:
+        defaults: defaults of this command in place of the policies' own.
+    """
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        groups: dict[str, type[Any]] = {
+            name: cast("type[Any]", each.annotation)
+            for name, each in own.items()
+            if is_dataclass(each.annotation)
         }
-        command(**options, **grouped)
+        taken = {*own, *(field.name for group in groups.values() for field in fields(group))}
+        of_policies = policy_options(CLASSES, taken, defaults)
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in own.items():
+            if name in groups:
+                parameters += _options_of(groups[name])
+            elif parameter.annotation == PolicyParameters:
+                parameters += of_policies.values()
+            else:
+                parameters.append(parameter)
 
-    expanded.__name__, expanded.__doc__ = command.__name__, command.__doc__
-    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
-    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return expanded
+        def expanded(**options: Any) -> None:
+            given = {name: options.pop(option.name) for name, option in of_policies.items()}
+            grouped = {
+                name: group(**{field.name: options.pop(field.name) for field in fields(group)})
+                for name, group in groups.items()
+            }
+            command(**options, **grouped, parameters=given)
+
+        expanded.__name__, expanded.__doc__ = command.__name__, command.__doc__
+        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
+        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return expanded
+
+    return with_options
 
 
 def _options_of(group: type[Any]) -> list[inspect.Parameter]:
@@ -302,7 +294,7 @@ class TableOptions:
         )
 
 
-@with_groups
+@with_groups()
 def replay(
     *,
     votes: Annotated[
@@ -311,11 +303,7 @@ def replay(
     ],
     table: TableOptions,
     policy: PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
-    delta: Deltas = "0.97",
-    k_min: KMins = "3",
-    alpha: Annotated[
-        float, typer.Option(help="α: width of the confidence bound.", rich_help_panel=POLICIES)
-    ] = 0.25,
+    parameters: PolicyParameters,
     shuffles: Annotated[
         int, typer.Option(min=1, help="Random orders of the items.", rich_help_panel=RUNS)
     ] = 1,
@@ -327,5 +315,5 @@ def replay(
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=alpha, shuffles=shuffles)
+    study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
     table.replay(votes, study).run(Console(), Console(stderr=True))

@@ -29,7 +29,7 @@ from backend.commands.replay.inputs import (
     require_writable_file,
     require_writable_folder,
 )
-from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
+from backend.commands.replay.policies import ReplaySetting, replay_settings
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from camvo.errors import CamvoError, InvalidParameterError
@@ -469,7 +469,7 @@ class ReplayStudy:
     deltas: Sequence[float]
     k_mins: Sequence[int]
     agreements: Sequence[float]
-    parameters: Parameters
+    parameters: Mapping[str, object]
     lambda_l: float
     window: int
     calibrate: bool
@@ -545,7 +545,7 @@ class ReplayStudy:
             "shuffles": self.shuffles,
             "seed": self.seed,
         }
-        options = {**lists, **asdict(self.parameters), **numbers, **table["options"]}
+        options = {**lists, **self.parameters, **numbers, **table["options"]}
         content = {"rows": rows, "means": means, "table": {**table, "options": options}}
         with atomic_write(self.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))

@@ -425,7 +425,11 @@ def test_a_project_overrides_these_settings_and_no_more(
     ("params", "where", "part"),
     [
         ({"detla": 0.5}, "extra_params.detla", "delta?"),
-        ({"budget": {}}, "extra_params.budget", "known: delta, k_min, agreement, max_stages"),
+        (
+            {"budget": {}},
+            "extra_params.budget",
+            "known: delta, k_min, worth, worth_usd, agreement, max_stages",
+        ),
         ({"delta": 2}, "extra_params.delta", "1 or less"),
         ({"delta": "high"}, "extra_params.delta", "a number"),
         ('{"delta": NaN}', "extra_params.delta", "nan"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
@@ -22,8 +22,8 @@ _HEAD = """# Commands
 Every command with its options, as `camvo COMMAND --help` prints them. This page is made from the help by
 `python docs/site_commands.py`.
 
-Expected errors are one line on standard error that says what went wrong, where, and what to do; the exit
-code is then 2. Exit code 1 says that something is left to do, and 130 that somebody interrupted the command.
+An expected error is one line on standard error that says what went wrong, where, and what to do, with exit code 2. Exit code 1
+means that something is left to do, and 130 that the command was interrupted.
 """
 
 
@@ -52,9 +52,7 @@ def _section(name: str, command: Any) -> str:
     options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     lines = [f"## {name}", "", *_paragraphs(prose), "```sh", " ".join(example.split()), "```", ""]
     if arguments or options:
-        lines += ["| option | meaning | without it |", "|---|---|---|"]
-        lines += [_row(each) for each in (*arguments, *options)]
-        lines.append("")
+        lines += [*(_item(each) for each in (*arguments, *options)), ""]
     return "\n".join(lines)
 
 
@@ -64,9 +62,10 @@ def _paragraphs(text: str) -> Iterator[str]:
         yield ""
 
 
-def _row(parameter: Any) -> str:
-    cells = (_form(parameter), parameter.help or "", _default(parameter))
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+def _item(parameter: Any) -> str:
+    default = _default(parameter)
+    meaning = " ".join((parameter.help or "").split())
+    return f"- {_form(parameter)}: {meaning}" + (f" [{default}]" if default else "")
 
 
 def _form(parameter: Any) -> str:
@@ -76,8 +75,16 @@ def _form(parameter: Any) -> str:
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.is_flag:
         return names
-    kind = parameter.bare_type()
-    return f"{names} {parameter.metavar or _KINDS.get(kind, kind)}"
+    return f"{names} {parameter.metavar or _kind(parameter)}"
+
+
+def _kind(parameter: Any) -> str:
+    """What the option takes: its choices, or the kind of its value."""
+    annotation = parameter.type_descriptor.annotation
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(f"`{choice}`" for choice in get_args(annotation))
+    kind: str = parameter.bare_type()
+    return _KINDS.get(kind, kind)
 
 
 def _default(parameter: Any) -> str:
@@ -85,11 +92,11 @@ def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     if isinstance(shown, str):
-        return shown
+        return f"default: {shown}"
     value = parameter.default
     if value is None or callable(value) or value is False or shown is False or value in ((), []):
         return ""
-    return f"{value}"
+    return f"default: {value}"
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ _HEAD = """# Commands
 Every command with its options, as `camvo COMMAND --help` prints them. This page is made from the help by
 `python docs/site_commands.py`.
 
-An expected error is one line on standard error that says what went wrong, where, and what to do, with exit code 2. Exit code 1
-means that something is left to do, and 130 that the command was interrupted.
+An expected error is one line on standard error that says what went wrong, where, and what to do. The exit
+code is then 2. Exit code 1 means that something is left to do, and 130 that the command was interrupted.
 """
 
 

@@ -27,7 +27,7 @@ code is then 2. Exit code 1 means that something is left to do, and 130 that the
 """
 
 
-_KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER"}
+_KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER", "list[str]": "TEXT"}
 """What the help calls the kinds of values."""
 
 
@@ -96,7 +96,7 @@ def _default(parameter: Any) -> str:
     value = parameter.default
     if value is None or callable(value) or value is False or shown is False or value in ((), []):
         return ""
-    return f"default: {value}"
+    return "default: " + (", ".join(value) if isinstance(value, list) else f"{value}")
 
 
 if __name__ == "__main__":

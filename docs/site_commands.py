@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -30,6 +31,9 @@ code is then 2. Exit code 1 means that something is left to do, and 130 that the
 _KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER", "list[str]": "TEXT"}
 """What the help calls the kinds of values."""
 
+_SHARED = 4
+"""An option with the same words in so many commands is described once."""
+
 
 def commands(group: Any = None, path: str = "camvo") -> Iterator[tuple[str, Any]]:
     """Yield each command with its full name, in the order of the help."""
@@ -43,17 +47,29 @@ def commands(group: Any = None, path: str = "camvo") -> Iterator[tuple[str, Any]
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *(_section(name, command) for name, command in commands())])
+    counted = Counter(
+        _item(each) for _, command in commands() for each in _parameters(command) if not each.required
+    )
+    shared = {item: None for item, count in counted.items() if count >= _SHARED}
+    sections = (_section(name, command, shared) for name, command in commands())
+    return "\n".join([_HEAD, "## Options of several commands", "", *shared, "", *sections])
 
 
-def _section(name: str, command: Any) -> str:
+def _section(name: str, command: Any, shared: Mapping[str, None]) -> str:
     prose, _, example = command.help.partition("Example:")
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     lines = [f"## {name}", "", *_paragraphs(prose), "```sh", " ".join(example.split()), "```", ""]
-    if arguments or options:
-        lines += [*(_item(each) for each in (*arguments, *options)), ""]
-    return "\n".join(lines)
+    items = {_item(each): each.opts[0] for each in _parameters(command)}
+    also = ", ".join(f"`{option}`" for item, option in items.items() if item in shared)
+    lines += [item for item in items if item not in shared]
+    if also:
+        lines.append(f"- [also](#options-of-several-commands): {also}")
+    return "\n".join([*lines, ""] if items else lines)
+
+
+def _parameters(command: Any) -> list[Any]:
+    """The arguments of a command, then its options."""
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    return [*(each for each in command.params if each.param_type_name == "argument"), *options]
 
 
 def _paragraphs(text: str) -> Iterator[str]:

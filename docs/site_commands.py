@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
@@ -22,13 +23,16 @@ _HEAD = """# Commands
 Every command with its options, as `camvo COMMAND --help` prints them. This page is made from the help by
 `python docs/site_commands.py`.
 
-Expected errors are one line on standard error that says what went wrong, where, and what to do; the exit
-code is then 2. Exit code 1 says that something is left to do, and 130 that somebody interrupted the command.
+An expected error is one line on standard error that says what went wrong, where, and what to do. The exit
+code is then 2. Exit code 1 means that something is left to do, and 130 that the command was interrupted.
 """
 
 
-_KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER"}
+_KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER", "list[str]": "TEXT"}
 """What the help calls the kinds of values."""
+
+_SHARED = 4
+"""An option with the same words in so many commands is described once."""
 
 
 def commands(group: Any = None, path: str = "camvo") -> Iterator[tuple[str, Any]]:
@@ -43,19 +47,29 @@ def commands(group: Any = None, path: str = "camvo") -> Iterator[tuple[str, Any]
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *(_section(name, command) for name, command in commands())])
+    counted = Counter(
+        _item(each) for _, command in commands() for each in _parameters(command) if not each.required
+    )
+    shared = {item: None for item, count in counted.items() if count >= _SHARED}
+    sections = (_section(name, command, shared) for name, command in commands())
+    return "\n".join([_HEAD, "## Options of several commands", "", *shared, "", *sections])
 
 
-def _section(name: str, command: Any) -> str:
+def _section(name: str, command: Any, shared: Mapping[str, None]) -> str:
     prose, _, example = command.help.partition("Example:")
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     lines = [f"## {name}", "", *_paragraphs(prose), "```sh", " ".join(example.split()), "```", ""]
-    if arguments or options:
-        lines += ["| option | meaning | without it |", "|---|---|---|"]
-        lines += [_row(each) for each in (*arguments, *options)]
-        lines.append("")
-    return "\n".join(lines)
+    items = {_item(each): each.opts[0] for each in _parameters(command)}
+    also = ", ".join(f"`{option}`" for item, option in items.items() if item in shared)
+    lines += [item for item in items if item not in shared]
+    if also:
+        lines.append(f"- [also](#options-of-several-commands): {also}")
+    return "\n".join([*lines, ""] if items else lines)
+
+
+def _parameters(command: Any) -> list[Any]:
+    """The arguments of a command, then its options."""
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    return [*(each for each in command.params if each.param_type_name == "argument"), *options]
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -64,9 +78,10 @@ def _paragraphs(text: str) -> Iterator[str]:
         yield ""
 
 
-def _row(parameter: Any) -> str:
-    cells = (_form(parameter), parameter.help or "", _default(parameter))
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+def _item(parameter: Any) -> str:
+    default = _default(parameter)
+    meaning = " ".join((parameter.help or "").split())
+    return f"- {_form(parameter)}: {meaning}" + (f" [{default}]" if default else "")
 
 
 def _form(parameter: Any) -> str:
@@ -76,8 +91,16 @@ def _form(parameter: Any) -> str:
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.is_flag:
         return names
-    kind = parameter.bare_type()
-    return f"{names} {parameter.metavar or _KINDS.get(kind, kind)}"
+    return f"{names} {parameter.metavar or _kind(parameter)}"
+
+
+def _kind(parameter: Any) -> str:
+    """What the option takes: its choices, or the kind of its value."""
+    annotation = parameter.type_descriptor.annotation
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(f"`{choice}`" for choice in get_args(annotation))
+    kind: str = parameter.bare_type()
+    return _KINDS.get(kind, kind)
 
 
 def _default(parameter: Any) -> str:
@@ -85,11 +108,11 @@ def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     if isinstance(shown, str):
-        return shown
+        return f"default: {shown}"
     value = parameter.default
     if value is None or callable(value) or value is False or shown is False or value in ((), []):
         return ""
-    return f"{value}"
+    return "default: " + (", ".join(value) if isinstance(value, list) else f"{value}")
 
 
 if __name__ == "__main__":

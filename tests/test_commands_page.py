@@ -31,6 +31,11 @@ def test_the_page_is_what_the_help_says() -> None:
     assert (DOCS / "commands.md").read_text("utf-8") == SITE.page(), "run: python docs/site_commands.py"
 
 
+def test_the_page_lists_the_choices_of_an_option() -> None:
+    assert "`--engine` one of `asyncio`, `ray`" in SITE.page()
+    assert "typing." not in SITE.page()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_has_an_example_of_the_command(name: str) -> None:
     _, _, example = COMMANDS[name].help.partition("Example:")

@@ -21,7 +21,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
 ERRORS = (ROOT / "docs" / "errors.md").read_text("utf-8")
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", RESULTS, *sorted((ROOT / "docs").glob("*.md"))]
 TAGS = (ROOT / "docs" / "tags.md").read_text("utf-8")
 
 
@@ -38,14 +39,15 @@ def test_every_install_command_of_the_readme_is_run_by_ci() -> None:
         assert f"{command} || exit 1" in ci.splitlines()
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/RESULTS.md"])
 def test_every_link_of_a_page_outside_the_site_leads_somewhere(page: str) -> None:
     for target, anchor in re.findall(
         r"\]\((?!https?://)([^)#]+)(?:#([^)]+))?\)", (ROOT / page).read_text("utf-8")
     ):
-        assert (ROOT / target).exists(), target
+        path = (ROOT / page).parent / target
+        assert path.exists(), target
         if anchor:
-            headings = re.findall(r"^#+ (.+)$", (ROOT / target).read_text("utf-8"), re.MULTILINE)
+            headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
             assert anchor in {
                 re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
             }

@@ -3,7 +3,7 @@
     python benchmarks/labels_per_dollar/run.py VOTES.csv … OUT/ --shuffles 10 [--embeddings FOLDER] [--jobs 2]
 
 Writes one JSON file for each table and part to OUT. ``tables.py`` turns these files into the tables of
-docs/measurements.md. Rows that a file already holds are not computed again. The contexts are read from
+benchmarks/RESULTS.md. Rows that a file already holds are not computed again. The contexts are read from
 FOLDER/<stem>.npy; without --embeddings, ``camvo replay``'s embedder computes them. Items are planned in
 windows of 64, as on a busy server. The joint policy has its student where there are texts. A table needs at
 least 2,000 items.

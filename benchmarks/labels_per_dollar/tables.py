@@ -1,4 +1,4 @@
-"""Print the tables of docs/measurements.md from the files that ``run.py`` wrote.
+"""Print the tables of benchmarks/RESULTS.md from the files that ``run.py`` wrote.
 
     python benchmarks/labels_per_dollar/tables.py OUT/
 

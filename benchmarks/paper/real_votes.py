@@ -4,7 +4,7 @@
 
 Runs ``camvo replay`` for the paper's two sets of hyperparameters, label-free and with 5% human labels, for
 CCaMVo, and item by item instead of in windows of 64; one JSON file each in OUT, which ``tables.py`` turns
-into the tables of docs/measurements.md. A file that exists is not computed again.
+into the tables of benchmarks/RESULTS.md. A file that exists is not computed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Print the tables of docs/measurements.md from the files that ``real_votes.py`` wrote.
+"""Print the tables of benchmarks/RESULTS.md from the files that ``real_votes.py`` wrote.
 
     python benchmarks/paper/tables.py OUT/
 

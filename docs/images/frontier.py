@@ -1,4 +1,4 @@
-"""Draw ``frontier.svg`` from the table "Side by side" of ``docs/measurements.md``.
+"""Draw ``frontier.svg`` from the table "Side by side" of ``benchmarks/RESULTS.md``.
 
     python docs/images/frontier.py
 
@@ -46,7 +46,7 @@ def interval(cell: str) -> tuple[float, float]:
 
 def read_table() -> str:
     """Read the Markdown of the table "Side by side"."""
-    text = (FOLDER.parent / "measurements.md").read_text("utf-8")
+    text = (FOLDER.parents[1] / "benchmarks" / "RESULTS.md").read_text("utf-8")
     return text.split("### Side by side")[1].split("\nThe rivals:")[0]
 
 

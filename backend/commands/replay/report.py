@@ -18,7 +18,14 @@ from backend.commands.replay.report_blocks import (
     reliability_diagrams,
     risk_coverage,
 )
-from backend.commands.replay.report_data import ReportData, columns, findings, label_rows, targets
+from backend.commands.replay.report_data import (
+    ReportData,
+    columns,
+    findings,
+    label_rows,
+    report_data,
+    targets,
+)
 from backend.commands.replay.study import MARK, PAGE, ReplayRun, Summary, new_report_folder, require_drawable
 from camvo.replays.replay import VotesTable
 
@@ -48,8 +55,6 @@ def draw_report(
         InvalidParameterError: there is no setting, or a summary has no run.
     """
     require_drawable(directory)
-    from backend.commands.replay.report_data import report_data  # noqa: PLC0415 - keeps the help fast
-
     data = report_data(table, runs, summaries)
     with new_report_folder(directory) as new:
         write_page(new, data, title)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from backend.commands.replay import report
 from backend.commands.replay import study as verdict
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
@@ -74,7 +73,9 @@ class Sensitivity:
                 summaries += of_table
                 if (folder := self._report(gamma, alpha)) is not None:
                     title = f"Synthetic votes: {folder.name}"
-                    report.draw_report(folder, table, runs, of_table, title=title)
+                    from backend.commands.replay.report import draw_report  # noqa: PLC0415 - loads matplotlib
+
+                    draw_report(folder, table, runs, of_table, title=title)
         facts = [{"gamma": gamma, "alpha": alpha, **_attained(drawn)} for gamma, alpha, drawn in data]
         self.study.write_json(rows, means, self._facts(facts))
         terminal.print_summaries(console, summaries, coordinates)

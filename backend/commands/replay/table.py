@@ -12,7 +12,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from backend.commands.replay import report
 from backend.commands.replay.inputs import (
     TEXT,
     HumanLabels,
@@ -210,7 +209,9 @@ class TableReplay:
             self._facts(table, warnings),
         )
         if folder is not None:
-            report.draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
+            from backend.commands.replay.report import draw_report  # noqa: PLC0415 - loads matplotlib
+
+            draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
         print_summaries(console, summaries)
         print_spread(console, summaries)
         console.print()

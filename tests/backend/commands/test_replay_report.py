@@ -370,7 +370,7 @@ def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
 
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     program = """
-import sys, backend.commands.replay.report
+import sys, backend.commands.replay.table, backend.commands.replay.synthetic
 print("matplotlib" in sys.modules)
 import backend.commands.replay.report
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)

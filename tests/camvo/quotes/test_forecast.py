@@ -9,7 +9,7 @@ import pytest
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.votes import Rows, renumber
-from camvo.policies.joint import Joint
+from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import (
     KEPT_FROM,
     WIDEST,
@@ -78,7 +78,8 @@ def test_models_that_always_agree_cost_little_more_than_the_cheapest_and_give_ev
 
 def test_a_forecast_needs_the_rounds_of_a_first_plan() -> None:
     with pytest.raises(InvalidParameterError):
-        quoted(known(35))
+        quoted(known(FIRST - 1))
+    assert quoted(known(FIRST)).likely > 0.0
 
 
 def test_names_that_are_not_sorted_are_refused() -> None:

@@ -30,7 +30,7 @@ def test_with_ground_truth_the_accuracy_is_the_share_right_with_the_prior() -> N
 def test_with_ground_truth_the_interval_is_that_of_as_many_labels_as_were_judged(
     right: int, wrong: int
 ) -> None:
-    """Their number is Σ(c − p)² / p(1 − p) for c = 1 where a label is right and 0 elsewhere, and at least 1."""
+    """Their number is Σ(c − p)² / p(1 − p) for c = 1 where a label is right, else 0; and at least 1."""
     tasks = [PeoplesTask({"1": "a"}, truth="a")] * right + [PeoplesTask({"1": "b"}, truth="a")] * wrong
     [fitted] = fit_reliabilities(tasks, 3).people.values()
     p = fitted.right

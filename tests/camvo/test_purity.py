@@ -18,8 +18,3 @@ for name in {MODULES!r}:
 def test_every_module_of_the_algorithm_imports_with_numpy_and_scipy_alone():
     done = run_with_core_only(IMPORT_ALL)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_algorithm_imports_nothing_of_the_backend():
-    done = run_with_core_only(f"{IMPORT_ALL}\nprint('backend' in sys.modules)")
-    assert done.stdout.strip() == "False"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from label_studio_requests import Project, task, tasks_deleted
+from sqlalchemy import Engine, event, text
 from whole_backend import Backend, says, votes
 
-from backend.errors import LedgerError
 from backend.ledger import projects
 from backend.testing import Reply
 
@@ -90,38 +91,49 @@ def test_a_deleted_task_is_not_recorded(backend: Backend) -> None:
     assert failed(backend) == {2: "no_vote"}
 
 
-def watched(backend: Backend) -> list[str]:
-    """The names of the functions that the writer runs from now on; those that note failed tasks fail."""
-    names: list[str] = []
-    run = backend.runtime._writer.run
+@contextmanager
+def writes_to_the_list() -> Iterator[list[str]]:
+    """Every statement that changes the list of failed tasks in the block."""
+    written: list[str] = []
 
-    async def noted(function: Any) -> Any:
-        name = getattr(function, "__qualname__", "")  # a partial function has none
-        names.append(name)
-        if is_note(name):
-            raise LedgerError("the disk is full")
-        return await run(function)
+    def listen(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if "failed_tasks" in statement and not statement.startswith("SELECT"):
+            written.append(statement)
 
-    backend.runtime._writer.run = noted  # type: ignore[method-assign]
-    return names
-
-
-def is_note(name: str) -> bool:
-    return "annotate.<locals>" in name
+    event.listen(Engine, "before_cursor_execute", listen)
+    try:
+        yield written
+    finally:
+        event.remove(Engine, "before_cursor_execute", listen)
 
 
-def test_tasks_that_get_a_prediction_at_once_write_no_failure(backend: Backend) -> None:
+def refuse_changes_of_the_list(backend: Backend) -> None:
+    with backend.ledger.write() as connection:
+        for change in ("INSERT", "UPDATE", "DELETE"):
+            connection.execute(
+                text(
+                    f"CREATE TRIGGER refuse_{change} BEFORE {change} ON failed_tasks"
+                    " BEGIN SELECT RAISE(ABORT, 'the list is read-only'); END"
+                )
+            )
+
+
+def test_tasks_that_get_a_prediction_at_once_change_nothing_in_the_list(backend: Backend) -> None:
     backend.server.script = GLAD
-    written = watched(backend)
-    assert all(backend.predict(task(1), task(2)))
-    assert written
-    assert not any(map(is_note, written))
+    with writes_to_the_list() as written:
+        assert all(backend.predict(task(1), task(2)))
+        assert written == []
+        backend.server.script = garbage
+        backend.predict(task(3))
+    assert len(written) == 1  # so a change would have been seen above
 
 
 def test_a_list_that_cannot_be_written_costs_no_prediction(backend: Backend) -> None:
     assert backend.predict(task(1)) == [[]]
-    written = watched(backend)
-    assert backend.predict(task(2)) == [[]]
-    backend.server.script = GLAD
-    assert all(backend.predict(task(1)))
-    assert sum(map(is_note, written)) == 2
+    refuse_changes_of_the_list(backend)
+    with writes_to_the_list() as attempted:
+        assert backend.predict(task(2)) == [[]]
+        backend.server.script = GLAD
+        assert all(backend.predict(task(1)))
+    assert [statement.split()[0] for statement in attempted] == ["INSERT", "DELETE"]
+    assert failed(backend) == {1: "no_vote"}

@@ -53,7 +53,7 @@ print([name for name in {HEAVY!r} if name in sys.modules])
 
 @pytest.fixture(scope="module")
 def printed_help(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return run_cli("--help", cwd=tmp_path_factory.mktemp("help")).stdout
+    return called("--help", cwd=tmp_path_factory.mktemp("help")).stdout
 
 
 @pytest.mark.parametrize(

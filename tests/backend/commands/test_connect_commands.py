@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
-from server_process import run_cli
 
 from backend.commands.connect import connect
 from backend.commands.predict.prediction_run import Tally
@@ -64,7 +63,7 @@ def test_bad_input_is_one_line_that_names_it(
 
 def test_what_cannot_be_tried_from_here_is_no_failure(tmp_path: Path, api: LabelStudioApi) -> None:
     given = ["--label-studio", api.url, "--project", str(PROJECT), "--backend-url", NOWHERE]
-    done = run_cli("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
+    done = called("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
     untried = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("–")]
     assert (done.returncode, untried) == (0, ["server", "webhook", "prediction"]), done.stdout
     assert KEY not in done.stdout + done.stderr

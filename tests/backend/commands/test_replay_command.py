@@ -15,7 +15,7 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
 from command_line import called
-from server_process import child, run_cli, wait_until
+from server_process import child, wait_until
 
 from backend.commands.replay.study import AVERAGED, ReplayRow, Summary
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(folder: Path) -> str:
     """What a replay in two processes printed; it wrote out.json."""
-    done = run_cli(
+    done = called(
         *BASE, "--delta", "0.6,0.9", "--k-min", "1", "--human-labels", "0.1", "--jobs", "2",
         "--json", "out.json", cwd=folder,
     )  # fmt: skip

@@ -17,6 +17,9 @@ from camvo.replays.synthetic import SyntheticModel
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
 ITEMS = 400
 
+Replayed = tuple[dict[str, Any], str]
+"""The JSON of a replay, and what it printed."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,15 +38,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def replayed(folder: Path, *options: str) -> dict[str, Any]:
+def run(folder: Path, *options: str) -> Replayed:
     base = ("replay", "votes.csv", "--embeddings", "e.npy", "--policy", "joint", "--human-labels", "0.2")
-    assert called(*base, "--json", "out.json", *options, cwd=folder).returncode == 0
-    content: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
-    return content
+    done = called(*base, "--json", "out.json", *options, cwd=folder)
+    assert done.returncode == 0
+    return json.loads((folder / "out.json").read_text("utf-8")), done.stdout
 
 
-def test_confidences_are_no_models_and_lift_a_policy_that_uses_them(folder: Path) -> None:
-    used, unused = replayed(folder), replayed(folder, "--no-confidences")
+BOTH, FEW = ("--policy", "majority"), ("--limit", "50")
+"""Another policy beside ``joint``; and a limit where the replay's options matter and its numbers do not."""
+
+
+@pytest.fixture(scope="module")
+def by_default(folder: Path) -> Replayed:
+    return run(folder, *BOTH)
+
+
+@pytest.fixture(scope="module")
+def with_student(folder: Path) -> dict[str, Any]:
+    return run(folder, *BOTH, *FEW, "--student")[0]
+
+
+@pytest.fixture(scope="module")
+def without_student(folder: Path) -> Replayed:
+    return run(folder, *BOTH, *FEW, "--no-student")
+
+
+def test_confidences_are_no_models_and_lift_a_policy_that_uses_them(
+    folder: Path, by_default: Replayed
+) -> None:
+    used, unused = by_default[0], run(folder, "--no-confidences")[0]
     assert list(used["table"]["prices"]) == ["large", "small"]
     assert used["rows"][0]["accuracy"] > unused["rows"][0]["accuracy"] + 0.03
     assert [out["table"]["options"]["confidences"] for out in (used, unused)] == [True, False]
@@ -53,37 +77,40 @@ def students(out: dict[str, Any]) -> list[tuple[str, bool]]:
     return [(row["policy"], row["student"]) for row in out["rows"]]
 
 
-def test_the_student_votes_with_joint_alone_unless_it_is_turned_off(folder: Path) -> None:
-    two = ("--policy", "majority")
-    by_default = replayed(folder, *two)
-    assert students(by_default) == students(replayed(folder, "--student", *two))
-    assert students(by_default) == [("joint", True), ("majority", False)]
-    assert [mean["student"] for mean in by_default["means"]] == [True, False]
-    assert by_default["table"]["options"]["student"] is None
-    assert not any(on for _, on in students(replayed(folder, "--no-student", *two)))
+def test_the_student_votes_with_joint_alone_unless_it_is_turned_off(
+    by_default: Replayed, with_student: dict[str, Any], without_student: Replayed
+) -> None:
+    out, _ = by_default
+    assert students(out) == students(with_student) == [("joint", True), ("majority", False)]
+    assert [mean["student"] for mean in out["means"]] == [True, False]
+    assert out["table"]["options"]["student"] is None
+    assert students(without_student[0]) == [("joint", False), ("majority", False)]
 
 
 def test_an_agreement_with_all_models_has_no_student(folder: Path) -> None:
-    assert students(replayed(folder, "--agreement", "0.9")) == [("joint", False)]
+    assert students(run(folder, *FEW, "--agreement", "0.9")[0]) == [("joint", False)]
 
 
-def test_the_last_line_says_with_which_policies_the_student_voted(folder: Path) -> None:
-    base = ("replay", "votes.csv", "--embeddings", "e.npy", "--policy", "joint", "--policy", "majority")
-    said, silent = (called(*base, *option, cwd=folder).stdout for option in ((), ("--no-student",)))
-    assert said.splitlines()[-1] == "The student voted too, for nothing, with joint."
-    assert "student" not in silent
+def test_the_last_line_says_with_which_policies_the_student_voted(
+    by_default: Replayed, without_student: Replayed
+) -> None:
+    assert by_default[1].splitlines()[-1] == "The student voted too, for nothing, with joint."
+    assert "student" not in without_student[1]
+
+
+def test_the_student_is_no_model_of_the_table_and_costs_nothing(with_student: dict[str, Any]) -> None:
+    majority = with_student["rows"][1]
+    assert (with_student["table"]["options"]["student"], list(majority["calls"])) == (
+        True,
+        ["large", "small"],
+    )
+    assert majority["cost"] == 11.0
 
 
 def test_a_table_without_texts_goes_without_the_student_by_default(tmp_path: Path) -> None:
     (tmp_path / "votes.csv").write_text("truth,m\nyes,yes\nno,yes\n")
     np.save(tmp_path / "e.npy", np.eye(2))
-    assert students(replayed(tmp_path, "--prices", "m=1")) == [("joint", False)]
-
-
-def test_the_student_is_no_model_of_the_table_and_costs_nothing(folder: Path) -> None:
-    out = replayed(folder, "--student", "--policy", "majority")
-    assert (out["table"]["options"]["student"], list(out["rows"][1]["calls"])) == (True, ["large", "small"])
-    assert out["rows"][1]["cost"] == 11.0
+    assert students(run(tmp_path, "--prices", "m=1")[0]) == [("joint", False)]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import yaml
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
-from server_process import run_cli
 from whole_backend import Backend, prompt_of, says
 
 from backend.commands.connect.tabs import BLIND_TITLE, TITLE
@@ -48,15 +47,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def review(folder: Path, *arguments: str, project: int = 7, run: Any = called, **environment: str) -> Any:
+def review(folder: Path, *arguments: str, project: int = 7, **environment: str) -> Any:
     database = f"sqlite:///{folder / 'ledger.sqlite'}"
     given = ("review", "--project", str(project), *arguments)
-    return run(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80", **environment)
+    return called(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80", **environment)
 
 
 @pytest.fixture(scope="module")
 def found(folder: Path) -> Any:
-    return json.loads(review(folder, "--json", run=run_cli).stdout)
+    return json.loads(review(folder, "--json").stdout)
 
 
 def test_the_disputed_task_comes_first_and_the_annotated_one_not_at_all(found: Any) -> None:

@@ -44,7 +44,7 @@ class Process:
         """The scorer of a prediction once the background fits have ended."""
         self.now += PAUSE
         await self.current()
-        await self._scorers._cache.settled()
+        await nothing_under_way()
         return await self.current()
 
 
@@ -52,6 +52,12 @@ class Process:
 def process(sqlite_ledger: Ledger) -> Iterator[Process]:
     with ThreadPoolExecutor(2) as readers:
         yield Process(sqlite_ledger, readers)
+
+
+async def nothing_under_way() -> None:
+    """Wait until every other task of the event loop has ended: the fits that nobody awaits."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
 
 
 def labels_behind(scorer: Scorer) -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+import migrated
 import pytest
 from rich.console import Console
 from stored_rounds import PROJECT, a_key, a_round
@@ -71,8 +72,7 @@ def audited(sqlite_ledger: Ledger) -> Audited:
     return Audited(sqlite_ledger)
 
 
-@pytest.fixture
-def mixed(audited: Audited) -> Audited:
+def with_mixed_labels(audited: Audited) -> Audited:
     """Blind labels that are right from score 0.9 on and half the time below, and as many other tasks."""
     high, low = audited.store([0.95] * 250), audited.store([0.6] * 20)
     audited.store([0.95] * 250 + [0.6] * 20, audit=False)
@@ -80,6 +80,14 @@ def mixed(audited: Audited) -> Audited:
     audited.answer(low[::2], 1.0)
     audited.answer(low[1::2], 0.0)
     return audited
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    """Only to be read: several tests look at it."""
+    ledger = Ledger(migrated.sqlite(tmp_path_factory.mktemp("mixed") / "ledger.sqlite"))
+    yield with_mixed_labels(Audited(ledger))
+    ledger.close()
 
 
 def test_the_score_that_the_blind_labels_support_is_named(mixed: Audited) -> None:
@@ -174,7 +182,8 @@ def test_a_certificate_names_its_counting_and_its_labels(audited: Audited) -> No
 # -- for people
 
 
-def test_people_are_told_too(mixed: Audited, tmp_path: Path) -> None:
+def test_people_are_told_too(audited: Audited, tmp_path: Path) -> None:
+    mixed = with_mixed_labels(audited)
     [waiting] = mixed.store([0.6])
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     command.print_report(Console(file=screen, width=300), environment, project=None, as_json=False)

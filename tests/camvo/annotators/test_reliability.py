@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import betaincinv
 from simulated_people import simulate
 
 from camvo.annotators.annotators import LEVEL, PRIOR_PERSON, PeoplesTask, fit_reliabilities, weighed_label
@@ -23,6 +24,32 @@ def test_with_ground_truth_the_accuracy_is_the_share_right_with_the_prior() -> N
     [fitted] = fit_reliabilities(right + wrong, 3).people.values()
     assert fitted.right == pytest.approx((30 + 6 * PRIOR_PERSON) / 46)
     assert fitted.labels == 40
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(30, 10), (9, 1), (1, 0)])
+def test_with_ground_truth_the_interval_is_that_of_as_many_labels_as_were_judged(
+    right: int, wrong: int
+) -> None:
+    """Their number is Σ(c − p)² / p(1 − p) for c = 1 where a label is right, else 0; and at least 1."""
+    tasks = [PeoplesTask({"1": "a"}, truth="a")] * right + [PeoplesTask({"1": "b"}, truth="a")] * wrong
+    [fitted] = fit_reliabilities(tasks, 3).people.values()
+    p = fitted.right
+    judged = max((right * (1 - p) ** 2 + wrong * p**2) / (p * (1 - p)), 1.0)
+    tail = (1 - LEVEL) / 2
+    assert [fitted.low, fitted.high] == pytest.approx(
+        betaincinv(p * judged, (1 - p) * judged, [tail, 1 - tail]).tolist(), rel=1e-6
+    )
+
+
+def test_a_model_and_its_copy_speak_as_one_voter() -> None:
+    tasks, _ = simulate(11, MIXED, 60, 2, 3, models=True)
+    one = [PeoplesTask(task.people, {"m": next(iter(task.models.values()))}) for task in tasks]
+    two = [PeoplesTask(task.people, {**task.models, "copy": task.models["m"]}) for task in one]
+    alone, together = fit_reliabilities(one, 3), fit_reliabilities(two, 3)
+    assert {name: person.right for name, person in together.people.items()} == pytest.approx(
+        {name: person.right for name, person in alone.people.items()}
+    )
+    assert together.models["copy"] == pytest.approx(alone.models["m"])
 
 
 def test_the_fit_is_a_stationary_point_of_the_posterior() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.votes import Rows, renumber
-from camvo.policies.joint import Joint
+from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import (
     KEPT_FROM,
     WIDEST,
@@ -19,6 +19,7 @@ from camvo.quotes.forecast import (
     documented_share,
     forecast,
     interval,
+    labels_by,
 )
 from camvo.replays.replay import VotesTable, replay
 
@@ -77,7 +78,8 @@ def test_models_that_always_agree_cost_little_more_than_the_cheapest_and_give_ev
 
 def test_a_forecast_needs_the_rounds_of_a_first_plan() -> None:
     with pytest.raises(InvalidParameterError):
-        quoted(known(35))
+        quoted(known(FIRST - 1))
+    assert quoted(known(FIRST)).likely > 0.0
 
 
 def test_names_that_are_not_sorted_are_refused() -> None:
@@ -126,6 +128,17 @@ def test_votes_that_are_drawn_agree_as_often_as_the_rounds_they_are_drawn_from()
     assert agreed[1] == pytest.approx(agreed[0], abs=0.04)
 
 
+@pytest.mark.parametrize("labels", [("a", "b"), LABELS])
+def test_a_row_in_which_nobody_who_was_asked_voted_has_no_label(labels: tuple[str, ...]) -> None:
+    rows = made_up(200, 0) % len(labels)
+    votes = KnownVotes(labels, ARMS, PRICES, rows)
+    project = JointProject(votes, votes.canonical, 10.0, np.random.default_rng(0)).run()
+    assert project.fit is not None
+    further = np.array([[0, 0, 0], [0, -1, 0], [-1, -1, -1]])
+    asked = np.array([[True, True, True], [False, True, False], [True, True, True]])
+    assert labels_by(project.fit, further, asked).tolist() == [0, -1, -1]
+
+
 def test_silent_arms_stay_as_silent() -> None:
     rows = made_up(500, 0)
     rows[::4, 1] = -1
@@ -138,6 +151,22 @@ def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(agreemen
     assert documented_share("joint", 30, [1.0, 2.0], agreement=agreement) == (1.0, 1.0)
     low, high = documented_share("joint", 5000, [1.0, 2.0, 20.0], agreement=agreement)
     assert 0.0 < low < high < 1.0
+
+
+def test_without_rounds_everyone_is_asked_ever_more_rarely() -> None:
+    """After the first F tasks, n of them ask everyone about √(F² + 36 (n − F)) times; F is 36, or 200."""
+    for tasks, agreement, everyone in ((72, False, 36 * 2**0.5), (5000, False, 424.26), (600, True, 233.24)):
+        asks = everyone / tasks
+        lowest, highest = (0.15, 0.9) if agreement else (0.1, 0.6)
+        low, high = documented_share("joint", tasks, [1.0, 20.0], agreement=agreement)
+        assert low == pytest.approx(asks + (1.0 - asks) * lowest, abs=1e-4)
+        assert high == pytest.approx(asks + (1.0 - asks) * highest, abs=1e-4)
+
+
+def test_without_rounds_a_share_never_exceeds_asking_everyone_nor_falls_with_fewer_tasks() -> None:
+    shares = [documented_share("joint", tasks, [1.0, 20.0]) for tasks in range(1, 400)]
+    assert all(0.0 < low <= high <= 1.0 for low, high in shares)
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_policies_that_ask_everyone_cost_what_everyone_costs() -> None:

@@ -73,6 +73,49 @@ def test_tasks_that_did_not_ask_everyone_serve_the_worth_that_is_set_alone() -> 
     assert [mix.times for mix in only] == [1.0]
 
 
+@pytest.mark.parametrize(("whole", "worths"), [(FEWEST, 4), (FEWEST - 1, 1)])
+def test_other_worths_rest_on_as_many_tasks_that_asked_everyone_as_any_mix_needs(
+    whole: int, worths: int
+) -> None:
+    rows, truth = drawn(400, np.random.default_rng(1))
+    known, partial = KnownVotes(LABELS, ARMS, PRICES, rows), rows.copy()
+    partial[whole:, 0] = UNASKED
+    some = mixes(known, LabelledVotes(partial, truth), 50, 10.0, 0.9, np.random.default_rng(0), replays=1)
+    assert [mix.labelled for mix in some if mix.times != 1.0] == [whole] * (worths - 1)
+    assert [mix.labelled for mix in some if mix.times == 1.0] == [400]
+
+
+def test_all_mixes_together_are_sure() -> None:
+    """With all labels right, a mix's number depends on its error alone: a fourth of 5% for each of four."""
+    rows = np.zeros((200, 3), dtype=np.int64)
+    rows[::2] = 1
+    known = KnownVotes(("a", "b"), ARMS, PRICES, rows)
+    labelled = LabelledVotes(rows, rows[:, 0])
+    some = mixes(known, labelled, 50, 10.0, 0.98, np.random.default_rng(0), replays=1)
+    alone, shared, more = (
+        human_shares(np.ones(200), np.ones(200, dtype=np.bool_), 0.98, error)[1]
+        for error in (0.05, 0.0125, 0.2)
+    )
+    assert {mix.humans_sure for mix in some} == {shared}
+    assert shared > alone >= more
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0])
+def test_a_target_of_no_or_all_labels_is_refused(target: float) -> None:
+    rows, truth = drawn(400, np.random.default_rng(1))
+    with pytest.raises(InvalidParameterError, match="target"):
+        found(rows, truth, target)
+
+
+@pytest.mark.parametrize("labels", [("a", "b"), LABELS])
+def test_the_labels_of_models_that_always_agree_with_people_need_nobody(labels: tuple[str, ...]) -> None:
+    truth = np.random.default_rng(2).integers(0, len(labels), 300)
+    rows = np.repeat(truth[:, None], 3, axis=1)
+    known = KnownVotes(labels, ARMS, PRICES, rows)
+    some = mixes(known, LabelledVotes(rows, truth), 50, 10.0, 0.9, np.random.default_rng(0), replays=1)
+    assert [(mix.humans, mix.humans_sure) for mix in some] == [(0.0, 0.0)] * 4
+
+
 def test_too_few_labels_are_refused() -> None:
     rows, truth = drawn(FEWEST - 1, np.random.default_rng(1))
     with pytest.raises(InvalidParameterError, match="needs"):

@@ -43,6 +43,12 @@ def test_models_of_an_easy_question_are_no_copies_of_each_other():
     assert near_copies_in(votes) == (0, 1, 2)
 
 
+def test_two_good_models_beside_a_fair_one_are_no_copies():
+    """They differ in 0.6% of the items, and in 3% from the third: in more than a tenth of that."""
+    votes, _ = drawn([0.997, 0.997, 0.97], 20_000, 4)
+    assert near_copies_in(votes) == (0, 1, 2)
+
+
 def test_models_that_never_differ_are_no_copies_while_no_other_model_does():
     votes, _ = drawn([0.8], 3000, 4)
     assert near_copies_in(np.repeat(votes, 3, axis=1)) == (0, 1, 2)

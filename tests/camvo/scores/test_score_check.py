@@ -55,5 +55,12 @@ def test_it_is_over_once_the_latest_labels_agree_with_their_scores() -> None:
     assert check_scores(wrong + mended).off is None  # type: ignore[union-attr]
 
 
+def test_latest_labels_within_the_tolerance_of_their_scores_end_it_in_either_direction() -> None:
+    """Of 100 labels, 85 right may be 85% of all, and 50 right 45%: 5 points from scores of 0.9 and of 0.4."""
+    much, little = [(0.9, 0.0)] * 40, [(0.4, 1.0)] * 40
+    assert check_scores(much + [(0.9, 1.0)] * 85 + [(0.9, 0.0)] * 15).off is None  # type: ignore[union-attr]
+    assert check_scores(little + [(0.4, 1.0)] * 50 + [(0.4, 0.0)] * 50).off is None  # type: ignore[union-attr]
+
+
 def test_without_labels_there_is_nothing_to_check() -> None:
     assert check_scores([]) is None

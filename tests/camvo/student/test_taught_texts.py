@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.student.taught_texts import (
+    MOST_TEXTS,
     StudiedText,
     TaughtText,
     TaughtTexts,
@@ -30,6 +31,11 @@ def taught(*texts: TaughtText) -> TaughtTexts:
 
 def text(number: int, label: str = "x") -> TaughtText:
     return TaughtText(number.to_bytes(2, "little"), label)
+
+
+def test_no_further_text_should_teach_once_the_most_are_there() -> None:
+    assert TaughtTexts([text(1)] * MOST_TEXTS).full
+    assert not TaughtTexts([text(1)] * (MOST_TEXTS - 1)).full
 
 
 @given(st.lists(TEXTS), st.lists(TEXTS))

@@ -10,6 +10,7 @@ from camvo.twins.twins import LEVEL, MOST_DISAGREEMENT, judge_pack
 def test_the_share_that_differed_is_reported() -> None:
     verdict = judge_pack([True] * 30 + [False] * 3)
     assert (verdict.compared, verdict.differed, verdict.unpacked) == (33, 3, False)
+    assert verdict.share == 3 / 33
     assert judge_pack([]).share is None
 
 

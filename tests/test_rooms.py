@@ -66,6 +66,34 @@ STAND_ALONE = {"backend.testing": {"backend.errors", "backend.settings"}}
 """Modules outside the order: no room imports them, and they import only the modules given here."""
 
 
+CIRCLES: Mapping[frozenset[str], str] = {
+    frozenset({"backend.questions", "backend.questions.prompts", "backend.questions.tags"}): (
+        "tags read a label config, and prompts show it; both are made of questions"
+    ),
+    frozenset({"backend.models", "backend.models.batches"}): (
+        "the pool hands out each model's provider of batches, and a provider sends what a model would be sent"
+    ),
+}
+"""The circles of folders that are known, each with its reason. The list may only shrink."""
+
+MOST_LINES = 450
+"""The most lines of code in a module, without docstrings and empty lines."""
+
+LONG: Mapping[str, str] = {
+    "backend.ledger.database.tables": "the schema is one table of contents",
+    "backend.ledger.migrations.versions.0001_ledger": "a migration is one step",
+}
+"""Modules with more, each with its reason."""
+
+FEW_LINES = 60
+"""A module with fewer lines of code, and one importer in its own folder, belongs into that importer."""
+
+SHORT: Mapping[str, str] = {
+    "backend.questions.tags": "one file for each tag",
+}
+"""Folders whose modules may be shorter, each with its reason."""
+
+
 class Import(NamedTuple):
     """One module of ours imports another."""
 
@@ -195,3 +223,69 @@ def test_no_module_imports_the_face_of_a_package_it_is_in() -> None:
     """Python loads a package before its modules, so such an import sees a package that is half loaded."""
     own = [str(item) for item in imports() if is_within(item.importer, item.imported)]
     assert own == []
+
+
+def folder_of(module: str) -> str:
+    return ".".join(modules()[module].relative_to(ROOT).parent.parts)
+
+
+def circles_of(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """The largest sets of folders that reach one another."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        ahead = [start]
+        while ahead:
+            new = edges.get(ahead.pop(), set()) - found
+            found |= new
+            ahead += new
+        return found
+
+    reach = {folder: reached(folder) for folder in edges}
+    return {
+        frozenset({other for other in ahead if folder in reach.get(other, ())} | {folder})
+        for folder, ahead in reach.items()
+        if folder in ahead
+    }
+
+
+def lines_of_code(module: str) -> int:
+    text = modules()[module].read_text()
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    strings = [
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, documented)
+    ]
+    return sum(bool(line.strip()) for line in text.splitlines()) - sum(
+        string.count("\n") + 1 for string in strings if string
+    )
+
+
+def test_folders_form_no_circle_but_the_known_ones() -> None:
+    """The two packages themselves are left out: their face and the command line lie there."""
+    edges: dict[str, set[str]] = {}
+    for item in imports():
+        importer, imported = folder_of(item.importer), folder_of(item.imported)
+        if importer != imported and "." in importer and "." in imported:
+            edges.setdefault(importer, set()).add(imported)
+    assert circles_of(edges) == set(CIRCLES)
+
+
+def test_no_module_is_long_without_a_reason() -> None:
+    assert {module for module in modules() if lines_of_code(module) > MOST_LINES} == set(LONG)
+
+
+def test_no_module_is_a_sliver_of_its_only_importer() -> None:
+    importers: dict[str, set[str]] = {}
+    for item in imports():
+        importers.setdefault(item.imported, set()).add(item.importer)
+    slivers = {
+        module
+        for module, users in importers.items()
+        if len(users) == 1
+        and folder_of(module) == folder_of(*users)
+        and modules()[module].name != "__init__.py"
+        and lines_of_code(module) < FEW_LINES
+    }
+    assert {module for module in slivers if folder_of(module) not in SHORT} == set()

@@ -55,7 +55,8 @@ def test_every_link_of_a_page_outside_the_site_leads_somewhere(page: str) -> Non
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
-    roots = (ROOT, ROOT / "camvo", ROOT / "backend", ROOT / "camvo" / "scores", ROOT / "tests")
+    folders = ("", "camvo", "backend", "backend/commands", "camvo/scores", "tests")
+    roots = [ROOT / folder for folder in folders]
     for name in re.findall(r"`([a-z]\w*(?:/\w+)*(?:/|\.py))`", page.read_text("utf-8")):
         assert any((root / name).exists() for root in roots), name
 

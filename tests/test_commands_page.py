@@ -56,7 +56,6 @@ def test_an_option_takes_the_same_kind_of_value_in_every_command() -> None:
 
 
 KNOWN: dict[str, set[str]] = {
-    "--alpha": {"float", "str"},  # a replay tries several
     "--json": {"flag", "Path"},  # a replay keeps its table on the terminal
     "--out": {"Path", "str"},  # with an engine, the address of a folder in an object store
     "--project": {"int", "str"},  # the ledger also knows projects of files, by name

@@ -253,15 +253,15 @@ _SAME: Final = 0.5
 """Two votes count as the same if one would earn at least this reward where the other is right."""
 
 
-def is_checked(project: str, task: int) -> bool:
+def _is_checked(project: str, task: int) -> bool:
     """Whether the coin chose a task; decided by a hash, so that all processes agree."""
     digest = hashlib.sha256(f"pack:{project}:{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < COIN * 2**64
 
 
-def to_check(job: Job, arms: Collection[str], asked: Collection[str]) -> list[str]:
+def _to_check(job: Job, arms: Collection[str], asked: Collection[str]) -> list[str]:
     """The models to ask singly beside packed arms, if the coin chose the task."""
-    if not is_checked(job.project, job.task):
+    if not _is_checked(job.project, job.task):
         return []
     return [model for arm, model in twins(job.settings.arms).items() if arm in arms and model not in asked]
 
@@ -295,7 +295,7 @@ def compared(
         together, alone = everybody.get(arm), everybody.get(model)
         if together is None or alone is None or not together.together:
             continue
-        if not (is_checked(job.project, job.task) or first >= {arm, model}):
+        if not (_is_checked(job.project, job.task) or first >= {arm, model}):
             continue
         for question in together.votes.keys() & alone.votes.keys():
             reward = plan.estimates[question].aggregation.reward
@@ -338,11 +338,11 @@ def unpacked_arms(checks: Collection[PackCheck]) -> frozenset[str]:
     return frozenset(arm for (_, _, arm), agreed in by_question.items() if judge_pack(agreed).unpacked)
 
 
-NOBODY: Final[Mapping[str, ModelReply]] = MappingProxyType({})
+_NOBODY: Final[Mapping[str, ModelReply]] = MappingProxyType({})
 """No replies."""
 
 
-class Asked(Protocol):
+class _Asked(Protocol):
     """What votes on a task: the models themselves, or the stage of a batch."""
 
     async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
@@ -353,12 +353,12 @@ class Asked(Protocol):
 async def ask_models(
     policy: Policy,
     plan: Plan,
-    voters: Asked,
+    voters: _Asked,
     job: Job,
     prompt: TaskPrompt,
     *,
     known: Mapping[str, ModelReply],
-    known_beside: Mapping[str, ModelReply] = NOBODY,
+    known_beside: Mapping[str, ModelReply] = _NOBODY,
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
     """Ask models as the policy says; those of one stage are asked at the same time.
@@ -389,7 +389,7 @@ async def ask_models(
     number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
-        arms = (*arms, *to_check(job, arms, {*arms, *replies, *beside}))
+        arms = (*arms, *_to_check(job, arms, {*arms, *replies, *beside}))
         number += 1
         with tracing.stage(number, arms), waiting():
             stage = await asyncio.gather(

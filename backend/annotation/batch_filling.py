@@ -23,13 +23,8 @@ from backend.settings import BudgetSettings
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """One request.
-
-    Attributes:
-        lines: the ledger's lines that it answers. The first has the ceiling, tokens and bytes of the request.
-        shares: the tasks of a request about several, each with its share of the cost; together 1.
-    """
+class _BatchRequest:
+    """One request."""
 
     lines: Sequence[BatchLine]
     shares: Mapping[int, float]
@@ -67,7 +62,7 @@ class Requests:
         """The most lines of a request."""
         return self._pool.pack_size(arm)
 
-    def bundle(self, lines: Sequence[BatchLine], most: int | None = None) -> list[BatchRequest]:
+    def bundle(self, lines: Sequence[BatchLine], most: int | None = None) -> list[_BatchRequest]:
         """Put lines of one arm into requests.
 
         Lines share a request if their arm is packed, and they ask the same questions with the same
@@ -78,7 +73,7 @@ class Requests:
             most: the most lines of a request; ``None`` for as many as the arm takes.
         """
         if not lines or self.pack_size(lines[0].model) == 1:
-            return [BatchRequest([line], {}) for line in lines]
+            return [_BatchRequest([line], {}) for line in lines]
         groups = _grouped(lines, most or self.pack_size(lines[0].model))
         requests = (self._packed(group) for group in groups)
         return [request for request in requests if request is not None]
@@ -98,7 +93,7 @@ class Requests:
         forms = {line.key: PackedTask("", {}, {name: {} for name in line.questions}) for line in lines}
         return Pack({str(line.number): _PackedLine(line, forms[line.key]) for line in lines}).split(content)
 
-    def _packed(self, group: Sequence[_PackedLine]) -> BatchRequest | None:
+    def _packed(self, group: Sequence[_PackedLine]) -> _BatchRequest | None:
         if (pack := Pack.drawn(group, self._rng)) is None:
             return None
         arm, messages, schema = group[0].line.model, pack.messages, pack.schema
@@ -123,7 +118,7 @@ class Requests:
             size=self._pool.batch_provider(arm).size(self._body(arm, pack)),
         )
         shares = pack.shares
-        return BatchRequest([lead, *others], {line.task: shares[line.key] for line in (lead, *others)})
+        return _BatchRequest([lead, *others], {line.task: shares[line.key] for line in (lead, *others)})
 
     def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
         tasks = len(pack.members)
@@ -149,11 +144,11 @@ def _grouped(lines: Sequence[BatchLine], most: int) -> list[list[_PackedLine]]:
 AT_ONCE = 200
 """Lines that one transaction handles, so that other writers get their turn."""
 
-HELD = 30 * 24 * 3600.0
+_HELD = 30 * 24 * 3600.0
 """Seconds for which claims and reservations of a job last: as long as providers keep its results."""
 
 
-UNSENT: Final = CallOutcome(None, Usage(0, 0, 0.0), None, 0.0)
+_UNSENT: Final = CallOutcome(None, Usage(0, 0, 0.0), None, 0.0)
 """The outcome of a request that was never sent."""
 
 
@@ -204,7 +199,7 @@ class Filling:
     full: bool = False
     short: BudgetExhaustedError | None = None
 
-    def has_room(self, job: JobRequest, request: BatchRequest) -> bool:
+    def has_room(self, job: JobRequest, request: _BatchRequest) -> bool:
         """Whether the next request fits. One that is too long for any job goes alone."""
         if not self.requests:
             return True
@@ -212,7 +207,7 @@ class Filling:
         within = job.tokens is None or self.tokens + lead.counted_tokens <= job.tokens
         return within and self.requests < limits.lines and self.size + lead.size <= limits.size
 
-    def plus(self, request: BatchRequest) -> Filling:
+    def plus(self, request: _BatchRequest) -> Filling:
         """The job with one more request."""
         return replace(
             self,
@@ -242,7 +237,7 @@ def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Fi
     mine = [
         line
         for line in _open(connection, found)
-        if bookings.acquire_claim(connection, line.key, owner, HELD) is not None
+        if bookings.acquire_claim(connection, line.key, owner, _HELD) is not None
     ]
     bundled = requests.bundle(mine)
     for request in bundled:
@@ -269,7 +264,7 @@ def _open(connection: Connection, found: Sequence[BatchLine]) -> list[BatchLine]
 
 
 def _take(
-    connection: Connection, job: JobRequest, requests: Requests, filling: Filling, request: BatchRequest
+    connection: Connection, job: JobRequest, requests: Requests, filling: Filling, request: _BatchRequest
 ) -> Filling:
     """Reserve the money of a request whose lines are claimed, or give the claims back.
 
@@ -297,7 +292,7 @@ def _take(
     return filling.plus(request)
 
 
-def _reserve(connection: Connection, job: JobRequest, request: BatchRequest) -> int:
+def _reserve(connection: Connection, job: JobRequest, request: _BatchRequest) -> int:
     lead = request.lead
     return money.reserve(
         connection,
@@ -309,7 +304,7 @@ def _reserve(connection: Connection, job: JobRequest, request: BatchRequest) -> 
         project_usd=job.budget.project_usd,
         day_usd=job.budget.day_usd,
         counted_tokens=lead.counted_tokens,
-        seconds=HELD,
+        seconds=_HELD,
         shares=request.shares,
         purse=job.purse,
     )
@@ -319,7 +314,7 @@ def _ask_singly(connection: Connection, alone: Sequence[BatchLine], owner: str) 
     """Store an empty answer about tasks that no prompt can hold, so that they are asked about singly."""
     for line in alone:
         payer, at = (line.project, line.task), now(connection)
-        store_answer(connection, line.key, line.model, payer, "", UNSENT, now=at)
+        store_answer(connection, line.key, line.model, payer, "", _UNSENT, now=at)
         batches.end_lines(connection, line.key, "answered", None, 0)
     _let_go(connection, alone, owner)
 

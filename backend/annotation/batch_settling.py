@@ -22,7 +22,7 @@ from backend.models.pack_ledger import count_parts
 from backend.questions.prompts.messages import answer_confidences
 from backend.telemetry import metrics
 
-LAPSED: Final = "batch_expired"
+_LAPSED: Final = "batch_expired"
 """The code of a line that its provider has not run."""
 
 _REQUESTS: Final = 10
@@ -184,4 +184,4 @@ class Settlement:
 
 
 def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:
-    return _Settled(request, CallOutcome(None, _NOTHING, LAPSED, 0.0), again=True, tried=tried)
+    return _Settled(request, CallOutcome(None, _NOTHING, _LAPSED, 0.0), again=True, tried=tried)

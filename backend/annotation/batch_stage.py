@@ -29,14 +29,8 @@ from camvo.twins.twins import twins
 
 
 @dataclass(frozen=True, slots=True)
-class StandingAnswer:
-    """How far one model's answer is.
-
-    Attributes:
-        key: the key of the answer.
-        reply: what the model said, or why it says nothing; ``None`` if the answer is still to come.
-        waits: whether the answer is on its way; else it has to be bought.
-    """
+class _StandingAnswer:
+    """How far one model's answer is."""
 
     key: str
     reply: ModelReply | None
@@ -44,37 +38,37 @@ class StandingAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownAnswers:
+class _KnownAnswers:
     """Stored answers and lines, by key."""
 
     answers: Mapping[str, StoredAnswer]
     lines: Mapping[str, BatchLine]
 
-    def __or__(self, others: KnownAnswers) -> KnownAnswers:
+    def __or__(self, others: _KnownAnswers) -> _KnownAnswers:
         """These answers and lines, and others."""
-        return KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
+        return _KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
 
     @classmethod
-    def read(cls, connection: Connection, keys: Sequence[str]) -> KnownAnswers:
+    def read(cls, connection: Connection, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
         return cls(answers.find_by_key(connection, keys), batches.find_lines(connection, keys))
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
-    ) -> StandingAnswer:
+    ) -> _StandingAnswer:
         """How far an answer is that the task asked for in an earlier stage."""
         if (stored := self.answers.get(key)) is not None:
-            return StandingAnswer(key, self._reply(stored, project, task, questions))
+            return _StandingAnswer(key, self._reply(stored, project, task, questions))
         line = self.lines.get(key)
         if line is not None and line.state in ("wanted", "out"):
-            return StandingAnswer(key, None, waits=True)
+            return _StandingAnswer(key, None, waits=True)
         if line is not None and line.state == "failed" and not retry:
-            return StandingAnswer(key, ModelReply({}, line.usd, line.code))
-        return StandingAnswer(key, None)
+            return _StandingAnswer(key, ModelReply({}, line.usd, line.code))
+        return _StandingAnswer(key, None)
 
     def first(
         self, fingerprint: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
-    ) -> StandingAnswer:
+    ) -> _StandingAnswer:
         """How far the answer to a prompt is that the task has not asked for yet.
 
         Unusable answers of earlier tasks are passed over, as for a single call.
@@ -85,11 +79,11 @@ class KnownAnswers:
             )
             if standing.reply is None or standing.reply.votes:
                 return standing
-        return StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
+        return _StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
 
     def packed(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
-    ) -> StandingAnswer:
+    ) -> _StandingAnswer:
         """How far the answer of a packed arm is.
 
         Its reply has neither votes nor a failure if the task has to be asked about singly: it is missing in
@@ -98,7 +92,7 @@ class KnownAnswers:
         standing = self.again(key, project, task, questions, retry=retry)
         if (reply := standing.reply) is None:
             return standing
-        return StandingAnswer(key, packed_reply(reply.votes, reply.cost, reply.version))
+        return _StandingAnswer(key, packed_reply(reply.votes, reply.cost, reply.version))
 
     def _reply(
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]
@@ -111,22 +105,10 @@ class KnownAnswers:
         return ModelReply.voted(votes, cost, stored.confidences, stored.version)
 
 
-def wanted_line(  # noqa: PLR0917 - what a line is made of
+def _wanted_line(  # noqa: PLR0917 - what a line is made of
     pool: Pool, job: Job, prompt: TaskPrompt, arm: str, key: str, now: float
 ) -> BatchLine:
-    """Return the line that is to be sent.
-
-    A line of a packed arm holds the task as it stands in a prompt. What the prompt costs is known when it is
-    put together.
-
-    Args:
-        pool: the models.
-        job: the task.
-        prompt: what the models are shown.
-        arm: the arm to ask.
-        key: the key under which its answer will be stored.
-        now: unix seconds.
-    """
+    """Return the line that is to be sent."""
     packed = prompt.pack is not None and pool.pack_size(arm) > 1
     sizes = _packed(prompt) if packed else _alone(pool, prompt, arm)
     return BatchLine(
@@ -188,12 +170,12 @@ class BatchStages:
         """Look up what a task has asked for so far."""
         asked_about = _hash_of(questions)
 
-        def read(connection: Connection) -> tuple[BatchTask | None, KnownAnswers]:
+        def read(connection: Connection) -> tuple[BatchTask | None, _KnownAnswers]:
             stored = batches.find_tasks(connection, job.project, job.task)
             if stored is not None and stored.questions != asked_about:
                 stored = None
             keys = [key for asked in ([] if stored is None else stored.asked) for key in asked.values()]
-            return stored, KnownAnswers.read(connection, keys)
+            return stored, _KnownAnswers.read(connection, keys)
 
         await self._count_waiting(job.project)
         stored, known = await outages.read(self._ledger, self._readers, read)
@@ -217,10 +199,10 @@ class BatchStages:
         waiting, everyone = self.waiting(project), int(task.exploration == "everyone")
         self._waiting[project] = Waiting(waiting.rounds + sign, waiting.everyone + sign * everyone)
 
-    async def look_up(self, keys: Sequence[str]) -> KnownAnswers:
+    async def look_up(self, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
         return await outages.read(
-            self._ledger, self._readers, lambda connection: KnownAnswers.read(connection, keys)
+            self._ledger, self._readers, lambda connection: _KnownAnswers.read(connection, keys)
         )
 
     async def store(self, task: BatchTask, wanted: Sequence[BatchLine], used: Sequence[str]) -> None:
@@ -262,7 +244,7 @@ class BatchStage:
     batching: Batching
     questions: str
     prompt: TaskPrompt
-    known: KnownAnswers
+    known: _KnownAnswers
     stored: BatchTask | None = None
     replies: dict[str, ModelReply] = field(default_factory=dict)
     _asked: list[dict[str, str]] = field(default_factory=list)
@@ -370,19 +352,19 @@ class BatchStage:
         """The model whose packed arm this is."""
         return twins(self.job.settings.arms).get(arm, otherwise)
 
-    async def _look_up(self, keys: Sequence[str]) -> KnownAnswers:
+    async def _look_up(self, keys: Sequence[str]) -> _KnownAnswers:
         if new := [key for key in keys if key not in self._looked_up]:
             self.known |= await self.stages.look_up(new)
             self._looked_up.update(new)
         return self.known
 
-    def _noted(self, arm: str, standing: StandingAnswer) -> ModelReply | None:
+    def _noted(self, arm: str, standing: _StandingAnswer) -> ModelReply | None:
         """The reply, if it is there; a line that is neither there nor on its way is wanted."""
         if standing.reply is not None:
             self._used.append(standing.key)
         elif not standing.waits:
             stages = self.stages
-            line = wanted_line(stages.pool, self.job, self.prompt, arm, standing.key, stages.clock())
+            line = _wanted_line(stages.pool, self.job, self.prompt, arm, standing.key, stages.clock())
             self._wanted.append(line)
         return standing.reply
 

@@ -103,14 +103,8 @@ class Allowances:
 
 
 @dataclass(frozen=True, slots=True)
-class StudentReply:
-    """What the student says of a task's questions. It costs nothing.
-
-    Attributes:
-        votes: question → label; questions of which it says nothing are absent.
-        confidences: question → the probability in [0, 1] that its label will come out.
-        texts: question → the features of its text, where the text may teach.
-    """
+class _StudentReply:
+    """What the student says of a task's questions. It costs nothing."""
 
     votes: dict[str, str] = field(default_factory=dict)
     confidences: dict[str, float] = field(default_factory=dict)
@@ -174,7 +168,7 @@ class Planner:
         questions: Sequence[JobQuestion],
         contexts: Contexts,
         terms: Terms,
-    ) -> tuple[Plan, StudentReply | None]:
+    ) -> tuple[Plan, _StudentReply | None]:
         """The policy's plan for several questions of a task.
 
         Args:
@@ -187,7 +181,7 @@ class Planner:
             The plan, and what the student says; ``None`` if there is no student.
         """
         policy, costs = terms.policy, terms.costs
-        student = StudentReply() if job.settings.has_student(policy) else None
+        student = _StudentReply() if job.settings.has_student(policy) else None
         if student is not None:
             costs = {**costs, STUDENT: 0.0}
         observations = {}

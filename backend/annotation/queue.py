@@ -20,20 +20,14 @@ from backend.models.rates.gate import request_size
 from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 
-DEADLINE, AUDIT, UNREADABLE, CROWDED, INTERNAL = "deadline", "audit", "task_unreadable", "busy", "internal"
-NOT_STORED = "not_stored"
+DEADLINE, AUDIT, UNREADABLE, CROWDED, _INTERNAL = "deadline", "audit", "task_unreadable", "busy", "internal"
+_NOT_STORED = "not_stored"
 """Codes of reasons that are no error of the task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a task has no prediction.
-
-    Attributes:
-        code: a stable name: one of those above, or the code of an error.
-        message: what happened, without any text of the task.
-        fix: what to do; ``None`` if nothing can be done.
-    """
+class _Reason:
+    """Why a task has no prediction."""
 
     code: str
     message: str
@@ -54,21 +48,21 @@ class Answer:
     """
 
     prediction: Prediction
-    reason: Reason | None = None
+    reason: _Reason | None = None
 
 
-NOT_READY = Answer([], Reason(DEADLINE, "models are still at work on it", "ask again"))
-BLIND = Answer([], Reason(AUDIT, "it is kept blind, so that people label it without seeing a prediction"))
-UNSTORED = Answer([], Reason(NOT_STORED, "it is undecided or kept blind, and no model was to be asked"))
-NO_TASK = Answer([], Reason(UNREADABLE, "it has no id or no data", "send it as Label Studio does"))
-TOO_MANY = Answer([], Reason(CROWDED, "too many tasks are waiting", "ask again later"))
+_NOT_READY = Answer([], _Reason(DEADLINE, "models are still at work on it", "ask again"))
+_BLIND = Answer([], _Reason(AUDIT, "it is kept blind, so that people label it without seeing a prediction"))
+_UNSTORED = Answer([], _Reason(_NOT_STORED, "it is undecided or kept blind, and no model was to be asked"))
+_NO_TASK = Answer([], _Reason(UNREADABLE, "it has no id or no data", "send it as Label Studio does"))
+_TOO_MANY = Answer([], _Reason(CROWDED, "too many tasks are waiting", "ask again later"))
 
 
 def failure(error: BaseException) -> Answer:
     """The answer for a task that ended with an error; the text of an unexpected one is withheld."""
     if isinstance(error, CamvoError):
-        return Answer([], Reason(error.code, error.message, error.fix))
-    return Answer([], Reason(INTERNAL, "an error in CaMVo", "see CaMVo's log"))
+        return Answer([], _Reason(error.code, error.message, error.fix))
+    return Answer([], _Reason(_INTERNAL, "an error in CaMVo", "see CaMVo's log"))
 
 
 class Slots:
@@ -111,7 +105,7 @@ class Slots:
         self._free += 1
 
 
-BACKGROUND = 1000
+_BACKGROUND = 1000
 """Jobs that may run or wait after their request was answered; further ones are cancelled."""
 
 _Task: TypeAlias = asyncio.Task[Prediction | None]
@@ -192,7 +186,7 @@ class JobQueue:
         for task in tasks:
             if task.done() or task in self._background:
                 continue
-            if len(self._background) < BACKGROUND:
+            if len(self._background) < _BACKGROUND:
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
             else:
@@ -203,23 +197,23 @@ class JobQueue:
         if job is None or task is None:
             metrics.tasks.labels(outcome=UNREADABLE).inc()
             _log.warning("no_prediction", code=UNREADABLE, reason="no id or no data")
-            return NO_TASK
+            return _NO_TASK
         if not task.done():
             metrics.tasks.labels(outcome=DEADLINE).inc()
             _log.info(
                 "no_prediction", project=job.project, task=job.task, code=DEADLINE, reason="the work goes on"
             )
-            return NOT_READY
+            return _NOT_READY
         if task.cancelled():
-            return TOO_MANY
+            return _TOO_MANY
         if (error := task.exception()) is not None:
             return failure(error)
         prediction = task.result()
         if prediction is None and job.stored_only:
-            metrics.tasks.labels(outcome=NOT_STORED).inc()
-            return UNSTORED
+            metrics.tasks.labels(outcome=_NOT_STORED).inc()
+            return _UNSTORED
         metrics.tasks.labels(outcome=AUDIT if prediction is None else "predicted").inc()
-        return BLIND if prediction is None else Answer(prediction)
+        return _BLIND if prediction is None else Answer(prediction)
 
 
 def _report(job: Job, error: Exception) -> None:
@@ -227,7 +221,7 @@ def _report(job: Job, error: Exception) -> None:
 
     Of an unexpected error only the type is logged: its text might quote the task.
     """
-    code, reason = INTERNAL, type(error).__name__
+    code, reason = _INTERNAL, type(error).__name__
     if isinstance(error, CamvoError):
         code, reason = error.code, str(error)
     metrics.tasks.labels(outcome=code).inc()

@@ -23,11 +23,11 @@ from matplotlib.transforms import Bbox
 
 from camvo.typing import Array
 
-PAPER, INK, MUTED, GRID, DOT = "#ffffff", "#1f2328", "#59636e", "#dfe3e8", "#b6bec7"
+PAPER, INK, MUTED, _GRID, DOT = "#ffffff", "#1f2328", "#59636e", "#dfe3e8", "#b6bec7"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours, safe for all colour vision, without yellow, which is too pale on white."""
 
-THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"} | {
+_THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", _GRID: "grid", DOT: "dot"} | {
     colour: f"colour-{number}" for number, colour in enumerate(COLOURS)
 }
 """Colours that a page may replace with its own, light or dark, and their names there."""
@@ -35,7 +35,7 @@ THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"} 
 WIDTH = 9.0
 """The width of every picture, in inches."""
 
-RC: dict[Any, Any] = {
+_RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "text.color": INK,
@@ -53,7 +53,7 @@ RC: dict[Any, Any] = {
     "figure.facecolor": PAPER,
     "figure.constrained_layout.use": True,
     "figure.dpi": 150,
-    "grid.color": GRID,
+    "grid.color": _GRID,
     "grid.linewidth": 0.7,
     "legend.frameon": False,
     "legend.fontsize": 9,
@@ -85,7 +85,7 @@ def style() -> Iterator[None]:
     """Draw in this style within the block, one thread at a time: matplotlib's settings are global."""
     with _drawing, matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RC)
+        matplotlib.rcParams.update(_RC)
         yield
 
 
@@ -241,7 +241,7 @@ def inline(document: str, name: str, alt: str) -> str:
     element = re.sub(r'\bid="', f'id="{name}-', element)
     element = re.sub(r'href="#', f'href="#{name}-', element)
     element = element.replace("url(#", f"url(#{name}-")
-    for colour, role in THEMED.items():
+    for colour, role in _THEMED.items():
         element = element.replace(colour, f"var(--{role}, {colour})")
     opening = re.compile(r'<svg\b[^>]*(viewBox="[^"]*")[^>]*>')
     return opening.sub(

@@ -37,15 +37,8 @@ _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class LiveCall:
-    """What one model did with one call.
-
-    Attributes:
-        name: the model's name in the pool.
-        vote: the label it gave; ``None`` if it gave none.
-        answer: its answer; ``None`` if the call failed.
-        problem: what is wrong and what to do; ``None`` if it voted.
-    """
+class _LiveCall:
+    """What one model did with one call."""
 
     name: str
     vote: str | None = None
@@ -53,28 +46,28 @@ class LiveCall:
     problem: str | None = None
 
 
-def call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[LiveCall]:
+def _call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[_LiveCall]:
     """Ask each model of a pool the same question, at once; this costs money."""
 
-    async def all_calls() -> Sequence[LiveCall]:
+    async def all_calls() -> Sequence[_LiveCall]:
         return await asyncio.gather(*(_call(pool, name, question, messages) for name in pool.names))
 
     return list(asyncio.run(all_calls()))
 
 
-async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Messages) -> LiveCall:
+async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Messages) -> _LiveCall:
     try:
         answer = await pool.attempt(
             name, messages, answer_schema([question]), _PATIENCE, questions=[question]
         )
     except ModelError as error:
-        return LiveCall(name, problem=_told(error))
+        return _LiveCall(name, problem=_told(error))
     try:
         vote = parse_answer(answer.content, [question])[question.name]
     except BadAnswerError:
         problem = "its answer names none of the labels (set structured_output: true, or name another model)"
-        return LiveCall(name, None, answer, problem)
-    return LiveCall(name, vote, answer)
+        return _LiveCall(name, None, answer, problem)
+    return _LiveCall(name, vote, answer)
 
 
 def _told(error: ModelError) -> str:
@@ -91,7 +84,7 @@ _FIXES = {
 """What to do about errors that carry no fix of their own, by code."""
 
 
-def print_calls(console: Console, calls: Sequence[LiveCall]) -> bool:
+def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
     """Print the calls; return whether every model voted."""
     table = Table(title="One call to each model", title_justify="left")
     for column in ("model", "answer", "time", "tokens in", "out", "paid"):
@@ -166,7 +159,7 @@ def check_setup(
     if live:
         if any(model.is_embedded for model in loaded.models):
             embedded_voters.register(embedder)
-        results.append(print_calls(console, call_each(pool, question, messages)))
+        results.append(_print_calls(console, _call_each(pool, question, messages)))
     _print_estimate(console, loaded, pool, question, messages)
     if paid[0]:
         line = f"So far, {paid[0]:,} tasks cost {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."

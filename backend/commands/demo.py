@@ -39,7 +39,7 @@ _CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class DemoProject:
+class _DemoProject:
     """A Label Studio project: its number, title, label config and extra params."""
 
     number: int
@@ -93,25 +93,20 @@ class DemoProject:
         }
 
 
-class DemoLabelStudio:
-    """The part of Label Studio that talks to an ML backend, over real HTTP.
-
-    Args:
-        url: the backend's address.
-        model_version: the backend's title in Label Studio.
-    """
+class _DemoLabelStudio:
+    """The part of Label Studio that talks to an ML backend, over real HTTP."""
 
     def __init__(self, url: str, model_version: str = "camvo") -> None:
         self._http = httpx.Client(base_url=url, timeout=100.0)
         self._model_version = model_version
 
-    def connect(self, project: DemoProject) -> None:
+    def connect(self, project: _DemoProject) -> None:
         """Send GET /health and POST /setup, as Label Studio does before each use of a backend."""
         self._http.get("/health").raise_for_status()
         body = {"project": project.key, "schema": project.label_config, "extra_params": project.extra_params}
         self._http.post("/setup", json=body).raise_for_status()
 
-    def predict(self, project: DemoProject, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def predict(self, project: _DemoProject, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Send POST /predict and return the results, one for each task."""
         body = {
             "tasks": list(tasks),
@@ -124,7 +119,7 @@ class DemoLabelStudio:
         return results
 
     def annotate(
-        self, project: DemoProject, task: Mapping[str, Any], number: int, region: Mapping[str, Any]
+        self, project: _DemoProject, task: Mapping[str, Any], number: int, region: Mapping[str, Any]
     ) -> None:
         """Send POST /webhook with ANNOTATION_CREATED: a human label with one region."""
         now = _stamp(datetime.now(UTC))
@@ -162,7 +157,7 @@ def _stamp(moment: datetime) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoText:
+class _DemoText:
     """A text of the demo: the task as Label Studio sends it, and the right label."""
 
     task: dict[str, Any]
@@ -170,10 +165,10 @@ class DemoText:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledText:
+class _LabelledText:
     """A text with its prediction and its round in the ledger."""
 
-    text: DemoText
+    text: _DemoText
     prediction: dict[str, Any]
     round: Round
 
@@ -198,7 +193,7 @@ _BARS = 24
 _BOUNDS = (0, 25, 50, 100, 200, 400, 800, 1600, _ITEMS)
 
 
-def show_replay(console: Console) -> None:
+def _show_replay(console: Console) -> None:
     """Replay the default policy and the full vote, and draw how the cost falls."""
     table = draw_votes_table(
         _MODELS, items=_ITEMS, labels=("World", "Sports", "Business", "Science"), seed=_SEED
@@ -241,7 +236,7 @@ _BEFORE_THE_TEXT = 27
 """The width of a prediction's mark, label and score."""
 
 
-def print_opening(console: Console) -> None:
+def _print_opening(console: Console) -> None:
     """Print what the demo does."""
     console.rule("[bold]CaMVo demo")
     _paragraph(
@@ -256,12 +251,12 @@ def print_opening(console: Console) -> None:
     )
 
 
-def print_project_title(console: Console, title: str) -> None:
+def _print_project_title(console: Console, title: str) -> None:
     """Print the heading of one project."""
     console.rule(f"[bold]{title}")
 
 
-def print_predictions(console: Console, labelled: Sequence[LabelledText]) -> None:
+def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> None:
     """Print a line for each prediction, and a line for the models asked."""
     width = console.width - _BEFORE_THE_TEXT
     for result in labelled:
@@ -276,7 +271,7 @@ def print_predictions(console: Console, labelled: Sequence[LabelledText]) -> Non
         _line(console, f"  [dim]asked {names}[/]")
 
 
-def mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
+def _mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
     """Return model → number of rewards and their mean, from the sum over the ledger."""
     with ledger.read() as connection:
         stored = events.after(connection, project, 0)
@@ -286,9 +281,9 @@ def mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]
     return {arm: (state[arm].rewards, state[arm].mu or 0.0) for arm in state}
 
 
-def print_human_answers(
+def _print_human_answers(
     console: Console,
-    answered: Sequence[LabelledText],
+    answered: Sequence[_LabelledText],
     before: Mapping[str, tuple[int, float]],
     after: Mapping[str, tuple[int, float]],
 ) -> None:
@@ -310,7 +305,7 @@ def print_human_answers(
     console.print()
 
 
-def print_summary(console: Console, labelled: Sequence[LabelledText]) -> None:
+def _print_summary(console: Console, labelled: Sequence[_LabelledText]) -> None:
     """Print the accuracy, the cost share, and the calls of each model."""
     right = sum(result.right for result in labelled)
     cost = sum(result.round.cost_usd for result in labelled)
@@ -333,7 +328,7 @@ def print_summary(console: Console, labelled: Sequence[LabelledText]) -> None:
     )
 
 
-def print_serving(console: Console, url: str) -> None:
+def _print_serving(console: Console, url: str) -> None:
     """Print how to connect Label Studio to the running server."""
     console.rule("[bold]still running")
     _paragraph(
@@ -357,7 +352,7 @@ _PATIENCE = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunningServer:
+class _RunningServer:
     """The server's address, its ledger and its process."""
 
     url: str
@@ -366,12 +361,8 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(port: int) -> Iterator[RunningServer]:
-    """Run ``camvo serve`` on the loopback interface until the block ends, then delete its ledger.
-
-    Raises:
-        CamvoError: the server stopped or did not become ready; the error has the end of its log.
-    """
+def _running_server(port: int) -> Iterator[_RunningServer]:
+    """Run ``camvo serve`` on the loopback interface until the block ends, then delete its ledger."""
     with tempfile.TemporaryDirectory(prefix="camvo-demo-", ignore_cleanup_errors=True) as folder:
         database_url = f"sqlite:///{Path(folder) / 'demo.sqlite'}"
         log_path = Path(folder) / "server.log"
@@ -381,7 +372,7 @@ def running_server(port: int) -> Iterator[RunningServer]:
         try:
             url = f"http://127.0.0.1:{port}"
             _await_ready(url, process, log_path)
-            yield RunningServer(url, database_url, process)
+            yield _RunningServer(url, database_url, process)
         finally:
             process.terminate()
             process.wait(timeout=120)
@@ -426,16 +417,16 @@ def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
         serve: whether to keep the server running, so that Label Studio can be connected to it.
         port: the server's port; by default a free one.
     """
-    print_opening(console)
+    _print_opening(console)
     port = port or _free_port()
     with console.status("starting the server (importing torch takes a while) …"):
-        context = running_server(port)
+        context = _running_server(port)
         server = context.__enter__()
     try:
         _label_texts(console, server)
-        show_replay(console)
+        _show_replay(console)
         if serve:
-            print_serving(console, server.url)
+            _print_serving(console, server.url)
             server.process.wait()
     except KeyboardInterrupt:
         console.print("stopped")
@@ -443,64 +434,64 @@ def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
         context.__exit__(None, None, None)
 
 
-def _label_texts(console: Console, server: RunningServer) -> None:
-    label_studio = DemoLabelStudio(server.url)
+def _label_texts(console: Console, server: _RunningServer) -> None:
+    label_studio = _DemoLabelStudio(server.url)
     ledger = Ledger(server.database_url)
-    all_labelled: list[LabelledText] = []
+    all_labelled: list[_LabelledText] = []
     for number, name in enumerate(("sentiment", "topic"), start=1):
-        project = DemoProject(number, f"demo: {name}", _label_config(name))
+        project = _DemoProject(number, f"demo: {name}", _label_config(name))
         label_studio.connect(project)
-        print_project_title(console, project.title)
+        _print_project_title(console, project.title)
         texts = _texts(project, name)
         for start in range(0, len(texts), _PORTION):
             portion = texts[start : start + _PORTION]
             predictions = label_studio.predict(project, [text.task for text in portion])
             labelled = _with_rounds(ledger, project, portion, predictions)
-            print_predictions(console, labelled)
+            _print_predictions(console, labelled)
             all_labelled += labelled
         _annotate(console, label_studio, ledger, project, all_labelled[-len(texts) :])
-    print_summary(console, all_labelled)
+    _print_summary(console, all_labelled)
     label_studio.close()
     ledger.close()
 
 
 def _annotate(
     console: Console,
-    label_studio: DemoLabelStudio,
+    label_studio: _DemoLabelStudio,
     ledger: Ledger,
-    project: DemoProject,
-    labelled: Sequence[LabelledText],
+    project: _DemoProject,
+    labelled: Sequence[_LabelledText],
 ) -> None:
     """Label some tasks as a human would, wrong predictions first, and print what changes for the models."""
-    before = mean_rewards(ledger, project.key)
+    before = _mean_rewards(ledger, project.key)
     by_error = sorted(labelled, key=lambda result: (result.right, result.round.score))
     for number, result in enumerate(by_error[:_ANNOTATED], start=1):
         region = dict(result.prediction["result"][0])
         region.pop("score")
         region["value"] = {"choices": [result.text.gold]}
         label_studio.annotate(project, result.text.task, project.number * 1000 + number, region)
-    after = mean_rewards(ledger, project.key)
-    print_human_answers(console, by_error[:_ANNOTATED], before, after)
+    after = _mean_rewards(ledger, project.key)
+    _print_human_answers(console, by_error[:_ANNOTATED], before, after)
 
 
 def _with_rounds(
-    ledger: Ledger, project: DemoProject, texts: Sequence[DemoText], predictions: Sequence[Any]
-) -> list[LabelledText]:
+    ledger: Ledger, project: _DemoProject, texts: Sequence[_DemoText], predictions: Sequence[Any]
+) -> list[_LabelledText]:
     """Add the rounds, because the models asked are in the ledger and not in the prediction."""
     with ledger.read() as connection:
         stored = [rounds.of_task(connection, project.key, text.task["id"]) for text in texts]
     return [
-        LabelledText(text, prediction, of_text[0])
+        _LabelledText(text, prediction, of_text[0])
         for text, prediction, of_text in zip(texts, predictions, stored, strict=True)
     ]
 
 
-def _texts(project: DemoProject, name: str) -> list[DemoText]:
+def _texts(project: _DemoProject, name: str) -> list[_DemoText]:
     entries = json.loads((files("backend.commands") / "resources" / "demo_texts.json").read_text("utf-8"))[
         name
     ]
     return [
-        DemoText(project.task(project.number * 100 + position, {"text": entry["text"]}), entry["gold"])
+        _DemoText(project.task(project.number * 100 + position, {"text": entry["text"]}), entry["gold"])
         for position, entry in enumerate(entries, start=1)
     ]
 

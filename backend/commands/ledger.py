@@ -168,12 +168,8 @@ _DAY = 86_400.0
 _UNITS = {"d": _DAY, "w": 7 * _DAY, "y": 365 * _DAY}
 
 
-def age_of(text: str) -> float:
-    """The seconds of an age such as ``90d``, ``12w`` or ``2y``.
-
-    Raises:
-        ConfigError: the text is no age of at least one day.
-    """
+def _age_of(text: str) -> float:
+    """The seconds of an age such as ``90d``, ``12w`` or ``2y``."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal() or not int(number):
         raise ConfigError(f"{text!r} is no age of a day or more", where="--older", fix="write 90d, 12w or 2y")
@@ -203,7 +199,7 @@ def prune_ledger(
         ConfigError: the age is none, or the ledger has no such project.
         LedgerError: the ledger failed, or a sum is not what it must be; the same command does the rest.
     """
-    age, loaded = age_of(older), settings.load(environment.config)
+    age, loaded = _age_of(older), settings.load(environment.config)
     with existing_ledger(environment) as ledger:
         ledger.migrate()
         with ledger.read() as connection:

@@ -38,15 +38,8 @@ from backend.settings import Settings
 from camvo.errors import CamvoError
 
 
-def fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Callable[[], float]) -> None:
-    """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks.
-
-    Args:
-        ledger: the ledger.
-        project: the project's key.
-        settings: the server's settings.
-        clock: unix seconds.
-    """
+def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Callable[[], float]) -> None:
+    """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
     writer = Writer(ledger)
     try:
         with ThreadPoolExecutor(1) as readers:
@@ -88,7 +81,7 @@ def annotator_number(said: object, place: str) -> int | None:
     return int(name)
 
 
-def annotation_number(task: int, annotator: int | None) -> int:
+def _annotation_number(task: int, annotator: int | None) -> int:
     """The number of somebody's annotation of a task in [0, 2⁶³); without an annotator the task's own."""
     if annotator is None:
         return task
@@ -100,19 +93,8 @@ def _is_number(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class HumanRow:
-    """What one row says.
-
-    Attributes:
-        place: where the row stands.
-        project: the key of the task's project.
-        task: the task's number.
-        data: what the row holds of the task.
-        votes: control → the label, as a vote; empty if the row has none.
-        result: the labels as an annotation of Label Studio.
-        said_by: who gave them, as the file says it; empty if it does not.
-        annotator: their number; ``None`` for nobody in particular.
-    """
+class _HumanRow:
+    """What one row says."""
 
     place: str
     project: str
@@ -126,22 +108,13 @@ class HumanRow:
     @property
     def annotation(self) -> int:
         """The number of the annotation: one for each task and annotator."""
-        return annotation_number(self.task, self.annotator)
+        return _annotation_number(self.task, self.annotator)
 
 
-def human_rows(
+def _human_rows(
     source: Source, projects: Mapping[str, Project], annotator: str | None = None
-) -> Iterator[HumanRow]:
-    """Read the labels in a file.
-
-    Args:
-        source: the rows, with the columns that ``camvo label --blind`` writes.
-        projects: the ledger's projects by key.
-        annotator: who gave the labels of rows that do not say it; ``None`` for nobody in particular.
-
-    Raises:
-        DatasetError: a row is not about a task of a known project, or its label is none of the question's.
-    """
+) -> Iterator[_HumanRow]:
+    """Read the labels in a file."""
     for row in source.rows():
         place = f"{source.path}, {row.place}"
         project = _project(row, place, projects)
@@ -171,7 +144,7 @@ def human_rows(
         said_by = row.data.get(ANNOTATOR) or annotator
         number = annotator_number(said_by, place)
         name = "" if number is None else str(said_by).strip()
-        yield HumanRow(place, project.key, _task(row, place, data), data, votes, result, name, number)
+        yield _HumanRow(place, project.key, _task(row, place, data), data, votes, result, name, number)
 
 
 def _project(row: Row, place: str, projects: Mapping[str, Project]) -> Project:
@@ -290,7 +263,7 @@ def teach_file(
         ledger.migrate()
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
-        rows = _without_repetitions(list(human_rows(source, known, annotator)))
+        rows = _without_repetitions(list(_human_rows(source, known, annotator)))
         tally = TeachTally()
         tally.annotators = {row.said_by: row.annotator for row in rows if row.annotator is not None}
         for key, of_project in itertools.groupby(
@@ -307,17 +280,17 @@ def teach_file(
                     clock,
                 )
             if tally.annotators:
-                fit_annotators(ledger, key, settings, clock)
+                _fit_annotators(ledger, key, settings, clock)
     return tally
 
 
-def _without_repetitions(rows: Sequence[HumanRow]) -> list[HumanRow]:
+def _without_repetitions(rows: Sequence[_HumanRow]) -> list[_HumanRow]:
     """The rows, each task and annotator once.
 
     Raises:
         DatasetError: somebody says different things about the same task.
     """
-    found: dict[tuple[str, int], HumanRow] = {}
+    found: dict[tuple[str, int], _HumanRow] = {}
     for row in rows:
         first = found.setdefault((row.project, row.annotation), row)
         if first.votes != row.votes:
@@ -329,7 +302,7 @@ def _without_repetitions(rows: Sequence[HumanRow]) -> list[HumanRow]:
     return list(found.values())
 
 
-def _parts(rows: Iterator[HumanRow]) -> Iterator[list[HumanRow]]:
+def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
     while part := list(itertools.islice(rows, PART)):
         yield part
 
@@ -337,7 +310,7 @@ def _parts(rows: Iterator[HumanRow]) -> Iterator[list[HumanRow]]:
 def _teach(  # noqa: PLR0917 - one transaction's part of a file
     ledger: Ledger,
     event: WebhookEvent,
-    rows: Sequence[HumanRow],
+    rows: Sequence[_HumanRow],
     settings: Settings,
     tally: TeachTally,
     clock: Callable[[], float],
@@ -358,12 +331,12 @@ def _teach(  # noqa: PLR0917 - one transaction's part of a file
             prepare_event(annotated, settings, clock)(connection)
 
 
-def _stored(connection: Connection, row: HumanRow) -> Annotation | None:
+def _stored(connection: Connection, row: _HumanRow) -> Annotation | None:
     of_task = human_annotations.of_task(connection, row.project, row.task)
     return next((annotation for annotation in of_task if annotation.annotation_id == row.annotation), None)
 
 
-def _count(row: HumanRow, stored: Annotation | None, tally: TeachTally) -> bool:
+def _count(row: _HumanRow, stored: Annotation | None, tally: TeachTally) -> bool:
     """Count a row, and return whether it says something new."""
     taught = stored is not None and stored.teaches
     if stored is None or not taught:
@@ -378,7 +351,7 @@ def _count(row: HumanRow, stored: Annotation | None, tally: TeachTally) -> bool:
     return True
 
 
-def _annotation(row: HumanRow, stored: Annotation | None, now: float) -> dict[str, Any]:
+def _annotation(row: _HumanRow, stored: Annotation | None, now: float) -> dict[str, Any]:
     """The row as Label Studio would send it, later than what is stored, whatever the clocks say."""
     at = datetime.fromtimestamp(now, UTC)
     if stored is not None:

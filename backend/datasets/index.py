@@ -217,7 +217,7 @@ def stale_names(names: Iterable[str], parts: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsBetween:
+class _RowsBetween:
     """Consecutive rows of a source, as a source."""
 
     source: Source
@@ -254,7 +254,7 @@ class PartTasks:
     """
 
     def __init__(self, dataset: Dataset, part: Part, columns: Columns) -> None:
-        between = RowsBetween(dataset.source, part.start, part.stop)
+        between = _RowsBetween(dataset.source, part.start, part.stop)
         self._part, self.columns = part, columns
         self._all = list(replace(dataset, source=between).tasks())
         self._first = {task.number: task for task in reversed(self._all)}

@@ -82,33 +82,28 @@ def _cause(error: OSError) -> tuple[str, str]:
     )
 
 
-SCHEMES = ("s3", "gs")
+_SCHEMES = ("s3", "gs")
 _PROBE = "_camvo_check"
 """An object that the check writes and removes. Readers of tables pass over names that begin with ``_``."""
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectFolder:
-    """A folder in an object store. The environment has the credentials, as pyarrow finds them.
-
-    Attributes:
-        address: its address with options in the query, as pyarrow takes it.
-        name: the same for people, without the query.
-    """
+class _ObjectFolder:
+    """A folder in an object store. The environment has the credentials, as pyarrow finds them."""
 
     address: str = field(repr=False)
     name: str
 
     @classmethod
-    def at(cls, address: str) -> ObjectFolder:
+    def at(cls, address: str) -> _ObjectFolder:
         """The folder at an address.
 
         Raises:
             ConfigError: the scheme is none of those known, or the address has credentials in it.
         """
         parts = urlsplit(address)
-        if parts.scheme not in SCHEMES:
-            known = " or ".join(f"{scheme}://" for scheme in SCHEMES)
+        if parts.scheme not in _SCHEMES:
+            known = " or ".join(f"{scheme}://" for scheme in _SCHEMES)
             raise ConfigError(
                 f"{parts.scheme}:// is no object store that CaMVo writes to",
                 where="--out",
@@ -137,9 +132,9 @@ class ObjectFolder:
             self._put(_PROBE, memoryview(b""))
         self.remove([_PROBE])
 
-    def file(self, name: str) -> WholeObject:
+    def file(self, name: str) -> _WholeObject:
         """An object that is sent when it is complete."""
-        return WholeObject(self, name)
+        return _WholeObject(self, name)
 
     def names(self) -> list[str]:
         """The names of the objects directly in it."""
@@ -187,14 +182,10 @@ class ObjectFolder:
             uploading.submit(write).result()
 
 
-class WholeObject:
-    """Collects an object in memory, and sends it at the end. After an error it sends nothing.
+class _WholeObject:
+    """Collects an object in memory, and sends it at the end. After an error it sends nothing."""
 
-    Raises:
-        DatasetError: at the end, it cannot be sent.
-    """
-
-    def __init__(self, folder: ObjectFolder, name: str) -> None:
+    def __init__(self, folder: _ObjectFolder, name: str) -> None:
         self._folder, self._name = folder, name
 
     def __enter__(self) -> BinaryIO:
@@ -276,16 +267,12 @@ def parts_folder(out: str) -> PartsFolder:
     Raises:
         ConfigError: the address has a scheme that is not known, or a secret in it.
     """
-    return ObjectFolder.at(out) if "://" in out else LocalFolder(Path(out).resolve())
+    return _ObjectFolder.at(out) if "://" in out else _LocalFolder(Path(out).resolve())
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFolder:
-    """A folder of this host. Other hosts must see it under the same path.
-
-    Attributes:
-        path: its absolute path.
-    """
+class _LocalFolder:
+    """A folder of this host. Other hosts must see it under the same path."""
 
     path: Path
 

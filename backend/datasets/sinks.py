@@ -47,10 +47,10 @@ class Result:
         return {**self.data, **self.added}
 
 
-class Sink(Protocol):
+class _Sink(Protocol):
     """A file that results are written to, one by one. A context manager: an error leaves no file."""
 
-    def __enter__(self) -> Sink:
+    def __enter__(self) -> _Sink:
         """Open the file."""
 
     def __exit__(
@@ -121,19 +121,13 @@ class _Unwanted(Exception):  # noqa: N818 - no error
     """Ends the writing of a file that is not wanted."""
 
 
-class CsvSink:
-    """A CSV file in UTF-8; objects and lists are cells of JSON.
-
-    Args:
-        path: the file.
-        columns: the columns of the source.
-        added: those that CaMVo adds, which come after them.
-    """
+class _CsvSink:
+    """A CSV file in UTF-8; objects and lists are cells of JSON."""
 
     def __init__(self, path: Path, columns: Sequence[str], added: Kinds) -> None:
         self._whole, self._names = WholeFile(path), list(dict.fromkeys([*columns, *added]))
 
-    def __enter__(self) -> CsvSink:
+    def __enter__(self) -> _CsvSink:
         self._text = io.TextIOWrapper(self._whole.__enter__(), "utf-8", errors="replace", newline="")
         self._writer = csv.DictWriter(self._text, self._names, restval="")
         self._writer.writeheader()
@@ -150,13 +144,13 @@ class CsvSink:
         self._writer.writerow({name: cell(value) for name, value in result.row.items()})
 
 
-class JsonLinesSink:
+class _JsonLinesSink:
     """One JSON object per line: the row's columns and those that CaMVo adds."""
 
     def __init__(self, path: Path) -> None:
         self._whole = WholeFile(path)
 
-    def __enter__(self) -> JsonLinesSink:
+    def __enter__(self) -> _JsonLinesSink:
         self._file = self._whole.__enter__()
         return self
 
@@ -170,13 +164,13 @@ class JsonLinesSink:
         self._file.write(_json(result.row) + b"\n")
 
 
-class LabelStudioSink:
+class _LabelStudioSink:
     """An array of tasks with predictions, as Label Studio imports it."""
 
     def __init__(self, path: Path) -> None:
         self._whole = WholeFile(path)
 
-    def __enter__(self) -> LabelStudioSink:
+    def __enter__(self) -> _LabelStudioSink:
         self._file = self._whole.__enter__()
         self._before = b"[\n"
         return self
@@ -289,7 +283,7 @@ def check_sink(path: Path) -> None:
     check_writable(path)
 
 
-def open_sink(path: Path, columns: Columns, added: Kinds) -> Sink:
+def open_sink(path: Path, columns: Columns, added: Kinds) -> _Sink:
     """The sink that writes a file; ``.json`` is Label Studio's import format.
 
     Args:
@@ -299,10 +293,10 @@ def open_sink(path: Path, columns: Columns, added: Kinds) -> Sink:
     """
     match path.suffix.lower():
         case ".csv":
-            return CsvSink(path, columns.names, added)
+            return _CsvSink(path, columns.names, added)
         case ".parquet":
             return ParquetSink(WholeFile(path), columns, added)
         case ".json":
-            return LabelStudioSink(path)
+            return _LabelStudioSink(path)
         case _:
-            return JsonLinesSink(path)
+            return _JsonLinesSink(path)

@@ -32,12 +32,8 @@ def pyarrow_parquet() -> Any:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes.
-
-    Raises:
-        DatasetError: it cannot be opened or read.
-    """
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading bytes."""
     try:
         with path.open("rb") as file:
             yield file
@@ -84,7 +80,7 @@ _LONGEST = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
-class CsvRows:
+class _CsvRows:
     """A CSV file in UTF-8, with a header. The separator is a comma, a semicolon or a tab."""
 
     path: Path
@@ -92,7 +88,7 @@ class CsvRows:
     def rows(self) -> Iterator[Row]:
         """Read the rows; a row's place is the line on which it begins."""
         csv.field_size_limit(_LONGEST)
-        with reading(self.path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        with _reading(self.path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
             began = 1
             try:
                 reader = csv.reader(text, delimiter=_separator(text), strict=True)
@@ -137,7 +133,7 @@ def _separator(text: io.TextIOWrapper) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonTasks:
+class _JsonTasks:
     """An array of tasks, each with ``data`` and perhaps ``id``, or of plain objects."""
 
     path: Path
@@ -145,7 +141,7 @@ class JsonTasks:
     def rows(self) -> Iterator[Row]:
         """Read the tasks one by one; the array is never in memory as a whole."""
         place = "the first task"
-        with reading(self.path) as file:
+        with _reading(self.path) as file:
             if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"[":
                 raise DatasetError(
                     "is not a JSON array",
@@ -156,7 +152,7 @@ class JsonTasks:
             try:
                 for number, value in enumerate(ijson.items(file, "item", use_float=True), start=1):
                     place = f"task {number}"
-                    yield task_row(value, place, self.path)
+                    yield _task_row(value, place, self.path)
                     place = f"task {number + 1}"
             except ijson.JSONError:
                 raise DatasetError(
@@ -164,12 +160,8 @@ class JsonTasks:
                 ) from None
 
 
-def task_row(value: object, place: str, path: Path) -> Row:
-    """Make a row of a JSON object: a task of Label Studio, or a plain row.
-
-    Raises:
-        DatasetError: the value is no object.
-    """
+def _task_row(value: object, place: str, path: Path) -> Row:
+    """Make a row of a JSON object: a task of Label Studio, or a plain row."""
     if not isinstance(value, Mapping):
         raise DatasetError("is not a JSON object", where=f"{path}, {place}", fix='write {"column": value, …}')
     data = value.get("data")
@@ -180,14 +172,14 @@ def task_row(value: object, place: str, path: Path) -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines:
+class _JsonLines:
     """A file with one object per line: plain rows, or Label Studio's tasks. Blank lines are skipped."""
 
     path: Path
 
     def rows(self) -> Iterator[Row]:
         """Read the objects."""
-        with reading(self.path) as file:
+        with _reading(self.path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield self._row(line, f"line {number}")
@@ -199,7 +191,7 @@ class JsonLines:
             raise DatasetError(
                 "is not JSON", where=f"{self.path}, {place}", fix="write one JSON object per line"
             ) from None
-        return task_row(value, place, self.path)
+        return _task_row(value, place, self.path)
 
 
 _ROWS = 1000
@@ -219,7 +211,7 @@ class ParquetRows:
     def rows_from(self, start: int) -> Iterator[Row]:
         """Read the rows from number ``start``, counted from 0. Row groups before it are not read."""
         parquet = pyarrow_parquet()
-        with reading(self.path) as file:
+        with _reading(self.path) as file:
             try:
                 # Buffered columns are freed while a group is read; pre-buffering would keep all of it.
                 with parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16) as table:
@@ -249,11 +241,11 @@ def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
 
 
 _FORMATS: Mapping[str, Callable[[Path], Source]] = {
-    ".csv": CsvRows,
-    ".tsv": CsvRows,
-    ".jsonl": JsonLines,
-    ".ndjson": JsonLines,
-    ".json": JsonTasks,
+    ".csv": _CsvRows,
+    ".tsv": _CsvRows,
+    ".jsonl": _JsonLines,
+    ".ndjson": _JsonLines,
+    ".json": _JsonTasks,
     ".parquet": ParquetRows,
 }
 

@@ -267,7 +267,7 @@ class IndexedTasks(Protocol):
 _PLAIN_CONFIG_VARIABLE = re.compile(r"[^\s,${}.\[\]\"'<>&]+")
 """Column names that a label config can refer to as ``$name``."""
 
-CONTROL = "label"
+_CONTROL = "label"
 """The name of the question."""
 
 
@@ -292,6 +292,6 @@ def plain_label_config(labels: Sequence[str], column: str) -> str:
     return (
         "<View>\n"
         f'  <Text name="text" value="${text_key(column)}"/>\n'
-        f'  <Choices name="{CONTROL}" toName="text">\n{choices}\n  </Choices>\n'
+        f'  <Choices name="{_CONTROL}" toName="text">\n{choices}\n  </Choices>\n'
         "</View>\n"
     )

@@ -60,17 +60,11 @@ def failures(url: str, path: str = "") -> Iterator[None]:
             f"Label Studio cannot be reached: {error}", where=url, fix="start it, or correct the address"
         ) from None
     except json.JSONDecodeError:
-        raise answer_error(url, path) from None
+        raise _answer_error(url, path) from None
 
 
-def answer_error(url: str, path: str, response: httpx.Response | None = None) -> LabelStudioError:
-    """The error for an unsuccessful response.
-
-    Args:
-        url: Label Studio's address.
-        path: the API path.
-        response: the response, or ``None`` if its body does not come from Label Studio.
-    """
+def _answer_error(url: str, path: str, response: httpx.Response | None = None) -> LabelStudioError:
+    """The error for an unsuccessful response."""
     where = f"{url}{path}"
     if response is None:
         return LabelStudioError(
@@ -89,7 +83,7 @@ def answer_error(url: str, path: str, response: httpx.Response | None = None) ->
     except ValueError:
         body = None
     if response.status_code == httpx.codes.NOT_FOUND and not isinstance(body, dict):
-        return answer_error(url, path)  # Label Studio itself answers in JSON
+        return _answer_error(url, path)  # Label Studio itself answers in JSON
     return _refused(where, path, response.status_code, body)
 
 
@@ -145,7 +139,7 @@ def _texts(value: Any) -> list[str]:
     return [str(text) for text in value] if isinstance(value, list) else [str(value)]
 
 
-QUICK, SLOW = 30.0, 110.0
+_QUICK, _SLOW = 30.0, 110.0
 """Time limits in seconds: for a look-up, and for requests during which Label Studio calls the backend.
 
 Label Studio itself waits 100 s for the backend.
@@ -203,7 +197,7 @@ class Client:
         self.url = url.rstrip("/")
         self.public_url = (public_url or url).rstrip("/")
         with failures(self.url):
-            self._http = http_client(self.url, key, QUICK)
+            self._http = http_client(self.url, key, _QUICK)
 
     def version(self) -> str:
         """Label Studio's release number."""
@@ -244,24 +238,26 @@ class Client:
 
     def backends(self, project: int) -> list[dict[str, Any]]:
         """A project's ML backends, oldest first. Label Studio calls /health and /setup of each meanwhile."""
-        backends = self._call("GET", "/api/ml/", params={"project": project}, timeout=SLOW)
+        backends = self._call("GET", "/api/ml/", params={"project": project}, timeout=_SLOW)
         return sorted(backends, key=lambda backend: backend["id"])
 
     def add_backend(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Connect an ML backend. Label Studio calls it before and after."""
-        return self._object("POST", "/api/ml/", json=values, timeout=SLOW)
+        return self._object("POST", "/api/ml/", json=values, timeout=_SLOW)
 
     def change_backend(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """Change an ML backend; ``values`` must always hold ``url`` and ``project``."""
-        return self._object("PATCH", f"/api/ml/{number}", json=values, timeout=SLOW)
+        return self._object("PATCH", f"/api/ml/{number}", json=values, timeout=_SLOW)
 
     def remove_backend(self, number: int) -> None:
         """Disconnect an ML backend. Its webhook and its predictions stay."""
-        self._call("DELETE", f"/api/ml/{number}", timeout=SLOW)
+        self._call("DELETE", f"/api/ml/{number}", timeout=_SLOW)
 
     def try_backend(self, number: int) -> dict[str, Any]:
         """Predict a random task without storing the result: ``{"response": [...], "task": {...}, ...}``."""
-        return self._object("POST", f"/api/ml/{number}/predict/test", params={"random": "true"}, timeout=SLOW)
+        return self._object(
+            "POST", f"/api/ml/{number}/predict/test", params={"random": "true"}, timeout=_SLOW
+        )
 
     def webhooks(self, project: int) -> list[dict[str, Any]]:
         """A project's webhooks, oldest first."""
@@ -365,7 +361,7 @@ class Client:
             "model_version": model_version,
         }
         params = {"id": "predictions_to_annotations", "project": project}
-        self._call("POST", "/api/dm/actions/", params=params, json=body, timeout=SLOW)
+        self._call("POST", "/api/dm/actions/", params=params, json=body, timeout=_SLOW)
 
     def remove_annotation(self, number: int) -> None:
         """Delete an annotation."""
@@ -388,7 +384,7 @@ class Client:
         has been deleted.
         """
         stored = self._object(
-            "POST", f"/api/projects/{project}/import/predictions", json=predictions, timeout=SLOW
+            "POST", f"/api/projects/{project}/import/predictions", json=predictions, timeout=_SLOW
         )
         return int(stored["created"])
 
@@ -411,12 +407,12 @@ class Client:
     def _tasks(self, project: int, query: Mapping[str, Any], *, size: int) -> dict[str, Any]:
         # With resolve_uri, Label Studio would replace the data that /predict gets by signed addresses.
         params = {"project": project, "fields": "all", "page_size": size, "resolve_uri": "false"}
-        return self._object("GET", "/api/tasks/", params=params | {"query": json.dumps(query)}, timeout=SLOW)
+        return self._object("GET", "/api/tasks/", params=params | {"query": json.dumps(query)}, timeout=_SLOW)
 
     def _object(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         body = self._call(method, path, **options)
         if not isinstance(body, dict):
-            raise answer_error(self.url, path)
+            raise _answer_error(self.url, path)
         return body
 
     def _call(
@@ -426,7 +422,7 @@ class Client:
         *,
         params: Mapping[str, Any] | None = None,
         json: object = None,
-        timeout: float = QUICK,
+        timeout: float = _QUICK,
     ) -> Any:
         options = {"timeout": timeout, "max_retries": _READ_RETRIES if method == "GET" else 0}
         with failures(self.url, path):
@@ -434,5 +430,5 @@ class Client:
                 path, method=method, params=params, json=json, request_options=options
             )
             if response.status_code >= 300:
-                raise answer_error(self.url, path, response)
+                raise _answer_error(self.url, path, response)
             return response.json() if response.content else None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from backend.errors import BadBodyError
 from backend.ledger.money import Purse
 
-ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
+_ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; label-studio-ml's server sends the bare id."""
 
 
@@ -22,7 +22,7 @@ class SetupRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
     extra_params: Any = None
     label_config: str | None = Field(default=None, alias="schema")
     hostname: str | None = None
@@ -33,7 +33,7 @@ class PredictRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
     label_config: str
     tasks: list[Any]
     params: Any = None
@@ -101,7 +101,7 @@ class QuoteRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
     label_config: str
     tasks: list[Any]
     counted: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] | None = None
@@ -112,7 +112,7 @@ class RecountRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
 
 
 class DoubtsRequest(BaseModel):
@@ -125,7 +125,7 @@ class DoubtsRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     most: Annotated[int, Field(gt=0, le=10_000)] = 200
 
@@ -140,7 +140,7 @@ class AskMoreRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
     label_config: str
     tasks: list[Any]
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -152,7 +152,7 @@ class DeliveredRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: ProjectKey
+    project: _ProjectKey
     tasks: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(max_length=10_000)
     through: Annotated[int, Field(ge=0, lt=2**63)]
 

@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 PART = 20
 """Annotations, or ids of deleted ones, that one transaction takes."""
 
-MARKED = 5_000
+_MARKED = 5_000
 """Deleted tasks that one transaction marks."""
 
 _FORGOTTEN = 500
@@ -52,7 +52,7 @@ class _Answers:
 
 def parts(event: WebhookEvent) -> Iterator[WebhookEvent]:
     """The parts of an event that are stored in a transaction each."""
-    return split_event(event, MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
+    return split_event(event, _MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
 
 
 Transaction = Callable[[Connection], None]
@@ -379,7 +379,7 @@ def _in_scope(connection: Connection, withdrawal: Withdrawal) -> list[Annotation
     return human_annotations.in_scope(connection, withdrawal.project, withdrawal.task, withdrawal.annotator)
 
 
-Step = Callable[[WebhookEvent], Awaitable[None]]
+_Step = Callable[[WebhookEvent], Awaitable[None]]
 
 
 class Training:
@@ -392,7 +392,7 @@ class Training:
         steps: run one after the other; each logs its own failures.
     """
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[_Step]) -> None:
         self._steps = tuple(steps)
         self._pending: dict[str, WebhookEvent] = {}
         self._under_way: set[str] = set()
@@ -412,7 +412,7 @@ class Training:
             self._under_way.discard(project)
 
 
-async def _take(step: Step, event: WebhookEvent) -> None:
+async def _take(step: _Step, event: WebhookEvent) -> None:
     try:
         await step(event)
     except Exception as error:  # nobody awaits the result, and the next step must run all the same

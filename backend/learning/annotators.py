@@ -81,7 +81,7 @@ class AnsweredQuestion:
 
 def answered_questions(connection: Connection, project: str) -> list[AnsweredQuestion]:
     """Return the project's questions that models voted on, each with all answers of people to it."""
-    of_task = by_task(human_annotations.of_project(connection, project))
+    of_task = _by_task(human_annotations.of_project(connection, project))
     questions = []
     for control, epoch in sorted(recounts.latest_epochs(connection, project).items()):
         plan = reports.latest_plan(connection, project, control, epoch)
@@ -98,7 +98,7 @@ def answered_questions(connection: Connection, project: str) -> list[AnsweredQue
     return questions
 
 
-def by_task(annotations: Iterable[Annotation]) -> dict[int, list[Annotation]]:
+def _by_task(annotations: Iterable[Annotation]) -> dict[int, list[Annotation]]:
     """Group annotations by their task, in order."""
     of_task: dict[int, list[Annotation]] = defaultdict(list)
     for annotation in annotations:

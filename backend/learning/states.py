@@ -36,7 +36,7 @@ _NEWS = 1.05
 """The growth of the number of rounds after which what the tests have found is stored again."""
 
 _T = TypeVar("_T")
-Clock = Callable[[], float]
+_Clock = Callable[[], float]
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ class States:
         clock: returns unix seconds.
     """
 
-    def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: _Clock) -> None:
         self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
         self._copies: dict[StateKey, _Copy] = {}
 

@@ -75,7 +75,7 @@ def human_label(
     """
     aggregation = aggregation_of(plan)
     counted = (
-        counted_answers(connection, key, plan)
+        _counted_answers(connection, key, plan)
         if annotations is None
         else answering(annotations, key.control, aggregation, plan["labels"])
     )
@@ -112,7 +112,7 @@ def person(annotation: Annotation) -> str:
     return f"annotation {annotation.annotation_id}" if by is None else str(by)
 
 
-def counted_answers(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> list[Annotation]:
+def _counted_answers(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> list[Annotation]:
     """The annotations that answer the question of a round and count, by id."""
     of_task = human_annotations.of_task(connection, key.project, key.task)
     return answering(of_task, key.control, aggregation_of(plan), plan["labels"])
@@ -140,7 +140,7 @@ def hear_blind(connection: Connection, round_: Round, round_id: int) -> None:
     key = round_.key
     if not human_annotations.is_annotated(connection, key.project, key.task):
         return
-    counted = counted_answers(connection, key, round_.plan)
+    counted = _counted_answers(connection, key, round_.plan)
     aggregation = aggregation_of(round_.plan)
     recount = recounts.latest(connection, [round_id]).get(round_id)
     label = round_.label if recount is None else recount.label

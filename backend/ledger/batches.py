@@ -27,12 +27,12 @@ _RENEW = (
 _REMEMBERED: Final = 24 * 3600.0
 _DOUBLINGS: Final = 30
 
-JobState = Literal["filling", "sending", "out", "ended", "closed", "refused"]
+_JobState = Literal["filling", "sending", "out", "ended", "closed", "refused"]
 
-UNSENT: Final[Sequence[JobState]] = ("filling", "sending")
+_UNSENT: Final[Sequence[_JobState]] = ("filling", "sending")
 """States in which one process at a time works on a job, by its lease."""
 
-OPEN: Final[Sequence[JobState]] = (*UNSENT, "out")
+OPEN: Final[Sequence[_JobState]] = (*_UNSENT, "out")
 """States in which lines of a job may still be answered."""
 
 
@@ -63,7 +63,7 @@ class BatchJob:
     id: str
     project: str
     model: str
-    state: JobState
+    state: _JobState
     owner: str
     leased_until: float
     provider_id: str | None = None
@@ -109,7 +109,7 @@ def get_job(connection: Connection, job: str) -> BatchJob | None:
 def find_jobs(
     connection: Connection,
     *,
-    states: Sequence[JobState] = (),
+    states: Sequence[_JobState] = (),
     project: str | None = None,
     model: str | None = None,
     limit: int | None = None,
@@ -130,7 +130,7 @@ def change_job(connection: Connection, job: str, **values: Any) -> None:
     connection.execute(update(_jobs).where(_jobs.c.id == job).values(values))
 
 
-def change_job_if(connection: Connection, job: str, before: JobState, **values: Any) -> bool:
+def change_job_if(connection: Connection, job: str, before: _JobState, **values: Any) -> bool:
     """Set columns of a job that is in the state ``before``; whether it was."""
     statement = update(_jobs).where(_jobs.c.id == job, _jobs.c.state == before).values(values)
     return connection.execute(statement).rowcount > 0
@@ -144,7 +144,7 @@ def lease_jobs(connection: Connection, job: str, owner: str, seconds: float) -> 
     at = now(connection)
     statement = (
         update(_jobs)
-        .where(_jobs.c.id == job, _jobs.c.state.in_(UNSENT), _jobs.c.leased_until <= at)
+        .where(_jobs.c.id == job, _jobs.c.state.in_(_UNSENT), _jobs.c.leased_until <= at)
         .values(owner=owner, leased_until=at + seconds)
     )
     return connection.execute(statement).rowcount > 0
@@ -215,9 +215,9 @@ _END = (
     .values(state=bindparam("now"), code=bindparam("why"), cost=bindparam("paid"), body=None)
 )
 
-LineState = Literal["wanted", "out", "answered", "failed", "discarded"]
+_LineState = Literal["wanted", "out", "answered", "failed", "discarded"]
 
-ENDED: Final[Sequence[LineState]] = ("answered", "failed", "discarded")
+ENDED: Final[Sequence[_LineState]] = ("answered", "failed", "discarded")
 """States of lines that wait for nothing."""
 
 
@@ -260,7 +260,7 @@ class BatchLine:
     most_input: int
     size: int
     created_at: float
-    state: LineState = "wanted"
+    state: _LineState = "wanted"
     job: str | None = None
     call: int | None = None
     tries: int = 0
@@ -329,7 +329,7 @@ def lines_of(connection: Connection, job: str, limit: int, after: str = "") -> l
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class _Held:
     """How much a job holds: requests, bytes, and tokens by our own count."""
 
     requests: int
@@ -337,13 +337,13 @@ class Held:
     tokens: int
 
 
-def held_lines(connection: Connection, job: str) -> Held:
+def held_lines(connection: Connection, job: str) -> _Held:
     """Return how much of a job is out."""
     requests = func.count(func.coalesce(_lines.c.request, _lines.c.key).distinct())
     columns = (requests, func.sum(_lines.c.size), func.sum(_lines.c.counted_tokens))
     query = select(*columns).where(_lines.c.job == job, _lines.c.state == "out")
     number, size, tokens = connection.execute(query).one()
-    return Held(number, int(size or 0), int(tokens or 0))
+    return _Held(number, int(size or 0), int(tokens or 0))
 
 
 def take_lines(connection: Connection, line: BatchLine, job: str, call: int) -> None:
@@ -362,7 +362,7 @@ def take_lines(connection: Connection, line: BatchLine, job: str, call: int) -> 
     connection.execute(_TAKE, row)
 
 
-def end_lines(connection: Connection, key: str, state: LineState, code: str | None, usd: float) -> None:
+def end_lines(connection: Connection, key: str, state: _LineState, code: str | None, usd: float) -> None:
     """End a line that cost so many dollars, and forget its prompt."""
     connection.execute(_END, {"of": key, "now": state, "why": code, "paid": to_picodollars(usd)})
 

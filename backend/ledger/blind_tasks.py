@@ -91,7 +91,7 @@ class BlindQueue:
         }
 
 
-def countings_of(connection: Connection, project: str) -> dict[tuple[str, str], int]:
+def _countings_of(connection: Connection, project: str) -> dict[tuple[str, str], int]:
     """Return (control, epoch) → the number of the latest counting that changed its labels or scores."""
     query = select(_queue_columns.control, _queue_columns.epoch, _queue_columns.recount).where(
         _queue_columns.project == project
@@ -99,7 +99,7 @@ def countings_of(connection: Connection, project: str) -> dict[tuple[str, str], 
     return {(row.control, row.epoch): row.recount for row in connection.execute(query)}
 
 
-def counting_of(connection: Connection, project: str, control: str, epoch: str) -> int:
+def _counting_of(connection: Connection, project: str, control: str, epoch: str) -> int:
     """Return the number of the latest counting that changed a question, 0 for the first."""
     query = select(_queue_columns.recount).where(
         _queue_columns.project == project, _queue_columns.control == control, _queue_columns.epoch == epoch
@@ -107,7 +107,7 @@ def counting_of(connection: Connection, project: str, control: str, epoch: str) 
     return connection.scalars(query).one_or_none() or 0
 
 
-def begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
+def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
     """Note that a counting has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
     connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
@@ -144,7 +144,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "counting": _counting(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
-        "recount": counting_of(connection, key.project, key.control, key.epoch),
+        "recount": _counting_of(connection, key.project, key.control, key.epoch),
     }
     connection.execute(insert_new(connection.dialect, _table), row)
 
@@ -198,7 +198,7 @@ def queues(connection: Connection, project: str) -> dict[tuple[str, str], BlindQ
     found: dict[tuple[str, str], list[QueuedTask]] = {}
     for control, epoch, *values in connection.execute(query.order_by(*order)):
         found.setdefault((control, epoch), []).append(QueuedTask(*values))
-    newest = countings_of(connection, project)
+    newest = _countings_of(connection, project)
     return {key: BlindQueue(tuple(entries), newest.get(key, 0)) for key, entries in found.items()}
 
 
@@ -242,7 +242,7 @@ def recounted(
             label, score = result
             values |= {"score": score, "counting": _counting(label, score, {"counting": number})}
         connection.execute(update(_table).where(of_question, _columns.task == entry.task).values(**values))
-    begin_queue(connection, project, control, epoch, number)
+    _begin_queue(connection, project, control, epoch, number)
     return [entry.task for entry in behind if entry.reward is not None]
 
 

@@ -118,7 +118,7 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class _Standing:
     """A certificate, and why it no longer holds; ``None`` if it does."""
 
     certificate: Issued
@@ -143,7 +143,7 @@ def certificates_of(connection: Connection, project: str) -> list[Issued]:
     return [Issued(**row._mapping) for row in connection.execute(query)]
 
 
-def standings(connection: Connection, project: str) -> list[Standing]:
+def standings(connection: Connection, project: str) -> list[_Standing]:
     """Return how a project's certificates stand, the latest first. Reads every round that one covers.
 
     A certificate holds until
@@ -158,7 +158,7 @@ def standings(connection: Connection, project: str) -> list[Standing]:
         return []
     counting = current_counting(connection, project)
     epochs = recounts.latest_epochs(connection, project)
-    return [Standing(each, _reason(connection, project, each, counting, epochs)) for each in certificates]
+    return [_Standing(each, _reason(connection, project, each, counting, epochs)) for each in certificates]
 
 
 def current_counting(connection: Connection, project: str) -> int:
@@ -230,16 +230,16 @@ def count_answers(
 
 
 @dataclass(frozen=True, slots=True)
-class BlindAnswer:
+class _BlindAnswer:
     """The answers to a blind task: the models', and the people's; ``None`` if it has none that counts."""
 
     label: str
     human: str | None
 
 
-def blind_answers(connection: Connection, round_ids: Sequence[int]) -> list[BlindAnswer]:
+def blind_answers(connection: Connection, round_ids: Sequence[int]) -> list[_BlindAnswer]:
     """Return the answers of blind rounds; those of deleted tasks are absent."""
     query = select(_columns.label, _columns.human).where(
         among(connection.dialect, _columns.id, round_ids), _columns.audit
     )
-    return [BlindAnswer(row.label, row.human) for row in connection.execute(query.order_by(_columns.id))]
+    return [_BlindAnswer(row.label, row.human) for row in connection.execute(query.order_by(_columns.id))]

@@ -179,7 +179,7 @@ def prune_rounds(connection: Connection, ids: Sequence[int]) -> None:
     """Delete the contexts of rounds, and of their plans what only a later lesson would need."""
     chosen = among(connection.dialect, _rounds.id, ids)
     plans = connection.execute(select(_rounds.id, _rounds.plan).where(chosen)).all()
-    rows = [{"number": row.id, "rest": shortened(row.plan)} for row in plans]
+    rows = [{"number": row.id, "rest": _shortened(row.plan)} for row in plans]
     if rows:
         connection.execute(_PRUNE, rows)
     of_rounds = among(connection.dialect, _further.round_id, ids)
@@ -187,7 +187,7 @@ def prune_rounds(connection: Connection, ids: Sequence[int]) -> None:
     connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
 
 
-def shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a pruned round's plan: what a stored prediction and a report still read."""
     kept = {name: plan[name] for name in ("labels", "aggregation", "score") if name in plan}
     arms = {

@@ -332,7 +332,7 @@ def _stored_events(connection: Connection, project: str) -> Iterator[Any]:
 
 _snapshots = tables.snapshots
 
-KEPT = 2
+_KEPT = 2
 """Number of snapshots kept of each state: the second is the fallback if the newest cannot be read."""
 
 
@@ -368,7 +368,9 @@ def save_snapshot(  # noqa: PLR0917 - the first four name a state, as in latest(
     }
     connection.execute(insert_new(connection.dialect, _snapshots), row)
     of_state = _of_state(project, control, epoch)
-    latest = select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(KEPT)
+    latest = (
+        select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(_KEPT)
+    )
     connection.execute(delete(_snapshots).where(*of_state, _snapshots.c.sequence.not_in(latest)))
 
 
@@ -378,7 +380,7 @@ def latest_snapshots(connection: Connection, project: str, control: str, epoch: 
         select(_snapshots.c.sequence, _snapshots.c.state, _snapshots.c.created_at)
         .where(*_of_state(project, control, epoch))
         .order_by(_snapshots.c.sequence.desc())
-        .limit(KEPT)
+        .limit(_KEPT)
     )
     return [Snapshot(**row._mapping) for row in rows]
 

@@ -91,7 +91,7 @@ def _of_project() -> Select[tuple[object, ...]]:
     return select(*columns).where(of_project).order_by(_withdrawals.c.id)
 
 
-def is_withdrawn(
+def _is_withdrawn(
     withdrawals: Sequence[Withdrawal], project: str, task: int | None, annotator: int | None, updated_at: str
 ) -> bool:
     """Whether an annotation is withdrawn: what the last command that covers it says."""
@@ -381,7 +381,7 @@ def apply_withdrawals(connection: Connection, project: str, task: int) -> int:
 
 def withdrawn_by(commands: Sequence[Withdrawal], annotation: Annotation) -> bool:
     """Whether these commands, the earliest first, withdraw an annotation."""
-    return is_withdrawn(
+    return _is_withdrawn(
         commands, annotation.project, annotation.task, annotation.completed_by, annotation.updated_at
     )
 

@@ -153,15 +153,8 @@ _drift_tests = tables.drift_tests
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRow:
-    """The tests of one state.
-
-    Attributes:
-        control: the name of the question's control tag.
-        epoch: the question's epoch.
-        sequence: the number of the last event that they include.
-        tests: what they have found (:func:`camvo.state.state.findings`).
-    """
+class _FoundRow:
+    """The tests of one state."""
 
     control: str
     epoch: str
@@ -191,11 +184,11 @@ def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in sna
     connection.execute(_store(connection.dialect), row)
 
 
-def drift_tests_of(connection: Connection, project: str) -> list[FoundRow]:
+def drift_tests_of(connection: Connection, project: str) -> list[_FoundRow]:
     """Return the tests of all states of a project."""
     columns = (_drift_tests.c.control, _drift_tests.c.epoch, _drift_tests.c.sequence, _drift_tests.c.tests)
     rows = connection.execute(select(*columns).where(_drift_tests.c.project == project))
-    return [FoundRow(**row._mapping) for row in rows]
+    return [_FoundRow(**row._mapping) for row in rows]
 
 
 @cache
@@ -211,7 +204,7 @@ def _store(dialect: Dialect) -> Insert:
 _examples, _rounds, _contexts = tables.example_texts, tables.rounds, tables.contexts
 _FORGET_PROJECT = delete(_examples).where(_examples.c.project == bindparam("of"))
 
-MAX_TASKS = 1000
+_MAX_TASKS = 1000
 """Examples are chosen from this many labelled tasks at most, the latest ones."""
 
 
@@ -243,7 +236,7 @@ def store_examples(  # noqa: PLR0917 - the columns of one row
 
 
 def labelled_tasks(connection: Connection, project: str, control: str, epoch: str) -> list[LabelledTask]:
-    """Return the question's human-labelled tasks, the latest first, at most :data:`MAX_TASKS`.
+    """Return the question's human-labelled tasks, the latest first, at most :data:`_MAX_TASKS`.
 
     Blind tasks are left out, because an example teaches the votes, and tasks whose texts have changed since
     their round.
@@ -258,7 +251,7 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
         .where(_rounds.c.project == project, _rounds.c.control == control, _rounds.c.epoch == epoch)
         .where(_rounds.c.human.is_not(None), ~_rounds.c.audit)
         .order_by(_rounds.c.id.desc())
-        .limit(MAX_TASKS)
+        .limit(_MAX_TASKS)
     )
     return [
         LabelledTask(row.task, row.question, row.texts, row.human, unpack_context(row.context))

@@ -30,9 +30,9 @@ from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 from camvo.errors import InvalidParameterError
 
-PER_DOLLAR = 10**12
+_PER_DOLLAR = 10**12
 
-MAX_USD = 1e6
+_MAX_USD = 1e6
 """The largest amount of one entry, in $; a 64-bit integer holds nine times as much."""
 
 
@@ -40,16 +40,16 @@ def to_picodollars(usd: float) -> int:
     """Convert dollars to the nearest number of picodollars; $0.1 is exactly 10**11.
 
     Raises:
-        InvalidParameterError: the amount is negative, not finite, or over :data:`MAX_USD`.
+        InvalidParameterError: the amount is negative, not finite, or over :data:`_MAX_USD`.
     """
-    if not (math.isfinite(usd) and 0 <= usd <= MAX_USD):
-        raise InvalidParameterError(f"an amount of money must be between $0 and ${MAX_USD:,.0f}, got {usd}")
-    return round(Decimal(repr(float(usd))) * PER_DOLLAR)
+    if not (math.isfinite(usd) and 0 <= usd <= _MAX_USD):
+        raise InvalidParameterError(f"an amount of money must be between $0 and ${_MAX_USD:,.0f}, got {usd}")
+    return round(Decimal(repr(float(usd))) * _PER_DOLLAR)
 
 
 def from_picodollars(picodollars: int) -> float:
     """Convert picodollars to dollars, as the nearest float."""
-    return picodollars / PER_DOLLAR
+    return picodollars / _PER_DOLLAR
 
 
 EVERY_PROJECT = "*"
@@ -58,18 +58,18 @@ EVERY_PROJECT = "*"
 TOTAL = "total"
 """The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
 
-PurseName = Literal["job", "further", "background"]
+_PurseName = Literal["job", "further", "background"]
 """What the money of a project is set aside for: the job of ``camvo label``, which is all its runs on the
 project; votes that somebody asked for after the first round (``--ask-more``); and votes that the server asks
 for by itself (``background_share``)."""
 
-_PURPOSES: Final[dict[PurseName, str]] = {
+_PURPOSES: Final[dict[_PurseName, str]] = {
     "job": "the job",
     "further": "further votes",
     "background": "votes that the server asks for by itself",
 }
 
-_FIXES: Final[dict[PurseName, str]] = {
+_FIXES: Final[dict[_PurseName, str]] = {
     "job": "run the same command again with a higher --budget",
     "further": "raise --ask-more",
     "background": "raise background_share in camvo.yaml",
@@ -103,7 +103,7 @@ class Purse:
         usd: the most that may be spent from it, over all runs, in $; ``None`` for no limit.
     """
 
-    name: PurseName
+    name: _PurseName
     usd: float | None
 
 
@@ -118,21 +118,10 @@ def balance(connection: Connection, project: str, scope: str) -> Account:
     return Account() if row is None else Account(row.spent, row.reserved)
 
 
-def check_budget(
+def _check_budget(
     connection: Connection, project: str, scope: str, amount: int, budget_usd: float | None
 ) -> None:
-    """Check that ``amount`` more picodollars fit into the budget.
-
-    Args:
-        connection: in a write transaction.
-        project: the project's key, or :data:`EVERY_PROJECT`.
-        scope: :data:`TOTAL`, or a UTC day.
-        amount: picodollars that the next call may cost.
-        budget_usd: in $; ``None`` for no limit.
-
-    Raises:
-        BudgetExhaustedError: the amount does not fit.
-    """
+    """Check that ``amount`` more picodollars fit into the budget."""
     if budget_usd is None:
         return
     account = balance(connection, project, scope)
@@ -154,18 +143,8 @@ def check_budget(
     raise error
 
 
-def check_purse(connection: Connection, project: str, purse: Purse, amount: int) -> None:
-    """Check that ``amount`` more picodollars fit into a purse.
-
-    Args:
-        connection: in a write transaction.
-        project: the project's key.
-        purse: the purse.
-        amount: picodollars that the next call may cost.
-
-    Raises:
-        BudgetExhaustedError: the amount does not fit.
-    """
+def _check_purse(connection: Connection, project: str, purse: Purse, amount: int) -> None:
+    """Check that ``amount`` more picodollars fit into a purse."""
     if purse.usd is None:
         return
     account, limit = balance(connection, project, purse.name), to_picodollars(purse.usd)
@@ -182,7 +161,7 @@ def check_purse(connection: Connection, project: str, purse: Purse, amount: int)
     raise error
 
 
-class Bookings:
+class _Bookings:
     """Amounts for accounts, added up and then booked together."""
 
     def __init__(self) -> None:
@@ -343,7 +322,7 @@ class Settlements:
             self._none_under_way.set()
 
 
-NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
+_NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
 """The shares of a call that is for one task alone."""
 
 _calls = tables.calls
@@ -426,7 +405,7 @@ def reserve(
     day_usd: float | None,
     counted_tokens: int,
     seconds: float,
-    shares: Mapping[int, float] = NOBODY_ELSE,
+    shares: Mapping[int, float] = _NOBODY_ELSE,
     purse: Purse | None = None,
 ) -> int:
     """Reserve money for one call, before it is made.
@@ -487,7 +466,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
     at = now(connection)
     day = day_of(at)
     _check_budgets(connection, wanted, day)
-    bookings, rows, names = Bookings(), [], _short_names([each.key for each in wanted])
+    bookings, rows, names = _Bookings(), [], _short_names([each.key for each in wanted])
     for each in wanted:
         amount, purse = to_picodollars(each.usd), None if each.purse is None else each.purse.name
         bookings.add(each.project, day, purse, reserved=amount)
@@ -528,11 +507,11 @@ def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: s
         if each.purse is not None:
             of_purses[each.project, each.purse] += amount
     for project, limit in dict.fromkeys((each.project, each.project_usd) for each in wanted):
-        check_budget(connection, project, TOTAL, of_projects[project], limit)
+        _check_budget(connection, project, TOTAL, of_projects[project], limit)
     for limit in dict.fromkeys(each.day_usd for each in wanted):
-        check_budget(connection, EVERY_PROJECT, day, of_projects.total(), limit)
+        _check_budget(connection, EVERY_PROJECT, day, of_projects.total(), limit)
     for (project, purse), amount in of_purses.items():
-        check_purse(connection, project, purse, amount)
+        _check_purse(connection, project, purse, amount)
 
 
 def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
@@ -596,7 +575,7 @@ def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]
     if not ends:
         return
     connection.execute(_END, [{"call": call.id, **values} for call, values in ends])
-    bookings = Bookings()
+    bookings = _Bookings()
     for call, values in ends:
         bookings.add(
             call.project,

@@ -110,13 +110,13 @@ _NEXT = (
 )
 
 
-class Unset(Enum):
-    """The type of :data:`UNSET`."""
+class _Unset(Enum):
+    """The type of :data:`_UNSET`."""
 
     UNSET = "unset"
 
 
-UNSET: Final = Unset.UNSET
+_UNSET: Final = _Unset.UNSET
 """Leaves a column as it is, where ``None`` would clear it."""
 
 
@@ -177,9 +177,9 @@ def remember(
     connection: Connection,
     project: str,
     *,
-    extra_params: object = UNSET,
-    label_config: str | Unset | None = UNSET,
-    model_version: str | Unset | None = UNSET,
+    extra_params: object = _UNSET,
+    label_config: str | _Unset | None = _UNSET,
+    model_version: str | _Unset | None = _UNSET,
     now: float,
     **others: object,
 ) -> None:
@@ -190,7 +190,7 @@ def remember(
     ensure(connection, project, now)
     columns = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
     columns |= others
-    values = {name: value for name, value in columns.items() if value is not UNSET}
+    values = {name: value for name, value in columns.items() if value is not _UNSET}
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
 
 

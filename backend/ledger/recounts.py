@@ -130,7 +130,7 @@ def forget_further_votes(connection: Connection, project: str, tasks: Sequence[i
 
 _table, _rounds = tables.recounts, tables.rounds.c
 
-FELT = 0.005
+_FELT = 0.005
 """The smallest change of a score that is stored; no order or threshold that people use depends on less."""
 
 
@@ -212,8 +212,8 @@ def new_ones(
 
 
 def differs(before: tuple[str, float], after: tuple[str, float]) -> bool:
-    """Whether a label with its score differs from another; scores do from :data:`FELT` on."""
-    return before[0] != after[0] or abs(before[1] - after[1]) >= FELT
+    """Whether a label with its score differs from another; scores do from :data:`_FELT` on."""
+    return before[0] != after[0] or abs(before[1] - after[1]) >= _FELT
 
 
 def store(
@@ -307,7 +307,7 @@ def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> 
 
 _columns = tables.rounds.c
 
-MAX_LABELLED_ROUNDS = 2000
+_MAX_LABELLED_ROUNDS = 2000
 """At most this many human-labelled rounds are compared with the open ones, the latest ones.
 
 More would hardly change which open tasks differ from the labelled ones.
@@ -370,11 +370,11 @@ def count_blind_tasks(connection: Connection, project: str) -> int:
 
 
 def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
-    """Return the ids of the latest rounds that people teach, at most :data:`MAX_LABELLED_ROUNDS`."""
+    """Return the ids of the latest rounds that people teach, at most :data:`_MAX_LABELLED_ROUNDS`."""
     query = select(_columns.id).where(
         _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit, ~_columns.pruned
     )
-    return list(connection.scalars(query.order_by(_columns.id.desc()).limit(MAX_LABELLED_ROUNDS)))
+    return list(connection.scalars(query.order_by(_columns.id.desc()).limit(_MAX_LABELLED_ROUNDS)))
 
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:

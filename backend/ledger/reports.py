@@ -322,15 +322,8 @@ _packed_calls = tables.calls.c
 
 
 @dataclass(frozen=True, slots=True)
-class PacksRow:
-    """The answered prompts of one packed arm.
-
-    Attributes:
-        arm: the arm.
-        prompts: how many there were.
-        tasks: how many tasks they were about.
-        cost_usd: what they cost, in $.
-    """
+class _PacksRow:
+    """The answered prompts of one packed arm."""
 
     arm: str
     prompts: int
@@ -338,7 +331,7 @@ class PacksRow:
     cost_usd: float
 
 
-def sum_packs(connection: Connection, project: str) -> list[PacksRow]:
+def sum_packs(connection: Connection, project: str) -> list[_PacksRow]:
     """Sum a project's prompts about several tasks by arm, ordered by it."""
     query = (
         select(
@@ -353,7 +346,7 @@ def sum_packs(connection: Connection, project: str) -> list[PacksRow]:
         .order_by(_packed_calls.model)
     )
     return [
-        PacksRow(row.model, row.prompts, int(row.tasks), from_picodollars(int(row.cost)))
+        _PacksRow(row.model, row.prompts, int(row.tasks), from_picodollars(int(row.cost)))
         for row in connection.execute(query)
     ]
 
@@ -502,7 +495,7 @@ _round_columns, _human_annotations, _recent_calls = (
     tables.calls.c,
 )
 
-LATEST = 2000
+_LATEST = 2000
 """Labels at most that :func:`latest_labels` and :func:`judged_labels` read."""
 
 _RECENT_CALLS = 1000
@@ -525,12 +518,12 @@ def count_task_states(connection: Connection, project: str, epochs: Mapping[str,
 
 
 def latest_labels(connection: Connection, project: str, control: str, epoch: str) -> Counter[str]:
-    """Count the labels of a question's latest rounds in an epoch, at most :data:`LATEST` of them."""
+    """Count the labels of a question's latest rounds in an epoch, at most :data:`_LATEST` of them."""
     latest = (
         select(_round_columns.label)
         .where(of_question(project, control, epoch))
         .order_by(_round_columns.id.desc())
-        .limit(LATEST)
+        .limit(_LATEST)
         .subquery()
     )
     query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
@@ -557,7 +550,7 @@ class JudgedRow:
 
 
 def judged_labels(connection: Connection, project: str, control: str, epoch: str) -> list[JudgedRow]:
-    """Return a question's latest labels with a human answer in an epoch, at most :data:`LATEST`."""
+    """Return a question's latest labels with a human answer in an epoch, at most :data:`_LATEST`."""
     fields = (
         _round_columns.task,
         _round_columns.label,
@@ -573,7 +566,7 @@ def judged_labels(connection: Connection, project: str, control: str, epoch: str
             _round_columns.human.is_not(None),
         )
         .order_by(_round_columns.created_at.desc(), _round_columns.id.desc())
-        .limit(LATEST)
+        .limit(_LATEST)
     )
     return [JudgedRow(**row._mapping) for row in connection.execute(query)]
 
@@ -668,7 +661,7 @@ def paid_tasks(connection: Connection) -> tuple[int, float]:
 _alerts = tables.alerts
 _alert_columns = _alerts.c
 
-PATIENCE = 900.0
+_PATIENCE = 900.0
 """Seconds for which an alert must not be seen before it is over: one that flickers is told once."""
 
 
@@ -695,7 +688,7 @@ _IS = (
 
 
 def see_alerts(connection: Connection, seen: Collection[AlertKey]) -> list[AlertKey]:
-    """Record which alerts there are now; those not seen for :data:`PATIENCE` seconds are over.
+    """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
 
     Args:
         connection: a write transaction.
@@ -712,7 +705,7 @@ def see_alerts(connection: Connection, seen: Collection[AlertKey]) -> list[Alert
         again = update(_alerts).where(*_IS, _alert_columns.over_at.is_not(None))
         connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
         connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))
-    gone = (_alert_columns.over_at.is_(None), _alert_columns.seen_at < at - PATIENCE)
+    gone = (_alert_columns.over_at.is_(None), _alert_columns.seen_at < at - _PATIENCE)
     connection.execute(update(_alerts).where(*gone).values(over_at=at))
     untold = select(_alert_columns.project, _alert_columns.code, _alert_columns.subject).where(
         _alert_columns.over_at.is_(None), _alert_columns.posted_at.is_(None)

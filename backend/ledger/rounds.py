@@ -72,7 +72,7 @@ def accepted_of(connection: Connection, project: str) -> list[Accepted]:
     return [Accepted(**row._mapping) for row in connection.execute(query)]
 
 
-def count_accepted(connection: Connection, project: str) -> int:
+def _count_accepted(connection: Connection, project: str) -> int:
     """Count a project's accepted tasks."""
     query = select(func.count()).select_from(_accepted).where(_accepted.c.project == project)
     return connection.scalars(query).one()
@@ -396,12 +396,12 @@ def _round(row: Row[Any]) -> Round:
 _votes, _voted_rounds = tables.votes, tables.rounds
 _ADD_VOTES = insert(_votes)
 
-Rewards = Mapping[str, float]
+_Rewards = Mapping[str, float]
 """Arm → how right its vote is, in [0, 1]."""
 
 
 def vote_rows_of(
-    round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards, examples: Mapping[str, int]
+    round_: Round, round_id: int, *, agreed: _Rewards, confirmed: _Rewards, examples: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """The rows of a new round's votes, one for each, for :func:`add`.
 
@@ -435,7 +435,7 @@ def add_votes(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None
         connection.execute(_ADD_VOTES, rows)
 
 
-def set_votes_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> None:
+def set_votes_confirmed(connection: Connection, round_: Round, confirmed: _Rewards) -> None:
     """Record how right the votes of a stored round are by the current human label."""
     for arm in round_.votes:
         connection.execute(

@@ -13,17 +13,17 @@ from backend.ledger.money import EVERY_PROJECT, PURSES, TOTAL, from_picodollars
 
 _audited_calls, _accounts = tables.calls.c, tables.accounts.c
 
-Sums = dict[tuple[str, str], tuple[int, int]]
+_Sums = dict[tuple[str, str], tuple[int, int]]
 """(owner, scope) → picodollars spent and picodollars reserved."""
 
 
-def account_sums(connection: Connection) -> Sums:
+def _account_sums(connection: Connection) -> _Sums:
     """Return what the accounts of all projects, purses and days must hold, by their calls."""
     spent = func.coalesce(func.sum(_audited_calls.cost), 0)
     reserved = func.coalesce(
         func.sum(case((_audited_calls.state == tables.RESERVED, _audited_calls.reserved), else_=0)), 0
     )
-    sums: Sums = {}
+    sums: _Sums = {}
     for column in (_audited_calls.project, _audited_calls.day):
         for name, *amounts in connection.execute(select(column, spent, reserved).group_by(column)):
             owner = (name, TOTAL) if column is _audited_calls.project else (EVERY_PROJECT, name)
@@ -37,7 +37,7 @@ def account_sums(connection: Connection) -> Sums:
 
 def wrong_accounts(connection: Connection) -> Iterator[tuple[str, str, tuple[int, int], tuple[int, int]]]:
     """Yield owner, scope, what the account has, and what its calls add up to, where the two differ."""
-    sums = account_sums(connection)
+    sums = _account_sums(connection)
     stored = {
         (row.project, row.scope): (row.spent, row.reserved)
         for row in connection.execute(

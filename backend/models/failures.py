@@ -153,7 +153,7 @@ def model_error(error: BaseException, model: str) -> ModelError:
             where=f"model {model}",
             fix="start its server, or correct api_base and check the network",
         )
-    status, code = status_of(error), _code_of(error)
+    status, code = _status_of(error), _code_of(error)
     kind = _BY_CODE.get(code) or _kind(error, status)
     detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
     message, fix = _MESSAGES[kind]
@@ -210,7 +210,7 @@ def _code_of(error: BaseException) -> str:
     return code if isinstance(code, str) and code in _BY_CODE else ""
 
 
-def status_of(error: BaseException) -> int | None:
+def _status_of(error: BaseException) -> int | None:
     """Return the HTTP status of the provider's response, if litellm tells it."""
     try:
         status = int(getattr(error, "status_code", None) or 0)

@@ -144,7 +144,7 @@ def provider_of(model: str) -> str | None:
         return None
 
 
-def price_map_entry(model: str) -> Mapping[str, Any]:
+def _price_map_entry(model: str) -> Mapping[str, Any]:
     """Return a model's entry in litellm's bundled map, with litellm's keys; empty if it is not listed."""
     try:
         entry: Mapping[str, Any] = litellm().model_cost[litellm().get_model_info(model)["key"]]
@@ -153,7 +153,7 @@ def price_map_entry(model: str) -> Mapping[str, Any]:
     return entry
 
 
-def chat_models() -> dict[str, str]:
+def _chat_models() -> dict[str, str]:
     """Return the chat models of litellm's bundled map: name, with or without its provider → full name."""
     names: dict[str, str] = {}
     for name, entry in litellm().model_cost.items():
@@ -175,11 +175,8 @@ def accepts_images(model: str) -> bool:
     return bool(litellm().supports_vision(model))
 
 
-def passes_on(model: str, address: str) -> bool:
-    """Return whether litellm would send an image's web address to the provider as it is.
-
-    For some providers it would download the image first, which is forbidden here; Ollama opens no addresses.
-    """
+def _passes_on(model: str, address: str) -> bool:
+    """Return whether litellm would send an image's web address to the provider as it is."""
     provider = provider_of(model) or ""
     if provider == "anthropic":
         return address.lower().startswith("https://")
@@ -188,15 +185,11 @@ def passes_on(model: str, address: str) -> bool:
 
 def accepts_system_message(model: str) -> bool:
     """Return whether the model accepts a system message; assumed if the map does not say."""
-    return price_map_entry(model).get("supports_system_messages") is not False
+    return _price_map_entry(model).get("supports_system_messages") is not False
 
 
-def missing_variables(model: str) -> tuple[str, ...]:
-    """Return the environment variables that litellm needs for a model and that are not set.
-
-    If a key has several names (``GEMINI_API_KEY``, ``GOOGLE_API_KEY``), all are listed. Empty for providers
-    without a key, and for those that accept the machine's credentials.
-    """
+def _missing_variables(model: str) -> tuple[str, ...]:
+    """Return the environment variables that litellm needs for a model and that are not set."""
     if (provider_of(model) or "").startswith(_MACHINE_CREDENTIALS):
         return ()
     missing = litellm().validate_environment(model)["missing_keys"]
@@ -276,18 +269,8 @@ class TokenPrices:
         ) / _MILLION
 
 
-def token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenPrices:
-    """Return the prices in the settings; missing ones come from litellm's price map.
-
-    A price of 0 in the map can mean "unknown" or "free", so 0 is accepted from the settings only.
-
-    Args:
-        settings: the model.
-        entry: the model's entry in litellm's map, $ per token; may be empty.
-
-    Raises:
-        PriceMissingError: neither source has the price; ``where`` names the model.
-    """
+def _token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenPrices:
+    """Return the prices in the settings; missing ones come from litellm's price map."""
     prices: list[float] = []
     for direction, configured in (("input", settings.input_price), ("output", settings.output_price)):
         mapped = entry.get(f"{direction}_cost_per_token")
@@ -335,11 +318,8 @@ def batch_prices(
     return TokenPrices(known[0], known[1], known[0]) if len(known) == 2 and not own else None
 
 
-def max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
-    """Return an upper bound on the input tokens of texts, JSON schemas and images, for any tokenizer.
-
-    No tokenizer makes more tokens of a text than the text has bytes.
-    """
+def _max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
+    """Return an upper bound on the input tokens of texts, JSON schemas and images, for any tokenizer."""
     messages = sum(len(content.encode()) + _PER_MESSAGE for content in contents)
     return messages + sum(len(schema.encode()) + _PER_SCHEMA for schema in schemas) + images * _PER_IMAGE
 
@@ -431,7 +411,7 @@ def _meant(settings: ModelSettings) -> str | None:
     elif "api_base" in settings.parameters or "base_url" in settings.parameters:
         close = None
     else:
-        known = chat_models()
+        known = _chat_models()
         close = closest(settings.model, known, _LIKE)
         close = None if close is None else known[close]
     return None if close in (None, settings.model) else f"did you mean {close}?"
@@ -460,9 +440,9 @@ class Model:
                 where=self.where,
                 fix=_meant(settings) or "begin with the provider, as in openai/gpt-4o",
             )
-        entry = price_map_entry(settings.model)
+        entry = _price_map_entry(settings.model)
         try:
-            self.prices = token_prices(settings, entry)
+            self.prices = _token_prices(settings, entry)
         except PriceMissingError as error:
             if (meant := _meant(settings)) is None:
                 raise
@@ -504,7 +484,7 @@ class Model:
     def can_be_shown(self, addresses: Sequence[str]) -> bool:
         """Whether the model accepts images, and opens the web addresses among these itself."""
         on_the_web = (address for address in addresses if not address.lower().startswith("data:"))
-        return self.sees and all(passes_on(self.settings.model, address) for address in on_the_web)
+        return self.sees and all(_passes_on(self.settings.model, address) for address in on_the_web)
 
     @property
     def missing_variables(self) -> tuple[str, ...]:
@@ -513,7 +493,7 @@ class Model:
             return ()
         if self.settings.api_key_env is not None:
             return (self.settings.api_key_env,)
-        return missing_variables(self.settings.model)
+        return _missing_variables(self.settings.model)
 
     def count(self, messages: Messages) -> int:
         """Return the input tokens by litellm's count."""
@@ -574,7 +554,7 @@ class Model:
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take; a usage above it is not believed."""
         schemas = [json.dumps(schema)] if self._accepts_schema else []
-        return max_input_tokens(texts_of(messages), schemas, image_count(messages))
+        return _max_input_tokens(texts_of(messages), schemas, image_count(messages))
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""

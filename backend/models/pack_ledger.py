@@ -76,7 +76,7 @@ MOST_TOKENS: Final = 16_000
 _log = structlog.get_logger(__name__)
 
 
-class Packable(Protocol):
+class _Packable(Protocol):
     """A task that can be put into a prompt with others."""
 
     @property
@@ -90,7 +90,7 @@ class Packable(Protocol):
         ...
 
 
-_P = TypeVar("_P", bound=Packable)
+_P = TypeVar("_P", bound=_Packable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,14 +183,8 @@ def count_parts(arm: str, contents: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PackClaim:
-    """What a process may ask about.
-
-    Attributes:
-        stored: key → the answer that the ledger has; empty content if the task has to be asked about singly.
-        mine: the keys that this process has claimed.
-        call: the id of the call that money is reserved for; ``None`` if nothing was claimed.
-    """
+class _PackClaim:
+    """What a process may ask about."""
 
     stored: Mapping[str, PaidAnswer]
     mine: tuple[str, ...]
@@ -235,7 +229,7 @@ class PackLedger:
 
     async def claim(
         self, pack: Pack[Member], estimate: CallEstimate, until: float, seconds: float
-    ) -> PackClaim:
+    ) -> _PackClaim:
         """Find the answers that are stored, claim the other tasks, and reserve the money for one call.
 
         Args:
@@ -253,7 +247,7 @@ class PackLedger:
         shares = pack.shares
         first = next(iter(members.values()))
 
-        def find_or_reserve(connection: Connection) -> PackClaim:
+        def find_or_reserve(connection: Connection) -> _PackClaim:
             found = zip(members, _find_each(connection, [*members.values()]), strict=True)
             stored = {key: answer for key, answer in found if answer is not None}
             taken = bookings.claimed(connection, [key for key in members if key not in stored])
@@ -261,7 +255,7 @@ class PackLedger:
             free = [key for key in members if key not in stored and key not in taken]
             mine = [key for key in members if key in free or held.get(key) is not None]
             if not mine:
-                return PackClaim(stored, (), None)
+                return _PackClaim(stored, (), None)
             before = [claim.call for claim in held.values() if claim is not None and claim.call is not None]
             if before:  # the connection broke while this was committed
                 call = before[0]
@@ -270,7 +264,7 @@ class PackLedger:
                 for key in taken.intersection(mine):
                     bookings.note_call(connection, key, self._calls.owner, call)
             self._calls.add_claims(connection, dict.fromkeys(free, call))
-            return PackClaim(stored, tuple(mine), call)
+            return _PackClaim(stored, tuple(mine), call)
 
         claimed = await self._calls.reserve(find_or_reserve, first.query, until)
         for key in claimed.mine:

@@ -43,7 +43,7 @@ from backend.models.rates.gate import Retries, forget_when_done
 from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics
 
-QUIET: Final = 0.1
+_QUIET: Final = 0.1
 """Seconds without news after which prompts are sent, if no other task is on its way."""
 
 LONGEST: Final = 2.0
@@ -95,7 +95,7 @@ class Collector:
             self._on_their_way -= 1
             if self._quiet is not None:
                 self._quiet.cancel()
-            self._quiet = asyncio.get_running_loop().call_later(QUIET, self._send_if_idle)
+            self._quiet = asyncio.get_running_loop().call_later(_QUIET, self._send_if_idle)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

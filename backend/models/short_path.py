@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
 
-PROVIDERS: Final = ("hosted_vllm", "openai")
+_PROVIDERS: Final = ("hosted_vllm", "openai")
 
 _MAPPED: Final = frozenset(
     {
@@ -47,16 +47,7 @@ _ELSEWHERE: Final = ("OPENAI_ORGANIZATION", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """What all calls of a model with the same parameters share.
-
-    Attributes:
-        model: the model's name at its provider.
-        provider: litellm's name of the provider.
-        config: litellm's rules for the provider's chat.
-        url: where requests go.
-        headers: their headers, with the key.
-        parameters: their body, without model and messages.
-    """
+    """What all calls of a model with the same parameters share."""
 
     model: str
     provider: Any
@@ -115,7 +106,7 @@ def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> Path 
         request: model, messages and parameters.
         environment: the process's variables.
     """
-    if str(request["model"]).partition("/")[0] not in PROVIDERS:
+    if str(request["model"]).partition("/")[0] not in _PROVIDERS:
         return None
     if not request.keys() <= _MAPPED | _ADDRESS | _OURS or not all(map(_is_text, request["messages"])):
         return None

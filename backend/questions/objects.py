@@ -58,7 +58,7 @@ _FIRST_LINE_FEED_DROPPED = frozenset({"pre", "textarea", "listing"})
 _WORD = re.compile(r"[^ \t\n\r\f]+")
 
 
-def plain_text(html: str) -> str:
+def _plain_text(html: str) -> str:
     """Return the text of an HTML document or fragment: one line per block, no scripts, no styles."""
     return locate_html(html).text
 
@@ -172,7 +172,7 @@ def item_ids(content: object) -> list[str] | None:
     return [str(value) for value in ids]
 
 
-def list_text(content: object) -> str | None:
+def _list_text(content: object) -> str | None:
     """Return a line ``"id": text`` for every item, as the editor shows it; ``None`` if this is not a List."""
     ids = item_ids(content)
     if ids is None or not isinstance(content, list):
@@ -185,19 +185,15 @@ def list_text(content: object) -> str | None:
 
 def _item_text(item: Mapping[str, object]) -> str:
     title, body, html = (str(item.get(key) or "") for key in ("title", "body", "html"))
-    return "\n".join(part for part in (title, plain_text(html) if html else body) if part)
+    return "\n".join(part for part in (title, _plain_text(html) if html else body) if part)
 
 
 STRIDE = 1 << 24
 """The number of positions reserved for each line of a dialogue, far more than any line needs."""
 
 
-def dialogue_text(content: object, name_key: str, text_key: str) -> str | None:
-    """Return the data of a Paragraphs as lines ``name: text``; ``None`` if it is not a dialogue.
-
-    Label Studio expects a list of objects. A plain string and a list of plain strings are accepted, too. A
-    line without a speaker consists of its words.
-    """
+def _dialogue_text(content: object, name_key: str, text_key: str) -> str | None:
+    """Return the data of a Paragraphs as lines ``name: text``; ``None`` if it is not a dialogue."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, Sequence):
@@ -253,13 +249,8 @@ def _words(item: Mapping[str, object], key: str) -> str:
     return str(item[key]) if item.get(key) is not None else ""
 
 
-def table_text(content: object) -> str | None:
-    """Return the data of a Table as lines ``key: value``; ``None`` if it is not a table.
-
-    As in the editor, an object's keys are sorted without regard to letter case. A list that begins with an
-    object is a list of rows, separated here by blank lines. The keys of any other list are its indices. A
-    string, such as CSV, is returned unchanged.
-    """
+def _table_text(content: object) -> str | None:
+    """Return the data of a Table as lines ``key: value``; ``None`` if it is not a table."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, Mapping):
@@ -332,11 +323,11 @@ class Field:
         content = self.content(data)
         match self.tag:
             case "Paragraphs" | "Chat":
-                text, expected = dialogue_text(content, self.name_key, self.text_key), "a list of objects"
+                text, expected = _dialogue_text(content, self.name_key, self.text_key), "a list of objects"
             case "List":
-                text, expected = list_text(content), "a list of objects, each with an id"
+                text, expected = _list_text(content), "a list of objects, each with an id"
             case "Table":
-                text, expected = table_text(content), "an object or a list"
+                text, expected = _table_text(content), "an object or a list"
             case _:
                 text, expected = scalar_text(content), "a string"
         if text is None:
@@ -345,7 +336,7 @@ class Field:
                 where=self.where,
                 fix=f"a {self.tag} needs {expected}",
             )
-        return storable_text(plain_text(text) if self.tag == "HyperText" else text)
+        return storable_text(_plain_text(text) if self.tag == "HyperText" else text)
 
 
 def scalar_text(content: object) -> str | None:

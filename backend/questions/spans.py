@@ -88,7 +88,7 @@ def _folded(text: str) -> str:
     return _BLANKS.sub(" ", text).casefold()
 
 
-class Ruler(Protocol):
+class _Ruler(Protocol):
     """The positions of one object tag."""
 
     def locate(self, field: Field, data: Mapping[str, object], /) -> LocatedText:
@@ -102,7 +102,7 @@ class Ruler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextRuler:
+class _TextRuler:
     """Text: positions are Unicode code points of the task's string."""
 
     def locate(self, field: Field, data: Mapping[str, object]) -> LocatedText:
@@ -120,12 +120,8 @@ class TextRuler:
 
 
 @dataclass(frozen=True, slots=True)
-class HyperTextRuler:
-    """HyperText: positions are ``globalOffsets``, which count through all text nodes.
-
-    The editor prefers XPaths. They are left empty, because those of another HTML parser could be wrong. The
-    editor then uses the offsets, and writes its own paths when the annotation is saved.
-    """
+class _HyperTextRuler:
+    """HyperText: positions are ``globalOffsets``, which count through all text nodes."""
 
     inline: bool = False
 
@@ -145,7 +141,7 @@ class HyperTextRuler:
 
 
 @dataclass(frozen=True, slots=True)
-class ParagraphsRuler:
+class _ParagraphsRuler:
     """Paragraphs: the stored position is a line's index, as a string, and an offset in the line."""
 
     def locate(self, field: Field, data: Mapping[str, object]) -> LocatedText:
@@ -166,8 +162,8 @@ class ParagraphsRuler:
         return int(str(line)) * STRIDE + offsets[0], int(str(line)) * STRIDE + offsets[1]
 
 
-RULERS: Mapping[str, Ruler] = MappingProxyType(
-    {"Text": TextRuler(), "HyperText": HyperTextRuler(), "Paragraphs": ParagraphsRuler()}
+RULERS: Mapping[str, _Ruler] = MappingProxyType(
+    {"Text": _TextRuler(), "HyperText": _HyperTextRuler(), "Paragraphs": _ParagraphsRuler()}
 )
 """Object tag → its ruler."""
 
@@ -287,8 +283,8 @@ class Spans:
         return Span(start, end, "")
 
     @property
-    def _ruler(self) -> Ruler:
-        return HyperTextRuler(self.inline) if self.field.tag == "HyperText" else RULERS[self.field.tag]
+    def _ruler(self) -> _Ruler:
+        return _HyperTextRuler(self.inline) if self.field.tag == "HyperText" else RULERS[self.field.tag]
 
     def _candidates(self, entry: object, quoted_text: QuotedText, located: LocatedText) -> list[Span]:
         """Return the spans that an entry of a model's answer can mean, in the order of the text."""

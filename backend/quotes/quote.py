@@ -87,7 +87,7 @@ class JobTally:
         return JobTally(**{name: mine[name] + others[name] for name in mine})
 
 
-PACK: Final = 20
+_PACK: Final = 20
 """The tasks in one prompt, for what packing would save at a model that does not pack."""
 
 
@@ -117,19 +117,16 @@ def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[s
         model: the model.
         batched: the models that are asked in batches.
     """
-    return asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
+    return _asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
 
 
-def asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> Asking:
-    """How a model would be asked with batches and packing on or off, as far as it can be.
-
-    Batches whose price is unknown save nothing.
-    """
+def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> Asking:
+    """How a model would be asked with batches and packing on or off, as far as it can be."""
     packs = pack and tally.packable > 0 and not model.is_embedded
-    return Asking(batch and pool.batch_prices(model.name) is not None, (model.pack or PACK) if packs else 1)
+    return Asking(batch and pool.batch_prices(model.name) is not None, (model.pack or _PACK) if packs else 1)
 
 
-def meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
+def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
     """What was measured of an arm; of its twin, if only that was asked so far."""
     own = asking.arm(model)
     known = {model.name} | ({model.packed.name} if model.packed is not None else set())
@@ -137,16 +134,16 @@ def meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
     return pool.meter(measured[0] if measured else own if own in known else model.name)
 
 
-def in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
     """The tasks in a prompt: as measured, or as many as fit."""
     if asking.pack == 1:
         return 1.0
-    meter = meter_of(pool, model, asking)
+    meter = _meter_of(pool, model, asking)
     tasks = meter.tasks_in_prompt if meter.tasks_in_prompt > 1.0 else float(asking.pack)
     return max(min(tasks, float(tally.packable)), 1.0)
 
 
-def prices_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenPrices:
+def _prices_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenPrices:
     """The prices of one model's tokens."""
     return (pool.batch_prices(model.name) if asking.batch else None) or pool.prices(model.name)
 
@@ -385,8 +382,8 @@ def _optional(said: Mapping[str, Any] | None) -> Range | None:
 
 def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> ModelQuote:
     """What asking one model about every task costs."""
-    meter = meter_of(pool, model, asking)
-    tasks = in_a_prompt(tally, pool, model, asking)
+    meter = _meter_of(pool, model, asking)
+    tasks = _in_a_prompt(tally, pool, model, asking)
     inputs = tally.packed(tasks) * meter.factor
     outputs = _outputs(tally, pool, model, asking)
     hours = None if asking.batch else _hours(tally.calls(tasks), inputs + outputs.middle, model)
@@ -395,19 +392,19 @@ def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Askin
     )
 
 
-def usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+def _usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
     """The likely $ of asking one model about every task in some way."""
     return model_quote(tally, pool, model, asking).usd.middle
 
 
 def _usd(pool: Pool, model: ModelSettings, asking: Asking, inputs: float, outputs: Range) -> Range:
-    prices, cached = prices_of(pool, model, asking), inputs * meter_of(pool, model, asking).cached_share
+    prices, cached = _prices_of(pool, model, asking), inputs * _meter_of(pool, model, asking).cached_share
     return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
 
 
 def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> Range:
     """The output tokens of all answers: measured, or from a bare answer to the longest one."""
-    meter = meter_of(pool, model, asking)
+    meter = _meter_of(pool, model, asking)
     if meter.calls:
         measured = tally.tasks * meter.output_tokens
         return Range(measured, measured)
@@ -452,13 +449,13 @@ def levers(  # noqa: PLR0917 - a job, and how it is asked now
     found: list[Lever] = []
     ways: set[tuple[Asking, ...]] = set()
     share = {model.name: asked.get(model.name, 1.0) for model in models}
-    before = sum(share[model.name] * usd_if(tally, pool, model, now[model.name]) for model in models)
+    before = sum(share[model.name] * _usd_if(tally, pool, model, now[model.name]) for model in models)
     for batch, pack in product((False, True), repeat=2):
-        way = {model.name: asking_if(tally, pool, model, batch=batch, pack=pack) for model in models}
+        way = {model.name: _asking_if(tally, pool, model, batch=batch, pack=pack) for model in models}
         if tuple(way.values()) in ways:
             continue
         ways.add(tuple(way.values()))
-        usd = {model.name: usd_if(tally, pool, model, way[model.name]) for model in models}
+        usd = {model.name: _usd_if(tally, pool, model, way[model.name]) for model in models}
         policy = sum(share[name] * usd[name] for name in usd)
         sizes = sorted({asking.pack for asking in way.values()} - {1})
         found.append(

@@ -43,39 +43,33 @@ from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import Forecast, documented_share, forecast, labels_by
 from camvo.votes.labels import LABEL_VOTE
 
-SEED: Final = 16
+_SEED: Final = 16
 """Quotes of the same rounds are the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyShare:
-    """The policy's cost in prices of asking everyone.
-
-    Attributes:
-        range: of the tasks to come.
-        evidence: what it rests on.
-        asked: arm → how often it is asked, in [0, 1]; empty if that is unknown.
-    """
+class _PolicyShare:
+    """The policy's cost in prices of asking everyone."""
 
     range: Range
     evidence: QuoteEvidence
     asked: Mapping[str, float] = field(default_factory=dict)
 
 
-def policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
+def _policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
     """The name of the policy that will be in force."""
     if any(question.aggregation != LABEL_VOTE for question in questions) and settings.policy.name is None:
         return "camvo"
     return policy_in_force(settings.policy)[0]
 
 
-def student_votes(settings: Settings, questions: Sequence[JobQuestion]) -> bool:
+def _student_votes(settings: Settings, questions: Sequence[JobQuestion]) -> bool:
     """Whether a student will vote on any of the questions."""
     aggregations = [question.aggregation for question in questions]
     return LABEL_VOTE in aggregations and settings.has_student(policy_of(settings.policy, aggregations))
 
 
-def policy_share(  # noqa: PLR0917 - a job, and what is known of it
+def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     ledger: Ledger,
     settings: Settings,
     questions: Sequence[JobQuestion],
@@ -83,56 +77,46 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     model_of: Mapping[str, str],
     to_come: int,
     progress: Callable[[int], object] = lambda replays: None,
-) -> PolicyShare:
-    """How much the policy will spend on the tasks to come.
-
-    Args:
-        ledger: holds the project's rounds.
-        settings: the project's.
-        questions: what is asked about a task.
-        prices: arm → the mean price of asking it about a task, $.
-        model_of: arm → the name of its model.
-        to_come: how many tasks are to come.
-        progress: called with 1 after each replay.
-    """
-    name = policy_name(settings, questions)
+) -> _PolicyShare:
+    """How much the policy will spend on the tasks to come."""
+    name = _policy_name(settings, questions)
     if name == "single":
         only = {arm: float(model == settings.policy.model) for arm, model in model_of.items()}
         share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
-        return PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
+        return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
     agreement = isinstance(policy, Joint) and policy.agreement is not None
     if isinstance(policy, Joint) and not agreement and to_come and sum(prices.values()) > 0.0:
-        known = [known_rounds(ledger, question, prices) for question in questions]
+        known = [_known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
     asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
-    student = student_votes(settings, questions)
+    student = _student_votes(settings, questions)
     low, high = documented_share(
         name, to_come, [*prices.values()], asked, student=student, agreement=agreement
     )
-    return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
+    return _PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
 
-def known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
+def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
     """The rounds on a question that asked all arms with a price."""
     with ledger.read() as connection:
-        return read_known_rounds(connection, state_key(question), question.question.options, prices)
+        return read_known_rounds(connection, _state_key(question), question.question.options, prices)
 
 
-def state_key(question: JobQuestion) -> StateKey:
+def _state_key(question: JobQuestion) -> StateKey:
     """The key under which a question is learnt."""
     return StateKey(question.key.project, question.key.control, question.key.epoch)
 
 
 def _forecast(
     worth: float, known: Sequence[KnownRounds], to_come: int, progress: Callable[[int], object]
-) -> PolicyShare:
+) -> _PolicyShare:
     """The forecasts of all questions as one.
 
     One call answers all questions, so costs lie between those of the dearest question and the sum of all.
     """
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(_SEED)
     forecasts = [forecast(rounds.votes, to_come, worth, rng, progress=progress) for rounds in known]
     asked: dict[str, float] = {}
     for one in forecasts:
@@ -142,7 +126,7 @@ def _forecast(
         min(sum(one.high for one in forecasts), 1.0),
         max(one.likely for one in forecasts),
     )
-    return PolicyShare(together, _evidence(forecasts[0], known[0]), asked)
+    return _PolicyShare(together, _evidence(forecasts[0], known[0]), asked)
 
 
 def _evidence(one: Forecast, known: KnownRounds) -> QuoteEvidence:
@@ -252,7 +236,7 @@ class QuoteMaker:
             )
         return Quote(
             project=self._project,
-            policy=policy_name(settings, self._questions),
+            policy=_policy_name(settings, self._questions),
             tasks=tally.listed,
             to_come=tally.tasks,
             unreadable=tally.unreadable,
@@ -265,7 +249,7 @@ class QuoteMaker:
             spent=spent,
             spent_by_job=of_job,
             target=None if target is None else self._target(target, models, now),
-            student=student_votes(settings, self._questions),
+            student=_student_votes(settings, self._questions),
         )
 
     def _target(
@@ -281,10 +265,10 @@ class QuoteMaker:
         ledger = self._process.ledger
         if not questions:
             return TargetQuote(target, None, unknown=NONE_TO_COME)
-        known = known_rounds(ledger, questions[0], prices)
+        known = _known_rounds(ledger, questions[0], prices)
         with ledger.read() as connection:
             price = label_price(connection, self._project, settings.humans)
-            labelled = read_labelled(connection, state_key(questions[0]), known, model_of)
+            labelled = read_labelled(connection, _state_key(questions[0]), known, model_of)
         if price is None:
             return TargetQuote(target, None, unknown="set humans: {price: 0.12} in camvo.yaml")
         return target_quote(
@@ -296,7 +280,7 @@ class QuoteMaker:
             tally.tasks,
             total(model.usd for model in models.values()).middle,
             price,
-            np.random.default_rng(SEED),
+            np.random.default_rng(_SEED),
         )
 
     def _arms(
@@ -312,10 +296,10 @@ class QuoteMaker:
         models: Mapping[str, ModelQuote],
         now: Mapping[str, Asking],
         progress: Callable[[int], object],
-    ) -> PolicyShare:
+    ) -> _PolicyShare:
         """The policy's share of the price of asking everyone; arms go by the names of their models."""
         model_of, prices = self._arms(models, now)
-        share = policy_share(
+        share = _policy_share(
             self._process.ledger,
             self._settings,
             self._questions,
@@ -327,7 +311,7 @@ class QuoteMaker:
         return replace(share, asked={model_of[arm]: rate for arm, rate in share.asked.items()})
 
 
-def _hours(models: Mapping[str, ModelQuote], share: PolicyShare) -> Range | None:
+def _hours(models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range | None:
     """The hours of the slowest model; those with limits work side by side."""
     low, likely, high = [], [], []
     for name, model in models.items():

@@ -68,19 +68,8 @@ _MOST: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class MixQuote:
-    """The mix that is surely the cheapest (``usd_sure``), in dollars and labels.
-
-    Attributes:
-        models_usd: the likely price of the models for the tasks to come.
-        labels: how many tasks people label, so that the target is reached on average.
-        labels_sure: the same, so that it is reached with a probability of 95%.
-        label_usd: the price of a label.
-        usd: models and labels, likely.
-        usd_sure: models and the labels that reach it with a probability of 95%.
-        people_alone_usd: what people alone cost.
-        setting: what ``policy`` in ``camvo.yaml`` needs for it; ``None`` if it is set already.
-    """
+class _MixQuote:
+    """The mix that is surely the cheapest (``usd_sure``), in dollars and labels."""
 
     models_usd: float
     labels: int
@@ -104,7 +93,7 @@ class TargetQuote:
     """
 
     target: float
-    mix: MixQuote | None
+    mix: _MixQuote | None
     labelled: int = 0
     unknown: str | None = None
 
@@ -115,7 +104,7 @@ class TargetQuote:
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> TargetQuote:
         """The inverse of :meth:`to_json`."""
-        mix = None if said["mix"] is None else MixQuote(**said["mix"])
+        mix = None if said["mix"] is None else _MixQuote(**said["mix"])
         return cls(said["target"], mix, said["labelled"], said["unknown"])
 
 
@@ -165,7 +154,7 @@ def target_quote(  # noqa: PLR0917 - a job, and what is wanted of it
 
 def _in_dollars(  # noqa: PLR0917 - a mix, a job, and prices
     mix: Mix, policy: Joint, tasks: int, everyone_usd: float, label_usd: float, target: float
-) -> MixQuote:
+) -> _MixQuote:
     models = mix.models * everyone_usd
     labels, sure = _whole(mix.humans * tasks), _whole(mix.humans_sure * tasks)
     setting = (
@@ -173,7 +162,7 @@ def _in_dollars(  # noqa: PLR0917 - a mix, a job, and prices
         if policy.worth_usd is None
         else f"worth_usd: {mix.times * policy.worth_usd:.3g}"
     )
-    return MixQuote(
+    return _MixQuote(
         models_usd=models,
         labels=labels,
         labels_sure=sure,

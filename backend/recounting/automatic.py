@@ -22,7 +22,7 @@ from backend.recounting.recounter import ProjectCount, Recounter, Stopped
 from backend.settings import Settings
 from camvo.errors import CamvoError
 
-LABELS, SCORES = 0.01, 0.05
+_LABELS, _SCORES = 0.01, 0.05
 """A recount is worth it above this share of changed labels, or this mean change of the scores."""
 
 HOUR = 3600.0
@@ -46,9 +46,9 @@ _AFTER_FAILURE = 600.0
 _log = structlog.get_logger(__name__)
 
 
-def is_worth_it(found: ProjectCount) -> bool:
+def _is_worth_it(found: ProjectCount) -> bool:
     """Whether a recount would change enough to be made without being asked for."""
-    return found.labels > LABELS * found.counted or found.score_change > SCORES
+    return found.labels > _LABELS * found.counted or found.score_change > _SCORES
 
 
 class AutomaticRecounts:
@@ -135,7 +135,7 @@ class AutomaticRecounts:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
             return
         found = await self._recounter.count(project)
-        worth_it = is_worth_it(found)
+        worth_it = _is_worth_it(found)
         if worth_it and self._stores(project) and await self._claim(project):
             await self._recounter.store(project, found, "automatic")
 

@@ -57,14 +57,8 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Bought:
-    """What was asked about one task.
-
-    Attributes:
-        votes: how many models were asked.
-        usd: what they cost, in $.
-        exhausted: whether money did not cover a call.
-    """
+class _Bought:
+    """What was asked about one task."""
 
     votes: int = 0
     usd: float = 0.0
@@ -139,7 +133,7 @@ class FurtherAsking:
         self._questions, self._examples, self._planner = questions, examples, planner
         self._voters, self._clock = voters, clock
 
-    async def ask_in_doubt(self, job: Job, worth_usd: float) -> Bought:
+    async def ask_in_doubt(self, job: Job, worth_usd: float) -> _Bought:
         """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
 
         Args:
@@ -152,11 +146,11 @@ class FurtherAsking:
         """
         found = await self._find(job, annotated=False)
         if found is None:
-            return Bought()
+            return _Bought()
         aggregations = [question.control.aggregation for question in job.config.questions]
         going_on = goes_on(policy_of(job.settings.policy, aggregations))
         if going_on is None:
-            return Bought()
+            return _Bought()
         prompt, policy = await self._prompt(job, found), going_on.going_on(worth_usd)
         costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
         terms = Terms(policy, costs, Conditions(decided=True))
@@ -166,10 +160,10 @@ class FurtherAsking:
         try:
             replies, _ = await ask_models(policy, plan, self._voters, job, prompt, known=known)
         except BudgetExhaustedError:  # no model had voted at all
-            return Bought(exhausted=True)
+            return _Bought(exhausted=True)
         return await self._store(job, found, known, replies, "doubt")
 
-    async def ask_everyone(self, job: Job) -> Bought:
+    async def ask_everyone(self, job: Job) -> _Bought:
         """Ask every model that is left about a task that people have labelled: the label then teaches more.
 
         Args:
@@ -181,7 +175,7 @@ class FurtherAsking:
         """
         found = await self._find(job, annotated=True)
         if found is None:
-            return Bought()
+            return _Bought()
         prompt, known = await self._prompt(job, found), found.replies
         left = [arm for arm in unheard(self._voters.expected_costs(job, prompt), known) if arm not in known]
         request_size.set(_BULK)
@@ -205,7 +199,7 @@ class FurtherAsking:
         questions = self._questions.with_texts(job)
 
         def read(connection: Connection) -> _Found | None:
-            if is_annotated(connection, job) != annotated:
+            if _is_annotated(connection, job) != annotated:
                 return None
             stored = recounts.with_latest(
                 connection, rounds.find_by_key(connection, [question.key for question in questions])
@@ -236,13 +230,13 @@ class FurtherAsking:
         known: Mapping[str, ModelReply],
         replies: Mapping[str, ModelReply],
         purpose: Purpose,
-    ) -> Bought:
+    ) -> _Bought:
         """Store the new votes. A call that failed for nothing is not stored, so that it can be repeated."""
         news = {arm: reply for arm, reply in replies.items() if arm not in known}
         exhausted = any(reply.failure == BudgetExhaustedError.code for reply in news.values())
         paid = {arm: reply for arm, reply in news.items() if reply.votes or reply.cost > 0.0}
         if not paid:
-            return Bought(exhausted=exhausted)
+            return _Bought(exhausted=exhausted)
 
         def store(connection: Connection) -> None:
             if deletions.is_deleted(connection, job.project, job.task):
@@ -251,10 +245,10 @@ class FurtherAsking:
             correct_rewards(connection, job.project, job.task, job.settings, self._clock())
 
         await self._writer.persist(store)
-        return Bought(len(paid), sum(reply.cost for reply in paid.values()), exhausted)
+        return _Bought(len(paid), sum(reply.cost for reply in paid.values()), exhausted)
 
 
-def is_annotated(connection: Connection, job: Job) -> bool:
+def _is_annotated(connection: Connection, job: Job) -> bool:
     """Whether people have annotated the task, as far as the ledger knows; a skipped one counts."""
     of_task = human_annotations.of_task(connection, job.project, job.task)
     return any(not annotation.withdrawn for annotation in of_task)
@@ -284,7 +278,7 @@ def _rows(found: _Found, paid: Mapping[str, ModelReply], purpose: Purpose, now: 
     ]
 
 
-Ask = Callable[[Job], Awaitable[Bought]]
+_Ask = Callable[[Job], Awaitable[_Bought]]
 
 
 @dataclass(slots=True)
@@ -305,7 +299,7 @@ class Portion:
     exhausted: bool = False
     left: int = 0
 
-    def add(self, bought: Bought) -> None:
+    def add(self, bought: _Bought) -> None:
         """Count one task."""
         self.tasks += bought.votes > 0
         self.votes += bought.votes
@@ -313,7 +307,7 @@ class Portion:
         self.exhausted |= bought.exhausted
 
 
-async def ask_portion(jobs: Sequence[Job], ask: Ask, *, at_once: int, deadline: float) -> Portion:
+async def ask_portion(jobs: Sequence[Job], ask: _Ask, *, at_once: int, deadline: float) -> Portion:
     """Ask about tasks in their order.
 
     No new task is begun after the deadline, or once money does not cover a call. Those under way are

@@ -51,7 +51,7 @@ _PORTION = 10
 """Rounds that are decided between two pauses."""
 
 
-Relabelled = Mapping[int, tuple[str, float]]
+_Relabelled = Mapping[int, tuple[str, float]]
 """Round → the label that it would get without its answer, and the label's agreement with the answer."""
 
 
@@ -92,16 +92,8 @@ class QuestionCount:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionCounter:
-    """Counts one question's kept votes again. Runs in a thread of its own, and takes its time.
-
-    Attributes:
-        ledger: where the rounds are read.
-        policy: the project's policy.
-        models: the names of the project's models.
-        calibrate: whether scores are calibrated.
-        pause: called after every few rounds; lets other work go first, and raises to stop.
-    """
+class _QuestionCounter:
+    """Counts one question's kept votes again. Runs in a thread of its own, and takes its time."""
 
     ledger: Ledger
     policy: Policy
@@ -110,7 +102,7 @@ class QuestionCounter:
     pause: Callable[[], None]
 
     def count(
-        self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], Relabelled]
+        self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], _Relabelled]
     ) -> QuestionCount:
         """Count every kept round of a question.
 
@@ -126,7 +118,7 @@ class QuestionCounter:
             if number == 0:
                 scorer = self.scorer(key, kept.plan, prices, relabelled=relabel(prices))
             if (decision := self.decision(kept, state, prices)) is not None:
-                found.add(kept, decision.label, score_of(kept, decision, prices, scorer))
+                found.add(kept, decision.label, _score_of(kept, decision, prices, scorer))
         found.prices = prices
         return found
 
@@ -172,7 +164,7 @@ class QuestionCounter:
         plan: Mapping[str, Any],
         prices: Mapping[str, float],
         unanswered: Collection[int] = (),
-        relabelled: Relabelled = MappingProxyType({}),
+        relabelled: _Relabelled = MappingProxyType({}),
     ) -> Scorer | None:
         """Fit the question's scorer; ``None`` if scores are not calibrated.
 
@@ -193,10 +185,10 @@ class QuestionCounter:
 
     def decision(self, kept: CountableRound, state: State, prices: Mapping[str, float]) -> Decision | None:
         """The decision on a round by what a state knows; ``None`` without a vote that counts."""
-        return recount(self.policy, state, past_round(kept, prices))
+        return recount(self.policy, state, _past_round(kept, prices))
 
 
-def past_round(kept: CountableRound, prices: Mapping[str, float]) -> PastRound:
+def _past_round(kept: CountableRound, prices: Mapping[str, float]) -> PastRound:
     """The round as policies see it, with the prices of the models whose votes count."""
     return PastRound(
         kept.context,
@@ -208,7 +200,7 @@ def past_round(kept: CountableRound, prices: Mapping[str, float]) -> PastRound:
     )
 
 
-def score_of(
+def _score_of(
     kept: CountableRound, decision: Decision, prices: Mapping[str, float], scorer: Scorer | None
 ) -> float:
     """The probability that a round's new label is right."""
@@ -230,21 +222,15 @@ class _Recounted:
     confirmed: float
 
 
-class AnsweredRounds:
-    """The rounds of a question that people have answered, each counted without its own answer.
+class _AnsweredRounds:
+    """The rounds of a question that people have answered, each counted without its own answer."""
 
-    Args:
-        counter: counts the question's other rounds.
-        key: the question.
-        state: its state, which knows the answers; it is not changed.
-    """
-
-    def __init__(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
+    def __init__(self, counter: _QuestionCounter, key: StateKey, state: State) -> None:
         self._counter, self._key, self._state = counter, key, state
         self._folds: list[list[_Recounted]] = []
         self._labels: dict[int, tuple[str, float]] = {}
 
-    def relabel(self, prices: Mapping[str, float]) -> Relabelled:
+    def relabel(self, prices: Mapping[str, float]) -> _Relabelled:
         """Decide all of them again.
 
         Args:
@@ -273,7 +259,7 @@ class AnsweredRounds:
             own = {each.round_.id for each in fold}
             scorer = self._counter.scorer(self._key, fold[0].round_.plan, prices, own, self._labels)
             for each in fold:
-                score = score_of(each.kept, each.decision, prices, scorer)
+                score = _score_of(each.kept, each.decision, prices, scorer)
                 label, task = each.decision.label, each.round_.key.task
                 found.append(RecountCheck(each.round_.id, task, each.human, label, score, each.confirmed))
         return found
@@ -317,15 +303,8 @@ def _countable(round_: Round, further: Sequence[FurtherVote]) -> CountableRound:
 
 
 @dataclass(slots=True)
-class DoubtfulTask:
-    """What further votes on one task would bring.
-
-    Attributes:
-        break_even: the right labels that asking every model once would have to bring for further votes to be
-            worth it, over all its questions.
-        full_usd: what asking every model costs, in $.
-        next_usd: what the next calls cost, in $.
-    """
+class _DoubtfulTask:
+    """What further votes on one task would bring."""
 
     break_even: float = 0.0
     full_usd: float = 0.0
@@ -374,10 +353,10 @@ class Doubting:
             nothing is in doubt.
     """
 
-    by_task: dict[int, DoubtfulTask] = field(default_factory=dict)
+    by_task: dict[int, _DoubtfulTask] = field(default_factory=dict)
     policy: GoesOn | None = None
 
-    def add(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
+    def add(self, counter: _QuestionCounter, key: StateKey, state: State) -> None:
         """Go through the rounds of one question.
 
         Args:
@@ -390,11 +369,11 @@ class Doubting:
             return
         self.policy = policy
         for kept, prices in counter.rounds(key, state):
-            past = _without_absent(past_round(kept, prices), counter.models)
-            task = self.by_task.setdefault(kept.task, DoubtfulTask())
+            past = _without_absent(_past_round(kept, prices), counter.models)
+            task = self.by_task.setdefault(kept.task, _DoubtfulTask())
             task.add(policy.further_votes(state, past), kept.full_cost_usd, past.costs)
 
-    def worthwhile(self, task: DoubtfulTask) -> bool:
+    def worthwhile(self, task: _DoubtfulTask) -> bool:
         """Whether further votes on the task are worth their price."""
         if self.policy is None or task.value <= 0.0:
             return False
@@ -625,8 +604,8 @@ class Recounter:
         """
         began, found = time.monotonic(), list[QuestionCount]()
 
-        def count(counter: QuestionCounter, key: StateKey, state: State) -> None:
-            answered = AnsweredRounds(counter, key, state)
+        def count(counter: _QuestionCounter, key: StateKey, state: State) -> None:
+            answered = _AnsweredRounds(counter, key, state)
             question = counter.count(key, state, answered.relabel)
             if question.results:
                 question.checks = answered.checks(question.prices)
@@ -661,7 +640,7 @@ class Recounter:
         return doubting
 
     async def _through_questions(
-        self, project: str, function: Callable[[QuestionCounter, StateKey, State], None]
+        self, project: str, function: Callable[[_QuestionCounter, StateKey, State], None]
     ) -> int:
         """Call a function in the counting thread for each question, with a state that no one else changes.
 
@@ -685,7 +664,7 @@ class Recounter:
                 linear=linear,
             )
             own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
-            counter = QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
+            counter = _QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence
 

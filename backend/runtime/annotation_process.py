@@ -43,7 +43,7 @@ _PAUSE = 60.0
 _log = structlog.get_logger(__name__)
 
 
-async def settle_lost_calls(writer: Writer) -> None:
+async def _settle_lost_calls(writer: Writer) -> None:
     """Settle lost calls every minute until cancelled: what they reserved is booked as spent."""
     while True:
         try:
@@ -179,7 +179,7 @@ class AnnotationProcess:
         Args:
             background: further coroutines that run until the loop stops.
         """
-        self.thread.start(settle_lost_calls(self.writer), self._purchases.renew_claims(), *background)
+        self.thread.start(_settle_lost_calls(self.writer), self._purchases.renew_claims(), *background)
         self._warm_up.start()
 
     def stop_asking(self) -> None:

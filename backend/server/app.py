@@ -45,24 +45,16 @@ _DEPTH = 100
 _KEY = "camvo.json"
 
 
-def json_object(request: Request) -> dict[str, Any]:
-    """The JSON object in a request's body.
-
-    Raises:
-        BadBodyError: the body is not a JSON object.
-    """
-    body = json_value(request)
+def _json_object(request: Request) -> dict[str, Any]:
+    """The JSON object in a request's body."""
+    body = _json_value(request)
     if not isinstance(body, dict):
         raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
     return body
 
 
-def json_value(request: Request) -> Any:
-    """The JSON value in a request's body, read once; ``None`` if it is malformed or nested too deeply.
-
-    NUL and lone surrogates in texts become U+FFFD, since PostgreSQL stores neither and UTF-8 no surrogates.
-    Numbers that are not finite become ``None``: Python's JSON has them, SQL's has not.
-    """
+def _json_value(request: Request) -> Any:
+    """The JSON value in a request's body, read once; ``None`` if it is malformed or nested too deeply."""
     if _KEY not in request.environ:
         request.environ[_KEY] = _read(request.get_data())
     return request.environ[_KEY]
@@ -98,12 +90,8 @@ def _storable_text(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def is_authorised(request: Request, environment: Environment) -> bool:
-    """Whether a request may be served.
-
-    Label Studio sends basic auth with its ML calls and with START_TRAINING, but not with other webhooks.
-    Those are authenticated by the secret header, if a secret is configured.
-    """
+def _is_authorised(request: Request, environment: Environment) -> bool:
+    """Whether a request may be served."""
     if _has_credentials(request, environment) or (
         request.path == "/webhook" and _has_secret(request, environment)
     ):
@@ -138,7 +126,7 @@ def _has_secret(request: Request, environment: Environment) -> bool:
 
 
 def _is_training(request: Request) -> bool:
-    body = json_value(request)
+    body = _json_value(request)
     return isinstance(body, dict) and body.get("action") == payloads.START_TRAINING
 
 
@@ -164,12 +152,8 @@ def environment() -> Environment:
     return cast("Environment", current_app.extensions[_ENVIRONMENT])
 
 
-def refuse_too_many(tasks: int) -> None:
-    """Refuse a request with more tasks than ``CAMVO_MAX_TASKS``.
-
-    Raises:
-        BodyTooLargeError: there are more.
-    """
+def _refuse_too_many(tasks: int) -> None:
+    """Refuse a request with more tasks than ``CAMVO_MAX_TASKS``."""
     if tasks > environment().max_tasks:
         raise BodyTooLargeError(
             f"{tasks} tasks in one request, at most {environment().max_tasks} are taken",
@@ -184,8 +168,8 @@ commands = Blueprint("commands", __name__)
 @commands.post("/quote")
 def quote() -> Response:
     """Count a portion of the tasks, or make the quote for a project whose portions were counted."""
-    body = payloads.parse_request(payloads.QuoteRequest, json_object(request))
-    refuse_too_many(len(body.tasks))
+    body = payloads.parse_request(payloads.QuoteRequest, _json_object(request))
+    _refuse_too_many(len(body.tasks))
     config, quotes = parse_label_config(body.label_config), runtime().quotes
     if body.counted is None:
         counted, example = quotes.count(body.project, config, body.tasks)
@@ -200,7 +184,7 @@ def quote() -> Response:
 @commands.post("/recount")
 def recount() -> Response:
     """Count a project's kept votes again; a long counting goes on, and the caller asks again."""
-    body = payloads.parse_request(payloads.RecountRequest, json_object(request))
+    body = payloads.parse_request(payloads.RecountRequest, _json_object(request))
     try:
         counting = runtime().recount(body.project)
     except TimeoutError:
@@ -211,7 +195,7 @@ def recount() -> Response:
 @commands.post("/doubts")
 def doubts() -> Response:
     """Name the tasks on which further votes bring the most right labels per dollar."""
-    body = payloads.parse_request(payloads.DoubtsRequest, json_object(request))
+    body = payloads.parse_request(payloads.DoubtsRequest, _json_object(request))
     try:
         found, spent = runtime().doubts(body.project, body.usd, body.most)
     except TimeoutError:
@@ -222,8 +206,8 @@ def doubts() -> Response:
 @commands.post("/ask_more")
 def ask_more() -> Response:
     """Buy further votes on a portion of such tasks."""
-    body = payloads.parse_request(payloads.AskMoreRequest, json_object(request))
-    refuse_too_many(len(body.tasks))
+    body = payloads.parse_request(payloads.AskMoreRequest, _json_object(request))
+    _refuse_too_many(len(body.tasks))
     config, worth_usd = parse_label_config(body.label_config), 1.0 / body.least
     portion = runtime().ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd)
     return jsonify(**dataclasses.asdict(portion))
@@ -242,7 +226,7 @@ def recounted() -> Response:
 @commands.post("/recounted")
 def delivered() -> Response:
     """Take note of the tasks whose predictions the caller has replaced."""
-    body = payloads.parse_request(payloads.DeliveredRequest, json_object(request))
+    body = payloads.parse_request(payloads.DeliveredRequest, _json_object(request))
     runtime().delivered(body.project, body.tasks, body.through)
     return jsonify(status="ok")
 
@@ -268,7 +252,7 @@ def health() -> Response:
 @interface.post("/setup")
 def setup() -> Response:
     """Take note of a project and of its label config when it is connected or changed."""
-    body = payloads.parse_request(payloads.SetupRequest, json_object(request))
+    body = payloads.parse_request(payloads.SetupRequest, _json_object(request))
     runtime().projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
     return jsonify(model_version=runtime().settings.model_version)
 
@@ -277,8 +261,8 @@ def setup() -> Response:
 def predict() -> Response:
     """Label tasks: plan, ask models, vote. An interactive request is from a person who opened a task."""
     with _TURNS:
-        body = payloads.parse_request(payloads.PredictRequest, json_object(request))
-        refuse_too_many(len(body.tasks))
+        body = payloads.parse_request(payloads.PredictRequest, _json_object(request))
+        _refuse_too_many(len(body.tasks))
         config = parse_label_config(body.label_config)
         runtime().projects.note_predicted(body.project, config, body.label_config)
         if body.tasks_of_project is not None:
@@ -305,7 +289,7 @@ def predict() -> Response:
 @interface.post("/webhook")
 def webhook() -> Response:
     """Learn from what people did: annotations made, changed and deleted, deleted tasks, training."""
-    event = payloads.parse_webhook(json_object(request))
+    event = payloads.parse_webhook(_json_object(request))
     metrics.webhooks.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
     runtime().learn(event)
     if event.action != payloads.START_TRAINING:  # sent with basic auth, so webhooks may still fail
@@ -393,7 +377,7 @@ def _wants_html() -> bool:
 _log = structlog.get_logger(__name__)
 
 
-def register_refusals(app: Flask, environment: Environment) -> None:
+def _register_refusals(app: Flask, environment: Environment) -> None:
     """Register the error handlers; every answer has the keys ``code``, ``message``, ``where`` and ``fix``."""
 
     @app.errorhandler(CamvoError)
@@ -467,7 +451,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     for blueprint in (interface, commands, pages):
         app.register_blueprint(blueprint)
     _register_guards(app, runtime, environment)
-    register_refusals(app, environment)
+    _register_refusals(app, environment)
     _warn_if_open(environment)
     return app
 
@@ -490,7 +474,7 @@ def _warn_if_open(environment: Environment) -> None:
 def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
     @app.before_request
     def authorise() -> None:
-        if request.path in _OPEN or is_authorised(request, environment):
+        if request.path in _OPEN or _is_authorised(request, environment):
             return
         if request.path == "/webhook" and request.method == "POST":
             metrics.last_refused_webhook_at.set(runtime.clock())

@@ -36,17 +36,8 @@ _STATUS: dict[type[Exception], int] = {
 }
 
 
-class IncomingRequest:
-    """The bytes of one request.
-
-    Args:
-        config: gunicorn's configuration, for the limits of a header.
-        max_body_mb: the longest body in megabytes. What frames a chunked body counts, too.
-
-    Attributes:
-        received: all bytes so far, those of a request behind this one included.
-        has_head: whether the header is complete.
-    """
+class _IncomingRequest:
+    """The bytes of one request."""
 
     def __init__(self, config: Any, max_body_mb: int) -> None:
         self.received = bytearray()
@@ -119,11 +110,11 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
 BODY_RATE = 100_000
 """A body has :data:`BODY_SECONDS`, and a second more for each of so many bytes that have arrived."""
-LINGER_SECONDS = 5.0
+_LINGER_SECONDS = 5.0
 """For a client to read a refusal and close, while what it still sends is thrown away."""
 
 
-class Stage(Enum):
+class _Stage(Enum):
     """What a connection waits for."""
 
     IDLE = auto()  # a further request, after one was answered
@@ -134,27 +125,14 @@ class Stage(Enum):
 
 
 class Connection:
-    """A client's connection.
-
-    Args:
-        sock: the accepted socket.
-        client: the client's address.
-        server: the address it connected to.
-
-    Attributes:
-        stage: what the connection waits for.
-        expires_at: monotonic seconds when it has waited too long.
-        incoming: the request that arrives; ``None`` before its first byte.
-        parser: gunicorn's parser of the complete request.
-        behind: bytes of the next request that arrived with this one.
-    """
+    """A client's connection."""
 
     def __init__(self, sock: socket.socket, client: Any, server: Any) -> None:
         self.sock, self.client, self.server = sock, client, server
         self.sock.setblocking(False)
-        self.stage = Stage.HEADER
+        self.stage = _Stage.HEADER
         self.expires_at = time.monotonic() + HEADER_SECONDS
-        self.incoming: IncomingRequest | None = None
+        self.incoming: _IncomingRequest | None = None
         self.parser: Any = None
         self.behind = b""
         self._body_since = 0.0
@@ -162,30 +140,30 @@ class Connection:
     def await_request(self, seconds: float) -> bytes:
         """Wait so long for a further request's first byte; return the bytes that have arrived already."""
         self.sock.setblocking(False)
-        self.stage, self.parser = Stage.IDLE, None
+        self.stage, self.parser = _Stage.IDLE, None
         self.expires_at = time.monotonic() + seconds
         behind, self.behind = self.behind, b""
         return behind
 
-    def await_header(self, incoming: IncomingRequest) -> IncomingRequest:
+    def await_header(self, incoming: _IncomingRequest) -> _IncomingRequest:
         """The first byte of a request is there. The first request's time runs since the connection began."""
         self.incoming = incoming
-        if self.stage is Stage.IDLE:
-            self.stage, self.expires_at = Stage.HEADER, time.monotonic() + HEADER_SECONDS
+        if self.stage is _Stage.IDLE:
+            self.stage, self.expires_at = _Stage.HEADER, time.monotonic() + HEADER_SECONDS
         return incoming
 
     def await_body(self, received: int) -> None:
         """The header is there, and ``received`` bytes in all."""
         now = time.monotonic()
-        if self.stage is not Stage.BODY:
-            self.stage, self._body_since = Stage.BODY, now
+        if self.stage is not _Stage.BODY:
+            self.stage, self._body_since = _Stage.BODY, now
         self.expires_at = self._body_since + BODY_SECONDS + received / BODY_RATE
 
-    def await_answer(self, incoming: IncomingRequest, config: Any) -> None:
+    def await_answer(self, incoming: _IncomingRequest, config: Any) -> None:
         """The request is complete: give it to a parser that reads nothing but its bytes."""
         request, self.behind = incoming.split()
         self.parser = gunicorn_http.get_parser(config, [request], self.client)
-        self.stage = Stage.ANSWER
+        self.stage = _Stage.ANSWER
 
     def await_close(self) -> None:
         """Say that nothing more will be sent, and wait for the client to close; raises ``OSError``.
@@ -194,8 +172,8 @@ class Connection:
         """
         self.sock.setblocking(False)
         self.sock.shutdown(socket.SHUT_WR)
-        self.stage, self.parser = Stage.CLOSE, None
-        self.expires_at = time.monotonic() + LINGER_SECONDS
+        self.stage, self.parser = _Stage.CLOSE, None
+        self.expires_at = time.monotonic() + _LINGER_SECONDS
 
 
 _AT_ONCE = frozenset({"/", "/health"})
@@ -208,14 +186,8 @@ _WAITING = 500
 """Requests that may wait for a thread of the urgent lane or of the lane of reports."""
 
 
-class Lane:
-    """The threads for one kind of request.
-
-    Args:
-        name: names the threads.
-        threads: how many requests are served at once.
-        waiting: how many further ones may wait for a thread.
-    """
+class _Lane:
+    """The threads for one kind of request."""
 
     def __init__(self, name: str, threads: int, waiting: int = 0) -> None:
         self._places = threads + waiting
@@ -246,19 +218,15 @@ class Lane:
         self._threads.shutdown(wait=wait)
 
 
-class Lanes:
-    """All lanes of a worker process. Used from its main thread only.
-
-    Args:
-        predictions: how many predictions may wait for models at once, each in a thread.
-    """
+class _Lanes:
+    """All lanes of a worker process. Used from its main thread only."""
 
     def __init__(self, predictions: int) -> None:
-        self.urgent = Lane("urgent", _URGENT_THREADS, _WAITING)
-        self.reports = Lane("reports", _REPORT_THREADS, _WAITING)
-        self.predictions = Lane("predict", predictions)
+        self.urgent = _Lane("urgent", _URGENT_THREADS, _WAITING)
+        self.reports = _Lane("reports", _REPORT_THREADS, _WAITING)
+        self.predictions = _Lane("predict", predictions)
 
-    def lane_of(self, target: str) -> Lane | None:
+    def lane_of(self, target: str) -> _Lane | None:
         """The lane for a request's target; ``None`` if it is answered at once, without a thread.
 
         Targets are compared as they were sent. Any other spelling of one takes a prediction's place, so that
@@ -276,7 +244,7 @@ class Lanes:
             lane.shutdown(wait=wait)
 
 
-def endpoint_of(target: str) -> str:
+def _endpoint_of(target: str) -> str:
     """The target as a metric's label: an endpoint of ours, or "unknown"."""
     return target if target in _AT_ONCE | _URGENT | _REPORTS | {"/predict"} else "unknown"
 
@@ -309,19 +277,8 @@ _BODIES = 10
 _log = structlog.get_logger(__name__)
 
 
-class Reception:
-    """Receives requests until they are complete, refuses and closes, without a thread of its own.
-
-    Args:
-        poller: the selector; each connection's callback is its data.
-        config: gunicorn's configuration, for the limits of a header.
-        max_body_mb: the longest body in megabytes.
-        admit: called with a connection and its complete request; raises ``BusyError`` if it has no place.
-        closed: called when a connection is closed.
-
-    Attributes:
-        buffered: bytes of all requests that have arrived and not been answered, as far as they count.
-    """
+class _Reception:
+    """Receives requests until they are complete, refuses and closes, without a thread of its own."""
 
     def __init__(
         self,
@@ -329,7 +286,7 @@ class Reception:
         config: Any,
         max_body_mb: int,
         *,
-        admit: Callable[[Connection, IncomingRequest], None],
+        admit: Callable[[Connection, _IncomingRequest], None],
         closed: Callable[[], None],
     ) -> None:
         self.buffered = 0
@@ -343,7 +300,7 @@ class Reception:
         self._poll(connection)
         if sent:
             self._take_in(connection, sent)
-        elif connection.stage is Stage.HEADER:
+        elif connection.stage is _Stage.HEADER:
             self._receive(connection)  # the request has often come with the connection
 
     def hand_over(self, connection: Connection) -> None:
@@ -391,7 +348,7 @@ class Reception:
     def expect_no_more(self, deadline: float) -> None:
         """Close connections without a complete header at ``deadline``, in monotonic seconds."""
         for connection in self._polled:
-            if connection.stage in {Stage.IDLE, Stage.HEADER}:
+            if connection.stage in {_Stage.IDLE, _Stage.HEADER}:
                 connection.expires_at = min(connection.expires_at, deadline)
 
     def _poll(self, connection: Connection) -> None:
@@ -402,20 +359,20 @@ class Reception:
         if connection not in self._polled:
             return  # closed since the selector returned
         try:
-            data = connection.sock.recv(_READ_BODY if connection.stage is Stage.BODY else _READ)
+            data = connection.sock.recv(_READ_BODY if connection.stage is _Stage.BODY else _READ)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
             self._close(connection)
-        elif connection.stage is not Stage.CLOSE:
+        elif connection.stage is not _Stage.CLOSE:
             self._take_in(connection, data)
 
     def _take_in(self, connection: Connection, data: bytes) -> None:
         try:
             incoming = connection.incoming or connection.await_header(
-                IncomingRequest(self._config, self._max_body_mb)
+                _IncomingRequest(self._config, self._max_body_mb)
             )
             before, had_head = _counted(incoming), incoming.has_head
             try:
@@ -447,7 +404,7 @@ class Reception:
         """Answer without a thread, and read no further request."""
         from backend.telemetry import metrics  # noqa: PLC0415 - imported in the master, they would be its own
 
-        endpoint = endpoint_of(connection.incoming.target if connection.incoming is not None else "")
+        endpoint = _endpoint_of(connection.incoming.target if connection.incoming is not None else "")
         metrics.requests.labels(endpoint=endpoint, status=str(error.status)).inc()
         _log.warning("refused", endpoint=endpoint, code=error.code, reason=str(error))
         with suppress(OSError):
@@ -462,7 +419,7 @@ class Reception:
         self._closed()
 
 
-def _counted(incoming: IncomingRequest) -> int:
+def _counted(incoming: _IncomingRequest) -> int:
     return max(len(incoming.received) - _UNCOUNTED, 0)
 
 
@@ -492,15 +449,15 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().__init__(*args, **kwargs)
         self._stopped_at: float | None = None
 
-    def get_thread_pool(self) -> Lanes:
+    def get_thread_pool(self) -> _Lanes:
         """Create the lanes; gunicorn shuts down what this returns."""
-        self._lanes = Lanes(self.cfg.threads)
+        self._lanes = _Lanes(self.cfg.threads)
         return self._lanes
 
     def run(self) -> None:
         """Serve until a signal arrives, and then what is here."""
         max_body_mb = self.app.environment.max_body_mb
-        self.reception = Reception(
+        self.reception = _Reception(
             self.poller, self.cfg, max_body_mb, admit=self._admit, closed=self._count_closed
         )
         super().run()
@@ -575,7 +532,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         else:
             client.sendall(refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
 
-    def _admit(self, connection: Connection, incoming: IncomingRequest) -> None:
+    def _admit(self, connection: Connection, incoming: _IncomingRequest) -> None:
         """Give a complete request to its lane.
 
         Raises:
@@ -593,7 +550,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             done = lane.submit(self.handle, connection)
             done.add_done_callback(lambda done: self.method_queue.defer(self._leave, lane, connection, done))
 
-    def _leave(self, lane: Lane, connection: Connection, done: Future[bool]) -> None:
+    def _leave(self, lane: _Lane, connection: Connection, done: Future[bool]) -> None:
         lane.leave()
         self._finish(connection, not done.cancelled() and done.exception() is None and done.result())
 

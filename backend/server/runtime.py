@@ -58,14 +58,8 @@ _PAUSE = 60.0
 _log = structlog.get_logger(__name__)
 
 
-class Deletions:
-    """Forgets what is left to forget, also after a restart. Used from one event loop only.
-
-    Args:
-        writer: writes to the ledger.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+class _Deletions:
+    """Forgets what is left to forget, also after a restart. Used from one event loop only."""
 
     def __init__(self, writer: Writer, settings: Settings, clock: Callable[[], float]) -> None:
         self._writer, self._settings, self._clock = writer, settings, clock
@@ -156,15 +150,8 @@ class LastingWork(Generic[_Result]):
                 del self._entries[asked]
 
 
-class Quotes:
-    """Counts tasks, and makes quotes of what was counted.
-
-    Args:
-        process: has the models and the ledger.
-        settings: returns a project's settings.
-        threads: where policies are replayed.
-        deadline: the seconds that a request may take.
-    """
+class _Quotes:
+    """Counts tasks, and makes quotes of what was counted."""
 
     def __init__(
         self,
@@ -241,15 +228,8 @@ def _tally(counted: Mapping[str, int]) -> JobTally:
     return JobTally(**counted)
 
 
-class ServedProjects:
-    """Looks projects up in the ledger.
-
-    Args:
-        ledger: where projects are read.
-        settings: the server's settings.
-        write: runs a function in a write transaction.
-        clock: returns unix seconds.
-    """
+class _ServedProjects:
+    """Looks projects up in the ledger."""
 
     def __init__(
         self,
@@ -427,20 +407,20 @@ class Runtime:
             self._process.pool,
         )
         self._writer, readers = self._process.writer, self._process.readers
-        self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
+        self.projects = _ServedProjects(self.ledger, settings, write=self._write, clock=clock)
         self._trainings: set[Future[None]] = set()
         self._doubting = LastingWork[Doubts](settings.deadline)
         self._reliability_fits = ReliabilityFits(self.ledger, self._writer, readers, settings, clock)
         self._reliabilities = ReliabilityWatch(self._reliability_fits)
         sys.setswitchinterval(_SWITCH)
         self._jobs = JobQueue(self._process.annotator, settings.concurrency)
-        self._deletions = Deletions(self._writer, settings, clock)
+        self._deletions = _Deletions(self._writer, settings, clock)
         self.alert_watch = AlertWatch(self.ledger, self._writer, settings, environment)
         self._counting = ThreadPoolExecutor(1, thread_name_prefix="recounter")
         self.recounter = Recounter(
             self.ledger, self._writer, self._process.states, self._counting, settings, clock=clock
         )
-        self.quotes = Quotes(self._process, self.projects.settings, self._counting, settings.deadline)
+        self.quotes = _Quotes(self._process, self.projects.settings, self._counting, settings.deadline)
         self.recounts = self._make_recounts(environment)
         self.completing = Completing(
             ledger=self.ledger,

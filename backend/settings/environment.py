@@ -22,7 +22,7 @@ from backend.errors import ConfigError
 from backend.settings.mistakes import config_error
 from backend.settings.models import ModelSettings
 
-LogLevel = Annotated[
+_LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], BeforeValidator(lambda level: str(level).lower())
 ]
 
@@ -75,7 +75,7 @@ class Environment(BaseSettings):
     """The largest request, in megabytes. Label Studio sends all tasks of a project in one."""
     max_tasks: int = Field(default=5000, ge=1)
     """The most tasks in one request for predictions."""
-    log_level: LogLevel = "info"
+    log_level: _LogLevel = "info"
     otlp_endpoint: str | None = Field(
         default=None,
         validation_alias=AliasChoices(

@@ -16,7 +16,7 @@ from backend.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-MASK = "***"
+_MASK = "***"
 
 _SECRET_KEY = re.compile(
     r"(?:^|[^a-z])(?:api|access)?-?(?:key|keys|token|secret|password|passwd|pass|pwd|credentials?|auth|"
@@ -29,7 +29,7 @@ _SECRET_IN_QUERY = re.compile(
 )
 
 
-def looks_secret(key: str) -> bool:
+def _looks_secret(key: str) -> bool:
     """Whether a value under this key must not be shown: ``api_token``, but not ``max_tokens``."""
     return _SECRET_KEY.search(key) is not None
 
@@ -39,14 +39,14 @@ def masked(key: str, value: object) -> object:
 
     Mappings and lists are copied recursively. Users, passwords and keys in addresses are masked everywhere.
     """
-    if value is not None and looks_secret(key):
-        return MASK
+    if value is not None and _looks_secret(key):
+        return _MASK
     if isinstance(value, Mapping):
         return {str(name): masked(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked(key, item) for item in value]
     if isinstance(value, str):
-        return _SECRET_IN_QUERY.sub(rf"\1={MASK}", _USER_IN_ADDRESS.sub(MASK, value))
+        return _SECRET_IN_QUERY.sub(rf"\1={_MASK}", _USER_IN_ADDRESS.sub(_MASK, value))
     return value
 
 
@@ -176,7 +176,7 @@ def _mistake_of(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
     key = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "")
     if details["type"] == "extra_forbidden":
         return path, "is not a key of CaMVo", _intended_key(key, model, details["loc"][:-1])
-    value = "the value" if any(looks_secret(str(p)) for p in details["loc"]) else shown(details["input"])
+    value = "the value" if any(_looks_secret(str(p)) for p in details["loc"]) else shown(details["input"])
     wrong, fix = _WORDS.get(details["type"], (f"{{value}}: {details['msg']}", "correct it"))
     words = {**context, "value": value, "key": key}
     if details["type"] == "literal_error" and isinstance(details["input"], str):

@@ -14,7 +14,7 @@ _ONE_ANSWER = "leave it out: each call returns one complete answer"
 _LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"
 _RETRIES = "leave it out and set retries at the top of the file"
 
-RESERVED: dict[str, str] = {
+_RESERVED: dict[str, str] = {
     "messages": "leave it out: CaMVo writes the prompt",
     "stream": _ONE_ANSWER,
     "stream_options": _ONE_ANSWER,
@@ -39,13 +39,13 @@ RESERVED: dict[str, str] = {
 }
 """litellm parameters that an entry must not have, each with what to write instead."""
 
-MOST_PACKED = 100
+_MOST_PACKED = 100
 """The most tasks that one prompt may hold."""
 
 _TYPO = 0.85
 """Similarity from which an unknown key counts as misspelt, and not as a litellm parameter."""
 
-Price = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
+_Price = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 
 
 class ModelSettings(BaseModel):
@@ -61,14 +61,14 @@ class ModelSettings(BaseModel):
     """The name that people see; unique in the pool."""
     model: str = Field(min_length=1)
     """litellm's name, such as ``openai/gpt-4o``."""
-    pack: Annotated[Whole, Field(ge=2, le=MOST_PACKED)] | None = None
+    pack: Annotated[Whole, Field(ge=2, le=_MOST_PACKED)] | None = None
     """The most tasks in one prompt of the model's packed arm (``name:pack``); if absent, it has none."""
-    input_price: Price | None = None
+    input_price: _Price | None = None
     """$ per million input tokens; if absent, from litellm's price map."""
-    cached_input_price: Price | None = None
+    cached_input_price: _Price | None = None
     """$ per million input tokens that the provider read from its cache; if absent, from litellm's price map,
     or the input price where that is set."""
-    output_price: Price | None = None
+    output_price: _Price | None = None
     """$ per million output tokens, reasoning included; if absent, from litellm's price map."""
     api_key_env: str | None = None
     """The environment variable with the API key; if absent, litellm reads its provider's usual one."""
@@ -123,7 +123,7 @@ class ModelSettings(BaseModel):
         further = {str(key): value for key, value in data.items() if key not in cls.model_fields}
         for key in further:
             close = closest(key, cls.model_fields, _TYPO)
-            if close and key not in RESERVED:
+            if close and key not in _RESERVED:
                 raise mistake(key, "is not a key of a model", f"did you mean {close}?")
         nested = own.get("parameters") or {}
         if not isinstance(nested, Mapping):
@@ -162,8 +162,8 @@ class ModelSettings(BaseModel):
         for key in self.parameters:
             if key in type(self).model_fields:
                 raise mistake(key, "is below parameters", "move it up to the model's own keys")
-            if key in RESERVED:
-                raise mistake(key, "cannot be set here", RESERVED[key])
+            if key in _RESERVED:
+                raise mistake(key, "cannot be set here", _RESERVED[key])
         return self
 
 

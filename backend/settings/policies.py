@@ -16,12 +16,12 @@ from camvo.votes.labels import LABEL_VOTE
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
-Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
-PolicyName = Literal["camvo", "ccamvo", "joint", "baseline", "majority", "single"]
+_Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
+_PolicyName = Literal["camvo", "ccamvo", "joint", "baseline", "majority", "single"]
 
-_NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
+_NAMES: Final[tuple[_PolicyName, ...]] = get_args(_PolicyName)
 
-DEFAULT_POLICY: Final = "joint"
+_DEFAULT_POLICY: Final = "joint"
 """The policy without a ``policy`` section, for tasks whose votes are all labels."""
 
 _DEFAULT_WITHOUT_LABELS: Final = "camvo"
@@ -37,7 +37,7 @@ _OF_BATCHES: Final = frozenset({"max_stages"})
 """Parameters of providers' batches, which every policy can be asked in."""
 
 
-def kind_of(parameter: Declaration) -> Any:
+def _kind_of(parameter: Declaration) -> Any:
     """Return the type that checks a parameter's value, with errors in our words."""
     about = parameter.about
     if parameter.choices:
@@ -54,7 +54,7 @@ def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
     """Return the model of all parameters of these policy classes, with the policies' own defaults."""
     made: dict[str, Any] = {}
     for name, parameter in declared_by(policies).items():
-        kind = kind_of(parameter)
+        kind = _kind_of(parameter)
         kind = kind | None if parameter.default is None else kind
         made[name] = (kind, Field(parameter.default, description=parameter.about.help))
     return create_model("Parameters", __config__=FROZEN, **made)
@@ -63,7 +63,7 @@ def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
 def overrides_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
     """Return the model of the parameters that a project may override; ``None`` stands for absent."""
     made: dict[str, Any] = {
-        name: (kind_of(parameter) | None, None)
+        name: (_kind_of(parameter) | None, None)
         for name, parameter in declared_by(policies).items()
         if parameter.about.per_project
     }
@@ -95,13 +95,13 @@ class PolicySettings(_Parameters):
 
     model_config = FROZEN
 
-    name: PolicyName | None = None
+    name: _PolicyName | None = None
     """Algorithm 1; the same for correlated models; asking while votes are worth their price, by one model of
     votes; Algorithm 2; all models with equal weights; one model.
     ``None`` only without a section (:func:`policy_of`)."""
     max_stages: AtLeastOne = 3
     """The most rounds of providers' batches that a task waits for."""
-    lambda_l: Ridge = 1.0
+    lambda_l: _Ridge = 1.0
     """λ_L: ridge of the linear models. Below 0.01, withdrawing a label would leave rounding errors."""
 
     @model_validator(mode="before")
@@ -154,7 +154,7 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         aggregations: how the votes on each of the task's questions are counted.
     """
     parameters = settings.model_dump(exclude_unset=True, exclude_none=True)
-    name: str = settings.name or DEFAULT_POLICY
+    name: str = settings.name or _DEFAULT_POLICY
     if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
         name = _DEFAULT_WITHOUT_LABELS
     return policy_by_name(name, parameters)
@@ -162,7 +162,7 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
 
 def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:
     """Return the policy for votes on labels, and the parameters that are set but have no effect on it."""
-    name = settings.name or DEFAULT_POLICY
+    name = settings.name or _DEFAULT_POLICY
     effective = parameters_of(name) | _OF_EVERY_POLICY
     if "delta" not in effective:
         effective -= _OF_BOUNDS

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIX = "put the address into an environment variable, and write alerts: {url_env: CAMVO_ALERTS_URL}"
 
 
-class AlertSettings(BaseModel):
+class _AlertSettings(BaseModel):
     """Where alarms are posted; errors never repeat what was written, since it may be the address itself."""
 
     model_config = FROZEN
@@ -35,7 +35,7 @@ class AlertSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_mapping(cls, value: object) -> object:
-        if not isinstance(value, dict | AlertSettings):
+        if not isinstance(value, dict | _AlertSettings):
             raise mistake("", "is not a mapping", _FIX)
         return value
 
@@ -97,7 +97,7 @@ def load_redact_function(name: str) -> RedactFunction:
     return loaded  # type: ignore[no-any-return]  # what a function returns is checked at each call
 
 
-FewShot = Annotated[Whole, Field(ge=0, le=20)]
+_FewShot = Annotated[Whole, Field(ge=0, le=20)]
 
 
 _PROMPTS_AT_ONCE = 8
@@ -132,7 +132,7 @@ class Settings(BaseModel):
     """Whether the server asks models that were left out about tasks that people label."""
     background_share: Share = 0.05
     """Share of what a project has paid so far that the server may spend by itself."""
-    alerts: AlertSettings = AlertSettings()
+    alerts: _AlertSettings = _AlertSettings()
     """Where alarms are posted."""
     audit: Annotated[Real, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     """Share of tasks that are recorded but get no prediction, so that annotators label them blind."""
@@ -154,7 +154,7 @@ class Settings(BaseModel):
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
     show_annotators: bool = False
     """Whether ``/status`` reports on each annotator, by id. Only a server with credentials does."""
-    few_shot: FewShot = 0
+    few_shot: _FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
     student: bool | None = None
     """Whether a student votes too: an arm that costs nothing, taught by the labels that came out.
@@ -287,7 +287,7 @@ class _Overrides(PolicyOverrides):
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None
-    few_shot: FewShot | None = None
+    few_shot: _FewShot | None = None
 
 
 _OF_POLICY = set(PolicyOverrides.model_fields)

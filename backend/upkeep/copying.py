@@ -66,7 +66,7 @@ _PORTION = 1000
 _NUMBERED = tuple(table for table in tables.metadata.sorted_tables if table.autoincrement_column is not None)
 """The tables whose ids the database gives out."""
 
-Advance = Callable[[int], object]
+_Advance = Callable[[int], object]
 
 
 def row_counts(connection: Connection) -> dict[str, int]:
@@ -77,7 +77,7 @@ def row_counts(connection: Connection) -> dict[str, int]:
     }
 
 
-def copy(source: Ledger, target: Ledger, advance: Advance) -> Mapping[str, int]:
+def copy(source: Ledger, target: Ledger, advance: _Advance) -> Mapping[str, int]:
     """Copy every row of a ledger into an empty one, in one transaction on each side.
 
     Processes may go on with the source meanwhile; what they write after the beginning is not copied. So stop
@@ -113,7 +113,7 @@ def copy(source: Ledger, target: Ledger, advance: Advance) -> Mapping[str, int]:
     return after
 
 
-def _copy_rows(reader: Connection, writer: Connection, table: Table, advance: Advance) -> None:
+def _copy_rows(reader: Connection, writer: Connection, table: Table, advance: _Advance) -> None:
     rows = reader.execution_options(yield_per=_PORTION).execute(select(table))
     for portion in rows.mappings().partitions(_PORTION):
         writer.execute(insert(table), [dict(row) for row in portion])
@@ -131,16 +131,16 @@ def _continue_ids(writer: Connection) -> None:
             writer.execute(statement, {"table": table.name, "last": last})
 
 
-FORMAT = "camvo-ledger"
-VERSION = 1
+_FORMAT = "camvo-ledger"
+_VERSION = 1
 
 _EXPORT_PORTION = 500
 _rounds, _annotations, _calls = tables.rounds.c, tables.human_annotations.c, tables.calls.c
 
-Line = dict[str, Any]
+_Line = dict[str, Any]
 
 
-def lines(connection: Connection, keys: Sequence[str] | None = None) -> Iterator[Line]:
+def lines(connection: Connection, keys: Sequence[str] | None = None) -> Iterator[_Line]:
     """Yield the export's lines: a header, then projects, rounds, annotations and calls, each in their order.
 
     Args:
@@ -148,7 +148,7 @@ def lines(connection: Connection, keys: Sequence[str] | None = None) -> Iterator
         keys: the keys of the projects; ``None`` for all.
     """
     stored = [each for each in projects.list_all(connection) if keys is None or each.key in keys]
-    yield {"type": "header", "format": FORMAT, "version": VERSION, "projects": len(stored)}
+    yield {"type": "header", "format": _FORMAT, "version": _VERSION, "projects": len(stored)}
     for project in stored:
         yield {
             "type": "project",
@@ -163,7 +163,7 @@ def lines(connection: Connection, keys: Sequence[str] | None = None) -> Iterator
         yield from _call_lines(connection, project.key)
 
 
-def _round_lines(connection: Connection, project: str) -> Iterator[Line]:
+def _round_lines(connection: Connection, project: str) -> Iterator[_Line]:
     query = select(tables.rounds).where(_rounds.project == project).order_by(_rounds.id)
     for portion in _portions(connection, query):
         ids = [row.id for row in portion]
@@ -196,7 +196,7 @@ def _round_lines(connection: Connection, project: str) -> Iterator[Line]:
             }
 
 
-def _annotation_lines(connection: Connection, project: str) -> Iterator[Line]:
+def _annotation_lines(connection: Connection, project: str) -> Iterator[_Line]:
     query = select(tables.human_annotations).where(_annotations.project == project)
     for portion in _portions(connection, query.order_by(_annotations.annotation_id)):
         for row in portion:
@@ -217,7 +217,7 @@ def _annotation_lines(connection: Connection, project: str) -> Iterator[Line]:
             }
 
 
-def _call_lines(connection: Connection, project: str) -> Iterator[Line]:
+def _call_lines(connection: Connection, project: str) -> Iterator[_Line]:
     query = select(tables.calls).where(_calls.project == project).order_by(_calls.id)
     for portion in _portions(connection, query):
         for row in portion:

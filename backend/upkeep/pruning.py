@@ -43,7 +43,7 @@ def nothing(advanced: int) -> None:
     """Takes note of no progress."""
 
 
-def lessons(
+def _lessons(
     connection: Connection, name: StateName, after: int, through: int, advance: Advance = nothing
 ) -> Iterator[list[Contribution]]:
     """Yield what a state's events after a number teach, up to another number, in order and in portions."""
@@ -66,7 +66,7 @@ def continued(connection: Connection, name: StateName, base: Base | None, like: 
         state, after = State.restore(base.state, linear=like.linear), base.sequence
         if state.lambda_l != like.lambda_l:
             state = state.with_ridge(like.lambda_l)
-    for portion in lessons(connection, name, after, through):
+    for portion in _lessons(connection, name, after, through):
         state.add(*portion)
     return state
 
@@ -81,15 +81,8 @@ def readable_snapshots(connection: Connection, name: StateName) -> Iterator[tupl
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
-    """A project's events up to a number, to be replaced by their sums.
-
-    Attributes:
-        project: the project's key.
-        through: the number of the last event.
-        lambda_l: the ridge strength of the linear models in the sums.
-        now: unix seconds.
-    """
+class _Fold:
+    """A project's events up to a number, to be replaced by their sums."""
 
     project: str
     through: int
@@ -125,7 +118,7 @@ class Fold:
     def _sum(self, connection: Connection, name: StateName, previous: Base | None, advance: Advance) -> Base:
         state = None if previous is None else State.restore(previous.state)
         added, after = (0, 0) if previous is None else (previous.events, previous.sequence)
-        for portion in lessons(connection, name, after, self.through, advance):
+        for portion in _lessons(connection, name, after, self.through, advance):
             if state is None:
                 state = State(len(portion[0].context), self.lambda_l)
             state.add(*portion)
@@ -219,7 +212,7 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
         before = now(connection) - age
         through = deletions.last_older(connection, project, before)
         first = deletions.first_event(connection, project)
-    Fold(project, through, lambda_l, before + age).run(ledger, advance)
+    _Fold(project, through, lambda_l, before + age).run(ledger, advance)
     folded = sum(
         _written(ledger, partial(bases.delete_folded, project=project, first=start, last=end))
         for start, end in _ranges(first, through)

@@ -25,21 +25,15 @@ Kind = Literal["events", "state", "round", "money", "certificate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Something in a ledger that cannot be.
-
-    Attributes:
-        kind: what is wrong: the list of events, a state, a round, an account, or a certificate.
-        where: the project, and what of it.
-        what: what was found.
-    """
+class _Problem:
+    """Something in a ledger that cannot be."""
 
     kind: Kind
     where: str
     what: str
 
 
-def problems(connection: Connection, advance: Advance) -> Iterator[Problem]:
+def problems(connection: Connection, advance: Advance) -> Iterator[_Problem]:
     """Yield what is wrong in a ledger; nothing if it is sound.
 
     Args:
@@ -47,7 +41,7 @@ def problems(connection: Connection, advance: Advance) -> Iterator[Problem]:
         advance: called with how many projects were checked.
     """
     for owner, scope, has, must in wrong_accounts(connection):
-        yield Problem(
+        yield _Problem(
             "money",
             f"account {owner}, {scope}",
             f"has {has[0]} spent and {has[1]} reserved, and its calls add up to {must[0]} and {must[1]}",
@@ -62,34 +56,34 @@ def problems(connection: Connection, advance: Advance) -> Iterator[Problem]:
         advance(1)
 
 
-def _wrong_certificates(connection: Connection, project: str) -> Iterator[Problem]:
+def _wrong_certificates(connection: Connection, project: str) -> Iterator[_Problem]:
     """What nobody can have done to a certificate. That it no longer holds is no problem of the ledger."""
     for certificate, what in certificates.damages(connection, project):
-        yield Problem("certificate", f"project {project}, certificate {certificate}", what)
+        yield _Problem("certificate", f"project {project}, certificate {certificate}", what)
 
 
-def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterator[Problem]:
+def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterator[_Problem]:
     folded = events.folded_through(connection, project)
     later = deletions.count_after(connection, project, folded)
     if later != newest - folded:
         what = f"it has {later} events after number {folded}, and the last has the number {newest}"
-        yield Problem("events", f"project {project}", what)
+        yield _Problem("events", f"project {project}", what)
 
 
-def _wrong_bases(folded: dict[tuple[str, str], Base]) -> Iterator[Problem]:
+def _wrong_bases(folded: dict[tuple[str, str], Base]) -> Iterator[_Problem]:
     for base in folded.values():
         where = str(StateName(base.project, base.control, base.epoch))
         if not base.whole:
-            yield Problem("state", where, "the bytes of its base are not those that were stored")
+            yield _Problem("state", where, "the bytes of its base are not those that were stored")
         try:
             State.restore(base.state)
         except SnapshotError as error:
-            yield Problem("state", where, f"its base cannot be read: {error}")
+            yield _Problem("state", where, f"its base cannot be read: {error}")
 
 
 def _wrong_states(
     connection: Connection, project: str, newest: int, folded: dict[tuple[str, str], Base]
-) -> Iterator[Problem]:
+) -> Iterator[_Problem]:
     for control, epoch in deletions.states_through(connection, project, newest):
         name, base = StateName(project, control, epoch), folded.get((control, epoch))
         try:
@@ -97,7 +91,7 @@ def _wrong_states(
                 if base is not None and snapshot.sequence < base.sequence:
                     continue
                 if wrong := differences(continued(connection, name, base, saved, snapshot.sequence), saved):
-                    yield Problem(
+                    yield _Problem(
                         "state", str(name), f"snapshot {snapshot.sequence} is not the sum: {', '.join(wrong)}"
                     )
         except SnapshotError:
@@ -106,11 +100,11 @@ def _wrong_states(
 
 def _wrong_rounds(
     connection: Connection, project: str, folded: dict[tuple[str, str], Base]
-) -> Iterator[Problem]:
+) -> Iterator[_Problem]:
     for learnt in learnt_rounds(connection, project):
         row = learnt.row
         if what := _wrong_round(learnt, is_folded=(row.control, row.epoch) in folded):
-            yield Problem("round", f"project {project}, task {row.task}, control {row.control}", what)
+            yield _Problem("round", f"project {project}, task {row.task}, control {row.control}", what)
 
 
 def _wrong_round(learnt: LearntRound, *, is_folded: bool) -> str | None:

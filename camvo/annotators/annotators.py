@@ -59,21 +59,8 @@ class _Answer(NamedTuple):
     share: float
 
 
-class Coins:
-    """One coin for each of V voters, of whom the people come first, and n tasks.
-
-    The votes of all models on a task count together as one voter of their mean log-odds: they share errors,
-    and a person may be right against all of them.
-
-    Args:
-        tasks: the tasks, at least one.
-        labels: M ≥ 2, the number of labels of the question.
-
-    Attributes:
-        people: the annotators, in order.
-        models: the models, in order.
-        voted: how many answers each voter gave, shape (V,).
-    """
+class _Coins:
+    """One coin for each of V voters, of whom the people come first, and n tasks."""
 
     def __init__(self, tasks: Sequence[PeoplesTask], labels: int) -> None:
         self.people = sorted({name for task in tasks for name in task.people})
@@ -176,21 +163,15 @@ class AnnotatorReliability:
 
 
 @dataclass(frozen=True, slots=True)
-class Reliabilities:
-    """The reliabilities of one question.
-
-    Attributes:
-        people: annotator → their reliability. Nobody is in it of whom no label is judged.
-        models: model → its accuracy on these tasks.
-        tasks: how many tasks they were learnt from.
-    """
+class _Reliabilities:
+    """The reliabilities of one question."""
 
     people: Mapping[str, AnnotatorReliability]
     models: Mapping[str, float]
     tasks: int
 
 
-def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> Reliabilities:
+def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> _Reliabilities:
     """Fit the accuracies of all annotators and models.
 
     Tasks with one annotator and without ground truth are left out: models alone judge nobody. The order of
@@ -212,8 +193,8 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> Reliabilitie
         raise InvalidParameterError(f"a question needs at least two labels, got {labels}")
     judged = [task for task in tasks if len(task.people) > (task.truth is None)]
     if not judged:
-        return Reliabilities({}, {}, 0)
-    coins = Coins(judged, labels)
+        return _Reliabilities({}, {}, 0)
+    coins = _Coins(judged, labels)
     right = coins.fit()
     known = coins.known(right).tolist()
     size = len(coins.people)
@@ -223,7 +204,7 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> Reliabilitie
             coins.people, right[:size].tolist(), known[:size], coins.voted[:size].tolist(), strict=True
         )
     }
-    return Reliabilities(people, dict(zip(coins.models, right[size:].tolist(), strict=True)), len(judged))
+    return _Reliabilities(people, dict(zip(coins.models, right[size:].tolist(), strict=True)), len(judged))
 
 
 def _interval(right: float, labels: float) -> tuple[float, float]:
@@ -233,7 +214,7 @@ def _interval(right: float, labels: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-LEAST_ODDS: Final = 2.0
+_LEAST_ODDS: Final = 2.0
 """The label must be so many times as likely as any other."""
 
 
@@ -248,7 +229,7 @@ def log_odds(right: float, labels: int) -> float:
 
 
 def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | None:
-    """The most likely label, if it is :data:`LEAST_ODDS` times as likely as any other label.
+    """The most likely label, if it is :data:`_LEAST_ODDS` times as likely as any other label.
 
     All labels are equally likely before the answers. People of equal accuracy are thus counted as by a
     majority, and equal numbers for two labels decide nothing. Neither does an answer by somebody who is right
@@ -269,4 +250,4 @@ def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | No
     if leader is None:
         return None
     others = [value for label, value in odds.items() if label != leader] or [0.0]
-    return leader if odds[leader] - max(others) >= math.log(LEAST_ODDS) else None
+    return leader if odds[leader] - max(others) >= math.log(_LEAST_ODDS) else None

@@ -28,11 +28,11 @@ from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, level_of
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
-BELOW: Final = (0.2, 0.5)
+_BELOW: Final = (0.2, 0.5)
 """The shares of an arm's votes below its second and its third grade. An arm errs mostly where it is least
 sure, so the low grades are narrow."""
 
-BELOW_STUDENT: Final = (0.2, 0.4, 0.6, 0.75, 0.87, 0.95)
+_BELOW_STUDENT: Final = (0.2, 0.4, 0.6, 0.75, 0.87, 0.95)
 """The same for the student, whose confidence is a learnt probability: the highest ones say most."""
 
 _MIN_VOTES: Final = 50
@@ -153,7 +153,7 @@ def _tables(counts: ConfidenceCounts) -> dict[tuple[str, str], Array]:
 
 
 def _below(arm: str) -> tuple[float, ...]:
-    return BELOW_STUDENT if arm == STUDENT else BELOW
+    return _BELOW_STUDENT if arm == STUDENT else _BELOW
 
 
 def _scale(table: Array, below: tuple[float, ...]) -> Scale | None:

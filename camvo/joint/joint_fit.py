@@ -119,7 +119,7 @@ def fit_vote_rows(rows: VoteRows, labels: int) -> VotesFit:
 
 
 @lru_cache(maxsize=32)
-def fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+def _fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
     """The same model with the student beside it (:mod:`camvo.joint.models`)."""
     taught = arms.index(STUDENT)
     others = fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
@@ -131,7 +131,7 @@ def fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ModelAmong:
+class _ModelAmong:
     """A model of votes, for rows of some of its arms."""
 
     model: VoteModel
@@ -151,7 +151,7 @@ class ModelAmong:
         return right[:, : max(rows.shape[1], 2)], evidence
 
 
-def shortlist_of(
+def _shortlist_of(
     votes: VotesFit, prices: Mapping[str, float], arms: tuple[str, ...], most: int
 ) -> tuple[str, ...]:
     """The arms that plans ask: greedily those whose votes add the most right labels for their price."""
@@ -181,7 +181,7 @@ _TASK_NODES: Final = 5000
 """A lattice of beliefs about one task has at most this many nodes: they are computed for each task anew."""
 
 
-NO_CONFIDENCE: Final[Mapping[str, float]] = MappingProxyType({})
+_NO_CONFIDENCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,7 +301,7 @@ class JointFit:
         return tilt_of(probabilities[leader], tilted(probabilities, tilts)[leader])
 
     def probabilities(
-        self, votes: Mapping[str, str | None], sure: Mapping[str, float] = NO_CONFIDENCE
+        self, votes: Mapping[str, str | None], sure: Mapping[str, float] = _NO_CONFIDENCE
     ) -> dict[str, float]:
         """The probability of each label. Labels without a vote share what is left equally.
 
@@ -384,13 +384,13 @@ def fit_joint(  # noqa: PLR0917 - what a fit is made of
     arms = tuple(sorted(prices))
     if STUDENT not in prices:
         votes = fit_votes(evidence, arms, len(labels))
-        shortlist = shortlist_of(votes, prices, arms, most_arms(len(labels)))
+        shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
         return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
     others = {arm: price for arm, price in prices.items() if arm != STUDENT}
     silent = fit_joint(evidence, latest, labels, others, grades, contexts)
-    votes = fit_votes_and_student(evidence, arms, len(labels))
+    votes = _fit_votes_and_student(evidence, arms, len(labels))
     of_others = fit_votes(evidence, silent.arms, len(labels))
-    asked = shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
+    asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
     return replace(_fit(votes, latest, labels, arms, tuple(sorted((*asked, STUDENT))), grades), silent=silent)
 
 
@@ -426,7 +426,7 @@ def fit_label_free(
         arms: the arms, sorted by name.
         prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
     """
-    shortlist = shortlist_of(votes, prices, arms, most_arms(len(labels)))
+    shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
     return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES)
 
 
@@ -459,7 +459,7 @@ def form_round_beliefs(
         human: what human labels add; ``None`` without human labels.
         labels: the label set.
     """
-    among = ModelAmong(votes.model, positions, votes.arms)
+    among = _ModelAmong(votes.model, positions, votes.arms)
     correct = _correction(human, positions, labels)
     return form_beliefs(among, votes.of(positions), len(labels), correct, votes.reference(positions))
 

@@ -164,12 +164,12 @@ def _code(rows: Rows, places: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(np.where(rows < 0, 0, rows + 1) @ places, dtype=np.int64)
 
 
-Places = NDArray[np.int64]
+_Places = NDArray[np.int64]
 
-_known: WeakKeyDictionary[Lattice, dict[int, tuple[Places, Places, Places]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Lattice, dict[int, tuple[_Places, _Places, _Places]]] = WeakKeyDictionary()
 
 
-def passages(lattice: Lattice, nodes: Places) -> tuple[Places, Places, Places, Places]:
+def passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Places, _Places]:
     """The nodes that rounds at some nodes pass through.
 
     Args:
@@ -219,11 +219,11 @@ def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> 
     return seen, weight.reshape(sums.shape)
 
 
-def _found(lattice: Lattice, nodes: Places) -> Iterator[tuple[int, tuple[Places, Places, Places]]]:
+def _found(lattice: Lattice, nodes: _Places) -> Iterator[tuple[int, tuple[_Places, _Places, _Places]]]:
     """The passages of each node, node by node."""
     rows, numbers = lattice.rows[nodes], lattice.numbers
-    pairs: list[Places] = []
-    same: list[Places] = []
+    pairs: list[_Places] = []
+    same: list[_Places] = []
     for arms in subsets(rows.shape[1]):
         voted = np.flatnonzero((rows[:, arms] >= 0).all(axis=1))
         part = rows[voted][:, arms]
@@ -246,7 +246,9 @@ def _found(lattice: Lattice, nodes: Places) -> Iterator[tuple[int, tuple[Places,
     return zip(nodes.tolist(), _by_node(len(nodes), pairs, same), strict=True)
 
 
-def _by_node(nodes: int, pairs: list[Places], same: list[Places]) -> Iterator[tuple[Places, Places, Places]]:
+def _by_node(
+    nodes: int, pairs: list[_Places], same: list[_Places]
+) -> Iterator[tuple[_Places, _Places, _Places]]:
     """Sort what was found subset by subset by the position of its node."""
     (of_pair, through), (of_same, before, after) = (np.concatenate(found, axis=1) for found in (pairs, same))
     by_pair, by_same = np.argsort(of_pair, kind="stable"), np.argsort(of_same, kind="stable")
@@ -260,7 +262,7 @@ def _by_node(nodes: int, pairs: list[Places], same: list[Places]) -> Iterator[tu
     )
 
 
-def subsets(arms: int) -> Iterator[Places]:
+def subsets(arms: int) -> Iterator[_Places]:
     """Every nonempty set of arms, as positions."""
     for mask in range(1, 1 << arms):
         yield np.flatnonzero([(mask >> arm) & 1 for arm in range(arms)])

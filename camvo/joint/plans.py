@@ -52,7 +52,7 @@ class Stops(Hashable, Protocol):
         ...
 
 
-class RightLabels:
+class _RightLabels:
     """Stopping is worth the probability of the most probable label. The unit of value is a right label."""
 
     def stopping(self, beliefs: Beliefs) -> Array:
@@ -64,7 +64,7 @@ class RightLabels:
         return None
 
 
-RIGHT_LABELS: Final[Stops] = RightLabels()
+RIGHT_LABELS: Final[Stops] = _RightLabels()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,10 +230,10 @@ def _around(
     return at(high), at(low)
 
 
-TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 17), dtype=np.float64)
+_TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 17), dtype=np.float64)
 """The tilts for which the value of a node is known, in nats."""
 
-_PITCH: Final = float(TILTS[1] - TILTS[0])
+_PITCH: Final = float(_TILTS[1] - _TILTS[0])
 
 ArmGrades = tuple[tuple[tuple[float, float, float], ...], ...]
 """One arm's grades for each number: (tilt of the vote's label, P(grade | right), P(grade | wrong)).
@@ -274,7 +274,7 @@ class GradedWorth:
 
         Empty if stopping is better.
         """
-        key = node, int(np.rint((np.clip(tilt, TILTS[0], TILTS[-1]) - TILTS[0]) / _PITCH))
+        key = node, int(np.rint((np.clip(tilt, _TILTS[0], _TILTS[-1]) - _TILTS[0]) / _PITCH))
         if key not in self._together:
             self._together[key] = tuple(self._asked_from(*key))
         return self._together[key]
@@ -301,8 +301,8 @@ class GradedWorth:
         found = set()
         for grade in range(max(map(len, self.grades[arm]))):
             raised, _, _ = _grade(self.grades[arm], grade, len(following))
-            tilted = move.tilt(np.asarray(TILTS[tilts][None]), raised[:, None])
-            index = np.rint((np.clip(tilted, TILTS[0], TILTS[-1]) - TILTS[0]) / _PITCH).astype(np.int64)
+            tilted = move.tilt(np.asarray(_TILTS[tilts][None]), raised[:, None])
+            index = np.rint((np.clip(tilted, _TILTS[0], _TILTS[-1]) - _TILTS[0]) / _PITCH).astype(np.int64)
             possible = following >= 0
             found |= set(zip(following[possible].tolist(), index[possible].tolist(), strict=True))
         pairs = np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
@@ -329,7 +329,7 @@ def _plan(beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, 
     nodes, arms = lattice.rows.shape
     stopping = np.where((lattice.rows >= 0).any(axis=1), _surest(beliefs.right), -np.inf)
     value = stopping.copy()
-    asking = np.full((arms, len(TILTS), nodes), -np.inf)
+    asking = np.full((arms, len(_TILTS), nodes), -np.inf)
     for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
         for step, votes in zip(level, level_votes, strict=True):
             gained = _expected(beliefs, step, votes, grades[step.arm], value)
@@ -344,7 +344,7 @@ def _surest(right: Array) -> Array:
     """The probability of the most probable label at each tilt, shape (T, N)."""
     ordered = np.sort(right, axis=1)
     first, second = ordered[:, -1], ordered[:, -2] if right.shape[1] > 1 else 0.0 * ordered[:, -1]
-    odds = np.exp(TILTS)[:, None]
+    odds = np.exp(_TILTS)[:, None]
     return np.asarray(np.maximum(odds * first, second) / (odds * first + 1.0 - first))
 
 
@@ -352,12 +352,12 @@ def _expected(beliefs: Beliefs, step: Step, votes: Array, grades: ArmGrades, val
     """The expected value after asking an arm at some nodes, shape (T, n)."""
     following = np.maximum(step.following, 0)
     move = _Move.of(beliefs, step.arm, step.nodes, step.following)
-    tilts: Array = TILTS[:, None, None]
+    tilts: Array = _TILTS[:, None, None]
     mass = 1.0 + move.lead * np.expm1(tilts)
     chance = votes * mass
     chance = chance / np.maximum(chance.sum(axis=1, keepdims=True), EPSILON)
     right = move.own * np.where(move.same, np.exp(tilts), 1.0) / mass
-    total = np.zeros((len(TILTS), len(step.nodes)))
+    total = np.zeros((len(_TILTS), len(step.nodes)))
     known = np.where(np.isfinite(value), value, 0.0)
     for grade in range(max(map(len, grades))):
         raised, if_right, if_wrong = (part[:, None] for part in _grade(grades, grade, len(votes)))
@@ -435,8 +435,8 @@ def _grade(grades: ArmGrades, grade: int, numbers: int) -> tuple[Array, Array, A
 
 def _between(tilts: Array) -> tuple[NDArray[np.int64], Array]:
     """The position of the tilt below, and how far each tilt is on the way to the next, in [0, 1]."""
-    at = (np.clip(tilts, TILTS[0], TILTS[-1]) - TILTS[0]) / _PITCH
-    low = np.minimum(at.astype(np.int64), len(TILTS) - 2)
+    at = (np.clip(tilts, _TILTS[0], _TILTS[-1]) - _TILTS[0]) / _PITCH
+    low = np.minimum(at.astype(np.int64), len(_TILTS) - 2)
     return low, at - low
 
 

@@ -130,11 +130,11 @@ _PULL: Final = 0.15
 """The cost of a log-skill's distance from the mean, beside a cost of 1 for each pair's deviation."""
 
 _FEWEST_ROUNDS: Final = 30
-CUT: Final = 0.5
+_CUT: Final = 0.5
 """Arms are related if their excess agreement is above this, with a standard error to spare."""
 
 
-NEARLY_THE_SAME: Final = 0.9
+_NEARLY_THE_SAME: Final = 0.9
 """Two arms without a third relative count as related only above this."""
 
 
@@ -167,7 +167,7 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
     surely = (_corrected(agreement - error, labels) - expected) / (1.0 - expected)
     found = (corrected - expected) / (1.0 - expected)
     for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
-        if certain > CUT:
+        if certain > _CUT:
             excess[i, j] = excess[j, i] = min(value, 1.0)
     return _without_mere_pairs(excess)
 
@@ -199,7 +199,7 @@ def _without_mere_pairs(excess: Array) -> Array:
     related = excess > 0.0
     relatives = related.sum(axis=1)
     pair = related & (relatives[:, None] == 1) & (relatives[None, :] == 1)
-    return np.where(pair & (excess <= NEARLY_THE_SAME), 0.0, excess)
+    return np.where(pair & (excess <= _NEARLY_THE_SAME), 0.0, excess)
 
 
 def _corrected(agreement: Array, labels: int) -> Array:

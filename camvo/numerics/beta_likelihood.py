@@ -14,7 +14,7 @@ import math
 
 from scipy.special import psi, zeta
 
-MAX_STEPS = 30
+_MAX_STEPS = 30
 """Newton's method needed at most 7 steps in every case tried. After this many it is not converging."""
 
 _RELATIVE_STEP = 1e-8
@@ -44,7 +44,7 @@ def fit_beta(log_q: float, log_complement: float) -> tuple[float, float] | None:
         return None
     # ψ(x) ≈ ln(x − ½) makes the system linear. Where q piles up at 0 or 1, this start is better than moments.
     alpha, beta = 0.5 + geometric / (2.0 * gap), 0.5 + complement / (2.0 * gap)
-    for _ in range(MAX_STEPS):
+    for _ in range(_MAX_STEPS):
         alpha_step, beta_step = _newton_step(alpha, beta, log_q, log_complement)
         alpha, beta = _apply_step(alpha, alpha_step), _apply_step(beta, beta_step)
         if not (math.isfinite(alpha) and math.isfinite(beta)):

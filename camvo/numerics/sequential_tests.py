@@ -95,7 +95,7 @@ STEPS = 20
 _LEAST = 20
 """The number of earlier scores in a stratum from which on its scores are bet on."""
 
-Stratum: TypeAlias = tuple[str, ...]
+_Stratum: TypeAlias = tuple[str, ...]
 """The name of a stratum. Which one comes next may depend on earlier scores, but not on the next."""
 
 
@@ -110,7 +110,7 @@ class ExchangeabilityTest:
     def __init__(self, tilts: Sequence[float]) -> None:
         self._tilts = tuple(tilts)
         self._wager = Wager(len(self._tilts))
-        self._strata: dict[Stratum, Counter[int]] = {}
+        self._strata: dict[_Stratum, Counter[int]] = {}
 
     @property
     def tried(self) -> int:
@@ -122,7 +122,7 @@ class ExchangeabilityTest:
         """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
         return self._wager.evidence
 
-    def add(self, stratum: Stratum, score: int, draw: float) -> None:
+    def add(self, stratum: _Stratum, score: int, draw: float) -> None:
         """Add one score.
 
         Args:

@@ -19,7 +19,7 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
 
-QUESTION: Final = "label"
+_QUESTION: Final = "label"
 """The name under which the policy sees the one question."""
 
 
@@ -47,7 +47,7 @@ class PastRound:
     def cast(self) -> Votes:
         """The votes of today's pool, in the form that policies take."""
         return {
-            arm: {} if vote is None else {QUESTION: vote}
+            arm: {} if vote is None else {_QUESTION: vote}
             for arm, vote in self.votes.items()
             if arm in self.costs
         }
@@ -55,7 +55,7 @@ class PastRound:
     @property
     def sure(self) -> Confidences:
         """The confidences, in the form that policies take."""
-        return {arm: {QUESTION: share} for arm, share in self.confidences.items() if arm in self.costs}
+        return {arm: {_QUESTION: share} for arm, share in self.confidences.items() if arm in self.costs}
 
     def observation(self, state: State) -> Observation:
         """What a policy observes of the round's question in today's state."""
@@ -139,7 +139,7 @@ class Revisit(CaMVo):
         Raises:
             InvalidParameterError: the context does not fit the state, or ``costs`` is empty.
         """
-        plan = self.plan({QUESTION: past.observation(state)}, past.costs)
+        plan = self.plan({_QUESTION: past.observation(state)}, past.costs)
         arms, gain = self.lacking(plan, past.cast)
         if not arms:
             return NOTHING
@@ -255,5 +255,5 @@ def recount(policy: Policy, state: State, past: PastRound) -> Decision | None:
     >>> recount(policy, question.state, past).label
     'pos'
     """
-    plan = policy.plan({QUESTION: past.observation(state)}, past.costs)
-    return policy.decide(plan, past.cast, confidences=past.sure).get(QUESTION)
+    plan = policy.plan({_QUESTION: past.observation(state)}, past.costs)
+    return policy.decide(plan, past.cast, confidences=past.sure).get(_QUESTION)

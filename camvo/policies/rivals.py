@@ -18,14 +18,8 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneModel(Baseline, OneModelParameters):
-    """Ask one model after a beginning that asks more. A model that gives no vote is replaced.
-
-    A subclass defines in :meth:`_candidates` which models replace it, the first choice first.
-
-    Attributes:
-        first: how many rounds belong to the beginning, at least 0.
-    """
+class _OneModel(Baseline, OneModelParameters):
+    """Ask one model after a beginning that asks more. A model that gives no vote is replaced."""
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The models of the plan; then the next candidate, while a question has no vote."""
@@ -40,7 +34,7 @@ class OneModel(Baseline, OneModelParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestSingle(OneModel):
+class BestSingle(_OneModel):
     """Ask every model at first, and then only the one that human labels show to be right most often.
 
     It learns from human labels alone. While there are none, it goes on asking every model. A model that gives
@@ -171,7 +165,7 @@ class Cascade(Baseline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Router(OneModel):
+class Router(_OneModel):
     """Ask the cheapest model, or the dearest where the text says that it gains enough.
 
     The first rounds ask both. The linear models of the state (LinUCB's ridge regressions) learn from the

@@ -19,19 +19,8 @@ from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import restore_aggregation
 
 
-def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
-    """The arms that get a reward from a round.
-
-    An arm that was asked because of the votes gets none: it was asked only where the others disagreed, so its
-    rewards would understate its skill. A human label rewards the arms of the first stage. A voted label
-    rewards arms only if all of them were asked independently of the votes, because the label of a few arms
-    agrees with those arms.
-
-    Args:
-        order: all arms, in the order of asking.
-        first: how many arms of ``order`` were asked independently of the votes.
-        human: whether the label is a human's.
-    """
+def _teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
+    """The arms that get a reward from a round."""
     return frozenset(order[:first] if human or first == len(order) else ())
 
 
@@ -176,13 +165,13 @@ class TaughtRound:
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
         """What the state learns if the round's label is ``label``.
 
-        Arms that were asked because of the votes get no reward (:func:`teachers`).
+        Arms that were asked because of the votes get no reward (:func:`_teachers`).
 
         Args:
             label: the voted label, or the human's.
             human: whether ``label`` is a human's.
         """
-        rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
+        rewarded = self.votes if self.order is None else _teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
         rewards = replace(

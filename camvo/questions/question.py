@@ -22,7 +22,7 @@ from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation, Ballot, Decision
 from camvo.votes.labels import LABEL_VOTE
 
-KEY: Final = "question"
+_KEY: Final = "question"
 """The key of the one question in the mappings that policies take and return."""
 
 _NO_VOTE: Final = "pass None for a model that gave no usable answer"
@@ -92,7 +92,7 @@ class Task:
     @property
     def votes(self) -> dict[str, str | None]:
         """The votes so far: model → vote, ``None`` for a model that failed."""
-        return {model: answers.get(KEY) for model, answers in self._votes.items()}
+        return {model: answers.get(_KEY) for model, answers in self._votes.items()}
 
     def ask(self) -> tuple[str, ...]:
         """Return the models to ask now; an empty tuple if the task can be decided.
@@ -120,9 +120,9 @@ class Task:
         for model, confidence in confidences.items():
             _check_confidence(model, confidence, votes.get(model))
         for model, vote in votes.items():
-            self._votes[model] = {} if vote is None else {KEY: vote}
+            self._votes[model] = {} if vote is None else {_KEY: vote}
         for model, confidence in confidences.items():
-            self._confidences[model] = {KEY: float(confidence)}
+            self._confidences[model] = {_KEY: float(confidence)}
         self._wanted = tuple(model for model in self._wanted if model not in self._votes)
         if not self._wanted:
             self._wanted = self._policy.ask(self.plan, self._votes, confidences=self._confidences)
@@ -148,7 +148,7 @@ class Task:
                 f"votes of {', '.join(self._wanted)} are missing",
                 fix="pass them to add(), with None for a model that failed, until ask() returns ()",
             )
-        decision = self._policy.decide(self.plan, self._votes, confidences=self._confidences).get(KEY)
+        decision = self._policy.decide(self.plan, self._votes, confidences=self._confidences).get(_KEY)
         if decision is None:
             raise InvalidParameterError(
                 "every model failed, so there is no vote to decide by",
@@ -175,7 +175,7 @@ class Task:
             self._check_answer("human", human)
         lesson = self._policy.contribution(
             self.plan,
-            KEY,
+            _KEY,
             self._votes,
             decision.label if human is None else human,
             human=human is not None,
@@ -315,7 +315,7 @@ class Question:
                 f"the embedding has shape {context.shape}, the question expects ({self.state.dimension},)"
             )
         observation = Observation(self.state, context, self.labels, self.aggregation)
-        plan = self.policy.plan({KEY: observation}, self.prices)
+        plan = self.policy.plan({_KEY: observation}, self.prices)
         return Task(self.policy, plan, self.state, self.labels, self.aggregation)
 
 

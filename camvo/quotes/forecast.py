@@ -287,7 +287,7 @@ DRIFT: Final = 1.11
 """How many times as much projects cost as their replays from the first rounds: plans that are fitted to more
 rounds find more votes worth their price. Measured by ``benchmarks/quotes.py``."""
 
-DRIFT_SPREAD: Final = 0.08
+_DRIFT_SPREAD: Final = 0.08
 """The standard deviation of its logarithm over projects."""
 
 WIDEST: Final = 1.5
@@ -383,7 +383,7 @@ def interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, 
         kept: whether the run keeps to the upper end.
     """
     logs = np.log(np.clip(shares, 1e-9, 1.0))
-    spread = math.hypot(float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / len(logs)), DRIFT_SPREAD)
+    spread = math.hypot(float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / len(logs)), _DRIFT_SPREAD)
     middle = float(logs.mean()) + math.log(DRIFT)
     low, likely, free = (min(math.exp(middle + times * spread), 1.0) for times in (-_NORMAL, 0.0, _NORMAL))
     return low, likely, min(free, WIDEST * low) if kept else free, free

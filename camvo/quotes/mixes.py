@@ -23,7 +23,7 @@ from camvo.quotes.forecast import DRIFT, JointProject, KnownVotes
 from camvo.state.exploration import UNASKED
 from camvo.typing import Array
 
-TIMES: Final = (0.1, 0.3, 1.0, 3.0)
+_TIMES: Final = (0.1, 0.3, 1.0, 3.0)
 """The worths that are tried, in that of the policy as it is set."""
 
 FEWEST: Final = 30
@@ -106,7 +106,7 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
             f"a mix needs {FIRST} rounds that asked everyone, {FEWEST} labelled tasks, a task to come, and a"
             f" target in (0, 1); got {len(known.rows)}, {len(labelled.human)}, {tasks} and {target}"
         )
-    of_worth = {times: labelled if times == 1.0 else labelled.whole for times in TIMES}
+    of_worth = {times: labelled if times == 1.0 else labelled.whole for times in _TIMES}
     tried = [times for times, some in of_worth.items() if len(some.human) >= FEWEST]
     found = []
     for times in tried:

@@ -29,19 +29,8 @@ from camvo.subsets.table_search import cheapest_subsets
 from camvo.typing import Array
 
 
-class AnnouncedContexts:
-    """The next m contexts.
-
-    Args:
-        contexts: m embeddings of shape (d,).
-        dimension: d.
-
-    Attributes:
-        contexts: the embeddings, shape (m, d).
-
-    Raises:
-        InvalidParameterError: a context does not have shape (d,) or is not finite.
-    """
+class _AnnouncedContexts:
+    """The next m contexts."""
 
     def __init__(self, contexts: Sequence[Array], dimension: int) -> None:
         self.contexts = check_contexts(contexts, dimension)
@@ -61,18 +50,12 @@ class AnnouncedContexts:
         return _span(rows) if rows else None
 
 
-class ArmLookahead:
-    """One arm's estimates for the announced contexts, and its updates from them that A⁻¹ and b still lack.
-
-    Args:
-        announced: the m contexts.
-        solved: A⁻¹e of each context, shape (m, d).
-        estimates: eᵀA⁻¹b and eᵀA⁻¹e of each context, shape (2, m).
-    """
+class _ArmLookahead:
+    """One arm's estimates for the announced contexts, and its updates from them that A⁻¹ and b still lack."""
 
     __slots__ = ("_estimates", "_gram", "_learnt", "_refreshed", "_solved", "announced")
 
-    def __init__(self, announced: AnnouncedContexts, solved: Array, estimates: Array) -> None:
+    def __init__(self, announced: _AnnouncedContexts, solved: Array, estimates: Array) -> None:
         self.announced = announced
         self._solved = solved
         self._estimates = estimates
@@ -130,12 +113,8 @@ class ArmLookahead:
             b += np.array([shift for _, _, shift in self._learnt]) @ contexts[_span(learnt) or learnt]
 
 
-class LookaheadArm(Arm):
-    """An arm that updates A⁻¹ and b only after the announced contexts.
-
-    Attributes:
-        lookahead: the estimates for the announced contexts, or ``None`` if A⁻¹ and b are up to date.
-    """
+class _LookaheadArm(Arm):
+    """An arm that updates A⁻¹ and b only after the announced contexts."""
 
     __slots__ = ("lookahead",)
 
@@ -148,7 +127,7 @@ class LookaheadArm(Arm):
         mixture: BetaSums | None = None,
     ) -> None:
         super().__init__(inverse, b, rewards, reward_sum, mixture)
-        self.lookahead: ArmLookahead | None = None
+        self.lookahead: _ArmLookahead | None = None
 
     @property
     def inverse(self) -> Inverse:
@@ -184,7 +163,7 @@ class LookaheadState(State):
 
     def __init__(self, dimension: int, lambda_l: float = 1.0, *, linear: bool = True) -> None:
         super().__init__(dimension, lambda_l, linear=linear)
-        self._announced: AnnouncedContexts | None = None
+        self._announced: _AnnouncedContexts | None = None
 
     def announce(self, contexts: Sequence[Array]) -> None:
         """Announce the contexts that will be scored next.
@@ -198,7 +177,7 @@ class LookaheadState(State):
         Raises:
             InvalidParameterError: a context does not have shape (d,) or is not finite.
         """
-        self._announced = AnnouncedContexts(contexts, self.dimension)
+        self._announced = _AnnouncedContexts(contexts, self.dimension)
 
     def score(self, arms: Sequence[str], context: Array) -> tuple[Array, Array]:
         """Score as :meth:`State.score` does; an announced context takes a fraction of the time."""
@@ -224,20 +203,22 @@ class LookaheadState(State):
         announced = self._announced
         span = None if announced is None else announced.span(contexts)
         if announced is None or span is None:
-            self._announced = announced = AnnouncedContexts(contexts, self.dimension)
+            self._announced = announced = _AnnouncedContexts(contexts, self.dimension)
             span = slice(None)
         scored = self._rewarded(arms)
-        lookaheads = _lookaheads(announced, [arm for arm in scored.values() if isinstance(arm, LookaheadArm)])
+        lookaheads = _lookaheads(
+            announced, [arm for arm in scored.values() if isinstance(arm, _LookaheadArm)]
+        )
         estimates = np.zeros((len(arms), 2, len(contexts)))
         for position, lookahead in zip(scored, lookaheads, strict=True):
             estimates[position] = lookahead.estimates()[:, span]
         q, squares = estimates.transpose(1, 2, 0)
         return q, np.sqrt(np.maximum(squares, 0.0))
 
-    _arm = LookaheadArm
+    _arm = _LookaheadArm
 
 
-def _lookaheads(announced: AnnouncedContexts, arms: Sequence[LookaheadArm]) -> list[ArmLookahead]:
+def _lookaheads(announced: _AnnouncedContexts, arms: Sequence[_LookaheadArm]) -> list[_ArmLookahead]:
     """Return the lookahead of every arm; the missing ones are computed together."""
     missing = [arm for arm in arms if arm.lookahead is None or arm.lookahead.announced is not announced]
     if missing:
@@ -246,7 +227,7 @@ def _lookaheads(announced: AnnouncedContexts, arms: Sequence[LookaheadArm]) -> l
             arm.inverse.solve(announced.contexts, vectors)
         estimates = score(solved, np.array([arm.b for arm in missing]), announced.contexts)
         for position, arm in enumerate(missing):
-            arm.lookahead = ArmLookahead(announced, solved[position], estimates[position])
+            arm.lookahead = _ArmLookahead(announced, solved[position], estimates[position])
     return [arm.lookahead for arm in arms if arm.lookahead is not None]
 
 

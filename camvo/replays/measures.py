@@ -21,7 +21,7 @@ from camvo.numerics.small import TIE
 from camvo.scores.calibration import BINS, reliability, risk_curve
 from camvo.typing import Array
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 """The confidence level of :func:`mean_interval`."""
 
 
@@ -203,7 +203,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, tuple[float, float] |
     mean, n = float(np.mean(values)), len(values)
     if n < 2:
         return mean, None
-    half = float(stdtrit(n - 1, (1.0 + CONFIDENCE) / 2.0) * np.std(values, ddof=1) / np.sqrt(n))
+    half = float(stdtrit(n - 1, (1.0 + _CONFIDENCE) / 2.0) * np.std(values, ddof=1) / np.sqrt(n))
     return mean, (mean - half, mean + half)
 
 

@@ -167,11 +167,11 @@ class StudentArm:
         return replace(lesson, taught=TaughtText(self._ngrams[item], label))
 
 
-Answers: TypeAlias = tuple[Votes, Confidences]
+_Answers: TypeAlias = tuple[Votes, Confidences]
 """Votes on one item, and the confidences of those arms that gave one."""
 
 
-def all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> Answers:
+def _all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> _Answers:
     """The votes of all models and of the student on one item, and the confidences of those that gave one."""
     row = zip(table.prices, table.votes[item].tolist(), strict=True)
     votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
@@ -184,7 +184,7 @@ def all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> Answe
     return votes, {arm: {QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
 
 
-def asked_for(policy: Policy, plan: Plan, said: Answers) -> Answers:
+def _asked_for(policy: Policy, plan: Plan, said: _Answers) -> _Answers:
     """Collect the votes that the policy asks for on one item, and their confidences."""
     known, sure = said
     votes: dict[str, Mapping[str, str]] = {}
@@ -203,10 +203,10 @@ def _confidences(table: VotesTable, item: int) -> dict[str, float]:
     return {arm: confidence for arm, confidence in row if not math.isnan(confidence)}
 
 
-Correction: TypeAlias = Callable[[], Contribution]
+_Correction: TypeAlias = Callable[[], Contribution]
 
 
-class ReviewQueue:
+class _ReviewQueue:
     """Items by their score. Humans label the lowest until they have labelled a given share of all items.
 
     Args:
@@ -215,7 +215,7 @@ class ReviewQueue:
     Raises:
         InvalidParameterError: the share is not in [0, 1].
 
-    >>> queue = ReviewQueue(0.5)
+    >>> queue = _ReviewQueue(0.5)
     >>> for item, score in enumerate((0.9, 0.2, 0.7, 0.4)):
     ...     queue.add(item, score, lambda: None)
     >>> [item for item, _ in queue.due()]
@@ -226,10 +226,10 @@ class ReviewQueue:
         if not 0.0 <= share <= 1.0:
             raise InvalidParameterError(f"reviewed must be in [0, 1], got {share}")
         self._share = share
-        self._waiting: list[tuple[float, int, Correction]] = []
+        self._waiting: list[tuple[float, int, _Correction]] = []
         self._added = self._labelled = 0
 
-    def add(self, item: int, score: float, correct: Correction) -> None:
+    def add(self, item: int, score: float, correct: _Correction) -> None:
         """Queue an item.
 
         Args:
@@ -241,7 +241,7 @@ class ReviewQueue:
             self._added += 1
             heapq.heappush(self._waiting, (score, item, correct))
 
-    def due(self) -> Iterator[tuple[int, Correction]]:
+    def due(self) -> Iterator[tuple[int, _Correction]]:
         """Take out the items that humans label now, the lowest score first."""
         while self._waiting and self._labelled + 1 <= self._share * self._added:
             self._labelled += 1
@@ -353,7 +353,7 @@ def replay(
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
     pupil = StudentArm(state, table) if has_student(policy, table, student) else None
     trace = Trace.blank(*table.votes.shape)
-    run = _Run(policy, table, trace, pupil, human, ReviewQueue(reviewed), complete)
+    run = _Run(policy, table, trace, pupil, human, _ReviewQueue(reviewed), complete)
     prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
     for items, observations in _windows(state, table, window):
         plans = plan_window(policy, observations, prices)
@@ -379,7 +379,7 @@ class _Run:
     trace: Trace
     pupil: StudentArm | None
     human: NDArray[np.bool_]
-    queue: ReviewQueue
+    queue: _ReviewQueue
     complete: bool
     positions: Mapping[str, int] = field(init=False)
 
@@ -391,8 +391,8 @@ class _Run:
         """Ask and decide about the items of a window, and return what the state learns from them."""
         asked, taught = [], []
         for item, plan in zip(items, plans, strict=True):
-            known = all_answers(self.table, item, self.pupil)
-            answers = asked_for(self.policy, plan, known)
+            known = _all_answers(self.table, item, self.pupil)
+            answers = _asked_for(self.policy, plan, known)
             asked.append([arm in answers[0] for arm in self.table.prices])
             taught += self._learnt(item, plan, known, answers)
         self.trace.asked[items.start : items.stop] = asked
@@ -406,7 +406,7 @@ class _Run:
             self.trace.labelled_at[item] = decided
         return taught
 
-    def _learnt(self, item: int, plan: Plan, known: Answers, answers: Answers) -> list[Contribution]:
+    def _learnt(self, item: int, plan: Plan, known: _Answers, answers: _Answers) -> list[Contribution]:
         """Write the decision into the trace, and return what it and its human label teach."""
         votes, confidences = answers
         decision = self.policy.decide(plan, votes, confidences=confidences).get(QUESTION)
@@ -428,7 +428,7 @@ class _Run:
         self.queue.add(item, decision.score, correct)
         return [taught]
 
-    def _correction(self, item: int, plan: Plan, answers: Answers, taught: Contribution) -> Contribution:
+    def _correction(self, item: int, plan: Plan, answers: _Answers, taught: Contribution) -> Contribution:
         """What a human label changes of what the round taught."""
         votes, confidences = answers
         truth = self.table.labels[self.table.truth[item]]

@@ -51,17 +51,8 @@ _FEWEST_ISOTONIC = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """A monotone map of [0, 1] into itself.
-
-    Attributes:
-        knots: ascending scores of an isotonic map; empty for a Beta map.
-        values: the probability at each knot, not descending. The map is linear between knots and constant
-            beyond the outermost ones.
-        slopes: a and b of the Beta map, used if there are no knots.
-        shift: c of the Beta map.
-        labels: how many labels the map was fitted to.
-    """
+class _Calibration:
+    """A monotone map of [0, 1] into itself."""
 
     knots: tuple[float, ...] = ()
     values: tuple[float, ...] = ()
@@ -77,11 +68,11 @@ class Calibration:
         return np.asarray(expit(_features(inside) @ np.array((*self.slopes, self.shift))), dtype=np.float64)
 
 
-IDENTITY = Calibration()
+IDENTITY = _Calibration()
 """The calibration before the first label."""
 
 
-def fit_calibration(scores: ArrayLike, right: ArrayLike) -> Calibration:
+def fit_calibration(scores: ArrayLike, right: ArrayLike) -> _Calibration:
     """Fit a calibration to human labels; without labels it is the identity.
 
     The same labels in the same order give the same map.
@@ -121,7 +112,7 @@ def _isotonic_gains(scores: Array, right: Array) -> Array:
     return gain
 
 
-def _fit_beta_map(scores: Array, right: Array) -> Calibration:
+def _fit_beta_map(scores: Array, right: Array) -> _Calibration:
     """The Beta map with the highest posterior density (maximum a posteriori)."""
     features, precision = _features(scores), np.linalg.inv(_PRIOR_COVARIANCE)
 
@@ -132,10 +123,10 @@ def _fit_beta_map(scores: Array, right: Array) -> Calibration:
 
     bounds = [(0.0, None), (0.0, None), (None, None)]
     a, b, shift = minimize(loss, _PRIOR_MEAN, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
-    return Calibration(slopes=(a, b), shift=shift, labels=len(scores))
+    return _Calibration(slopes=(a, b), shift=shift, labels=len(scores))
 
 
-def _fit_isotonic(scores: Array, right: Array, beta: Calibration) -> Calibration:
+def _fit_isotonic(scores: Array, right: Array, beta: _Calibration) -> _Calibration:
     """The isotonic map of the labels and the Beta map's observations: constant blocks, linear in between."""
     anchors = np.quantile(scores, np.linspace(0.0, 1.0, _ANCHOR_POINTS))
     s, r = np.concatenate((scores, anchors)), np.concatenate((right, beta(anchors)))
@@ -144,7 +135,7 @@ def _fit_isotonic(scores: Array, right: Array, beta: Calibration) -> Calibration
     weight = np.bincount(group, weights)
     fitted = isotonic_regression(np.bincount(group, weights * r) / weight, weights=weight)
     edges = np.unique(np.concatenate((fitted.blocks[:-1], fitted.blocks[1:] - 1)))
-    return Calibration(
+    return _Calibration(
         tuple(s[edges].tolist()), tuple(fitted.x[edges].tolist()), beta.slopes, beta.shift, beta.labels
     )
 
@@ -171,14 +162,8 @@ BINS = 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reliability:
-    """The data of a reliability diagram: B bins of equal width over the scores in [0, 1].
-
-    Attributes:
-        counts: the number of items in each bin, shape (B,).
-        score: their mean score, shape (B,); NaN in an empty bin.
-        accuracy: the share of right items, shape (B,); NaN in an empty bin.
-    """
+class _Reliability:
+    """The data of a reliability diagram: B bins of equal width over the scores in [0, 1]."""
 
     counts: NDArray[np.int64]
     score: Array
@@ -187,7 +172,7 @@ class Reliability:
 
 def reliability(
     labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64], bins: int = BINS
-) -> Reliability:
+) -> _Reliability:
     """Sort items into the bins of a reliability diagram.
 
     The ECE is the mean of |accuracy − score| weighted by the counts. A score on the edge of two bins belongs
@@ -204,7 +189,7 @@ def reliability(
     bin_of = np.clip(np.ceil(score * bins).astype(np.int64) - 1, 0, bins - 1)
     counts = np.bincount(bin_of, minlength=bins)
     divisor = np.where(counts > 0, counts, np.nan)
-    return Reliability(
+    return _Reliability(
         counts,
         np.bincount(bin_of, score, minlength=bins) / divisor,
         np.bincount(bin_of, right, minlength=bins) / divisor,
@@ -243,7 +228,7 @@ TOLERANCE = 0.05
 LEAST = 10
 """Labels that an alarm needs."""
 
-LATEST = 100
+_LATEST = 100
 """Labels that decide whether an alarm is over."""
 
 _BETS = np.array([0.4, 0.8, 1.6, 3.2])
@@ -281,7 +266,7 @@ def check_scores(labels: Sequence[tuple[float, float]]) -> ScoreCheck | None:
     if not labels:
         return None
     scores, rewards = np.asarray(labels, dtype=np.float64).T
-    latest_scores, latest_rewards = scores[-LATEST:], rewards[-LATEST:]
+    latest_scores, latest_rewards = scores[-_LATEST:], rewards[-_LATEST:]
     low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
     mean = float(latest_scores.mean())
     needed = math.log(2.0 / LEVEL)
@@ -343,7 +328,7 @@ class Scorer:
 
     labels: tuple[str, ...]
     panel: Panel
-    calibration: Calibration = IDENTITY
+    calibration: _Calibration = IDENTITY
 
     def score(self, votes: Mapping[str, str], label: str) -> float:
         """Compute the calibrated probability that ``label`` is right, given arm → vote.

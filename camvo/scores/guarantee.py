@@ -381,7 +381,7 @@ _SHARE_RIGHT_BISECTIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class EstimatedShare:
+class _EstimatedShare:
     """An estimated share with the bounds of its 95% interval, each in [0, 1]."""
 
     share: float
@@ -421,7 +421,7 @@ def score_bin(scores: Array) -> NDArray[np.int64]:
     return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
 
 
-def corrected_share(counts: ScoreCounts, level: float = 0.95) -> EstimatedShare:
+def corrected_share(counts: ScoreCounts, level: float = 0.95) -> _EstimatedShare:
     """Estimate the share of all labels that are right.
 
     Args:
@@ -447,7 +447,7 @@ def corrected_share(counts: ScoreCounts, level: float = 0.95) -> EstimatedShare:
     mean = (right.sum() + chance @ open_) / total
     deviation = np.sqrt((chance * (1.0 - chance)) @ open_) / total
     tail = (1.0 - level) / 2.0
-    return EstimatedShare(
+    return _EstimatedShare(
         share=float((weight * mean).sum()),
         low=_quantile(weight, mean, deviation, tail),
         high=_quantile(weight, mean, deviation, 1.0 - tail),

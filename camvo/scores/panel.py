@@ -38,32 +38,22 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.small import upper_bound
 from camvo.typing import Array
 
-APART = 0.01
-"""Near-copies disagree on at most this share of the items, with confidence :data:`LEVEL`."""
+_APART = 0.01
+"""Near-copies disagree on at most this share of the items, with confidence :data:`_LEVEL`."""
 
-RATIO = 0.1
+_RATIO = 0.1
 """Near-copies disagree at most this many times as often as either disagrees with any third model."""
 
-LEVEL = 0.95
+_LEVEL = 0.95
 """The confidence that a pair disagrees rarely: some 300 common rounds without a difference (70 at ½)."""
 
 
-def near_copies(shared: Array, apart: Array, level: float = LEVEL) -> tuple[int, ...]:
-    """Assign a seat to each model; near-copies share one.
-
-    Args:
-        shared: in how many rounds both models of each pair voted, shape (K, K).
-        apart: in how many of these their votes differed, shape (K, K).
-        level: the confidence that a pair disagrees rarely, in (0, 1).
-
-    Returns:
-        The seat of each model, shape (K,): the position of the first of its copies, or its own position if
-        it has none. Copies of copies are copies.
-    """
+def _near_copies(shared: Array, apart: Array, level: float = _LEVEL) -> tuple[int, ...]:
+    """Assign a seat to each model; near-copies share one."""
     arms = len(shared)
     rate = np.where(shared > 0.0, apart / np.maximum(shared, 1.0), 1.0)
     most = upper_bound(apart, shared, level)
-    close = (shared > 0.0) & (most <= APART)
+    close = (shared > 0.0) & (most <= _APART)
     seats = list(range(arms))
     for left in range(arms):
         for right in range(left + 1, arms):
@@ -71,20 +61,20 @@ def near_copies(shared: Array, apart: Array, level: float = LEVEL) -> tuple[int,
             third[[left, right]] = False
             if not (close[left, right] and third.any()):
                 continue
-            if rate[left, right] <= RATIO * rate[[left, right]][:, third].min():
+            if rate[left, right] <= _RATIO * rate[[left, right]][:, third].min():
                 first, second = sorted((seats[left], seats[right]))
                 seats = [first if seat == second else seat for seat in seats]
     return tuple(seats)
 
 
-def near_copies_in(votes: NDArray[np.int64], level: float = LEVEL) -> tuple[int, ...]:
-    """Assign seats by :func:`near_copies` from votes, shape (n, K), −1 for no vote."""
+def near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int, ...]:
+    """Assign seats by :func:`_near_copies` from votes, shape (n, K), −1 for no vote."""
     voted = votes >= 0
     shared = voted.astype(np.float64).T @ voted
     apart = np.zeros_like(shared)
     for arm in range(votes.shape[1]):
         apart[arm] = (voted & voted[:, [arm]] & (votes != votes[:, [arm]])).sum(axis=0)
-    return near_copies(shared, apart, level)
+    return _near_copies(shared, apart, level)
 
 
 def merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
@@ -109,8 +99,8 @@ def merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.i
 
 
 _POINTS = 7
-NODES, _AREAS = np.polynomial.hermite_e.hermegauss(_POINTS)
-WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
+_NODES, _AREAS = np.polynomial.hermite_e.hermegauss(_POINTS)
+_WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
 """Gauss–Hermite quadrature over the standard normal distribution of (ln ν − median)/σ; shapes (7,)."""
 
 
@@ -248,18 +238,8 @@ def _rising(alphas: Array, n: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PatternTable:
-    """The P distinct patterns among n rounds with K voters.
-
-    The labels of a round are ranked by their number of votes; ties go to the label with the earlier first
-    voter.
-
-    Attributes:
-        rows: the rank of the label that each voter of a pattern named, from 0, shape (P, K); −1 for no vote.
-        counts: how many rounds have each pattern, shape (P,).
-        index: the pattern of each round, shape (n,).
-        ranked: the label at each rank in each round, shape (n, K); −1 if the round has fewer labels.
-    """
+class _PatternTable:
+    """The P distinct patterns among n rounds with K voters."""
 
     rows: NDArray[np.int64]
     counts: Array
@@ -267,7 +247,7 @@ class PatternTable:
     ranked: NDArray[np.int64]
 
 
-def tabulate_patterns(votes: NDArray[np.int64]) -> PatternTable:
+def tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
     """Find the distinct patterns of n rounds.
 
     Args:
@@ -286,13 +266,13 @@ def tabulate_patterns(votes: NDArray[np.int64]) -> PatternTable:
     ranked = np.full((n, arms), -1)
     item, voter = np.nonzero(leads)
     ranked[item, named[item, voter]] = votes[item, voter]
-    return PatternTable(rows, counts.astype(np.float64), index.reshape(-1), ranked)
+    return _PatternTable(rows, counts.astype(np.float64), index.reshape(-1), ranked)
 
 
 SLIP = 0.06
 """The probability that the truth is a random label instead of a draw from the task's answers."""
 
-PRIOR_SLIP, PRIOR_DOUBT, PRIOR_SPREAD = 0.1, 0.3, 1.0
+_PRIOR_SLIP, _PRIOR_DOUBT, _PRIOR_SPREAD = 0.1, 0.3, 1.0
 """The prior medians of ε, ν and σ, typical of real vote tables."""
 
 
@@ -318,7 +298,7 @@ class Panel:
     def prior(cls, arms: Sequence[str]) -> Panel:
         """The panel before any vote: every parameter at its prior median."""
         seats = tuple(range(len(arms)))
-        return cls(tuple(arms), seats, (PRIOR_SLIP,) * len(seats), PRIOR_DOUBT, PRIOR_SPREAD)
+        return cls(tuple(arms), seats, (_PRIOR_SLIP,) * len(seats), _PRIOR_DOUBT, _PRIOR_SPREAD)
 
     def chances(self, votes: NDArray[np.int64], labels: int) -> Array:
         """Compute the probability that each label is right in n rounds, given the votes.
@@ -333,7 +313,7 @@ class Panel:
         Raises:
             InvalidParameterError: the votes have another shape, or a vote is outside the label set.
         """
-        check_panel_votes(votes, self.arms, labels)
+        _check_panel_votes(votes, self.arms, labels)
         if labels == 1:
             return np.ones((len(votes), 1))
         table = tabulate_patterns(merge_copies(votes, self.seats))
@@ -368,8 +348,8 @@ class Panel:
     def _next_answer(self, rows: NDArray[np.int64], labels: int) -> Array:
         """The probability that an answer without a slip is the label at each rank, shape (P, K)."""
         likelihood = PatternLikelihood(rows, labels)
-        doubts = self.doubt * np.exp(self.spread * NODES)
-        return likelihood.next_answer(np.array(self.slips), doubts, WEIGHTS)
+        doubts = self.doubt * np.exp(self.spread * _NODES)
+        return likelihood.next_answer(np.array(self.slips), doubts, _WEIGHTS)
 
 
 @lru_cache(maxsize=4096)
@@ -378,12 +358,8 @@ def _chances_of(panel: Panel, row: tuple[int, ...], labels: int) -> tuple[float,
     return tuple(panel.chances(np.array([row], dtype=np.int64), labels)[0].tolist())
 
 
-def check_panel_votes(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> None:
-    """Check that votes have shape (n, K) for the K ``arms`` and are below ``labels``.
-
-    Raises:
-        InvalidParameterError: the votes have another shape, or a vote is outside the label set.
-    """
+def _check_panel_votes(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> None:
+    """Check that votes have shape (n, K) for the K ``arms`` and are below ``labels``."""
     if votes.ndim != 2 or votes.shape[1] != len(arms) or labels < 1 or votes.max(initial=-1) >= labels:
         raise InvalidParameterError(
             f"votes of shape {votes.shape} with a maximum of {votes.max(initial=-1)} do not fit"
@@ -413,25 +389,25 @@ def fit_panel(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Pan
     Raises:
         InvalidParameterError: the votes have another shape, or a vote is outside the label set.
     """
-    check_panel_votes(votes, arms, labels)
+    _check_panel_votes(votes, arms, labels)
     votes = votes[(votes >= 0).sum(axis=1) > 1]
     if not len(votes) or labels < 2:
         return Panel.prior(arms)
     seats = near_copies_in(votes)
     table = tabulate_patterns(merge_copies(votes, seats))
     likelihood, voters = PatternLikelihood(table.rows, labels), table.rows.shape[1]
-    centre = np.append(np.full(voters, logit(PRIOR_SLIP)), (np.log(PRIOR_DOUBT), np.log(PRIOR_SPREAD)))
+    centre = np.append(np.full(voters, logit(_PRIOR_SLIP)), (np.log(_PRIOR_DOUBT), np.log(_PRIOR_SPREAD)))
     scale = np.append(np.full(voters, _SLIP_SCALE), (_DOUBT_SCALE, _SPREAD_SCALE))
 
     def loss(x: Array) -> tuple[float, Array]:
-        slips, doubts = expit(x[:voters]), np.exp(x[voters] + np.exp(x[-1]) * NODES)
-        value, by_slip, by_doubt = likelihood.gradient(slips, doubts, WEIGHTS)
+        slips, doubts = expit(x[:voters]), np.exp(x[voters] + np.exp(x[-1]) * _NODES)
+        value, by_slip, by_doubt = likelihood.gradient(slips, doubts, _WEIGHTS)
         share = table.counts / value
         by_log_doubt = (share @ by_doubt) * doubts
         slope = np.concatenate(
             (
                 (share @ by_slip) * slips * (1.0 - slips),
-                (by_log_doubt.sum(), by_log_doubt @ NODES * np.exp(x[-1])),
+                (by_log_doubt.sum(), by_log_doubt @ _NODES * np.exp(x[-1])),
             )
         )
         deviation = (x - centre) / scale

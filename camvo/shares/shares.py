@@ -26,7 +26,7 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.typing import Array
 
-Counts = NDArray[np.int64]
+_Counts = NDArray[np.int64]
 
 _AT_ONCE = 2000
 """Cases that are summed together, which bounds the memory."""
@@ -34,7 +34,7 @@ _AT_ONCE = 2000
 
 def count_bounds(
     marked: ArrayLike, drawn: ArrayLike, population: ArrayLike, tail: float = 0.025
-) -> tuple[Counts, Counts]:
+) -> tuple[_Counts, _Counts]:
     """Compute the least and the largest plausible number of marked items in a population.
 
     Args:
@@ -64,7 +64,7 @@ def count_bounds(
     return low, high
 
 
-def _largest_rejected(x: Counts, n: Counts, size: Counts, tail: float) -> Counts:
+def _largest_rejected(x: _Counts, n: _Counts, size: _Counts, tail: float) -> _Counts:
     """The largest count of marked items with which ``x`` or more in the sample are too improbable.
 
     The probability of ``x`` or more rises with the count, so bisection finds it. ``x − 1`` marked items are
@@ -78,7 +78,7 @@ def _largest_rejected(x: Counts, n: Counts, size: Counts, tail: float) -> Counts
     return found[index].reshape(x.shape)
 
 
-def _bisect(x: Counts, n: Counts, size: Counts, tail: float) -> Counts:
+def _bisect(x: _Counts, n: _Counts, size: _Counts, tail: float) -> _Counts:
     rejected, plausible = x - 1, size - (n - x)
     while np.any(plausible - rejected > 1):
         middle = (rejected + plausible) // 2
@@ -88,7 +88,7 @@ def _bisect(x: Counts, n: Counts, size: Counts, tail: float) -> Counts:
     return rejected
 
 
-def _at_least(x: Counts, n: Counts, size: Counts, marked: Counts) -> Array:
+def _at_least(x: _Counts, n: _Counts, size: _Counts, marked: _Counts) -> Array:
     """The probability of ``x`` or more marked items in the sample, shape (cases,).
 
     The tail of ``x`` that does not hold the mean is summed, over far more than the deviation √n / 2.
@@ -104,11 +104,11 @@ def _at_least(x: Counts, n: Counts, size: Counts, marked: Counts) -> Array:
     return np.where(upper, sums, 1.0 - sums)
 
 
-def _log_choose(of: Counts, taken: Counts) -> Array:
+def _log_choose(of: _Counts, taken: _Counts) -> Array:
     return _log_factorial(of) - _log_factorial(taken) - _log_factorial(of - taken)
 
 
-def _log_factorial(of: Counts) -> Array:
+def _log_factorial(of: _Counts) -> Array:
     small = _small_log_factorials()
     return small[of] if of.max() < len(small) else np.asarray(gammaln(of + 1.0))
 
@@ -119,7 +119,7 @@ def _small_log_factorials() -> Array:
     return np.asarray(gammaln(np.arange(1 << 17) + 1.0))
 
 
-LEAST = 5.0
+_LEAST = 5.0
 """A label that is expected fewer times than this gets the exact interval of the sample alone."""
 
 
@@ -183,7 +183,7 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
     alone = tuple(bound / population for bound in count_bounds(x1 + x0, drawn, population, tail))
     share, low, high = _stratified((with_label, without), (n1, n0), (x1, x0), population, tail)
     expected = drawn * share
-    rare = (np.minimum(expected, drawn - expected) < LEAST) | (np.minimum(n1, n0) < LEAST)
+    rare = (np.minimum(expected, drawn - expected) < _LEAST) | (np.minimum(n1, n0) < _LEAST)
     exact = rare | (high - low > alone[1] - alone[0])
     return LabelShares(
         share=np.where(exact, (x1 + x0) / drawn, share),
@@ -288,12 +288,12 @@ def answer_shares(
     ]
 
 
-Reading = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+_Reading = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
 
 
 def _readings(
     labels: Sequence[str], models: NDArray[np.bool_], humans: Sequence[Answer | None]
-) -> list[Reading]:
+) -> list[_Reading]:
     """The sample with unknown answers as "no label", without them, and with them as "every label"."""
     known = np.array([human is not None for human in humans])[:, None]
     people = _held(labels, [human or frozenset() for human in humans])

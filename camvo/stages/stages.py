@@ -99,18 +99,8 @@ class _ArmStep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StageWorth:
-    """The best plan in stages for one list of prices.
-
-    Attributes:
-        steps: for each of the K arms, what asking it leads to.
-        prices: the price of each arm in the unit of value, length K.
-        stopping: the value of stopping at each node, shape (N,).
-        later: the value of each node after the next stage, shape (N,).
-        value: the value of each node before it, shape (N,).
-        sets: the sets of arms.
-        choice: the set to ask at each node, −1 to stop, shape (N,).
-    """
+class _StageWorth:
+    """The best plan in stages for one list of prices."""
 
     steps: tuple[_ArmStep, ...]
     prices: tuple[float, ...]
@@ -140,7 +130,7 @@ class StageWorth:
 
 def plan_by_stages(
     beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
-) -> StageWorth:
+) -> _StageWorth:
     """Compute the best plan for so many stages, the next one included.
 
     Args:
@@ -154,7 +144,7 @@ def plan_by_stages(
 
 
 @lru_cache(maxsize=64)
-def _plan(beliefs: Beliefs, prices: tuple[float, ...], stages: int, stops: Stops) -> StageWorth:
+def _plan(beliefs: Beliefs, prices: tuple[float, ...], stages: int, stops: Stops) -> _StageWorth:
     voted = (beliefs.lattice.rows >= 0).any(axis=1)
     stopping = np.where(voted, stops.stopping(beliefs), NEVER)
     later = stopping if stages == 1 else _plan(beliefs, prices, stages - 1, stops).value
@@ -164,7 +154,7 @@ def _plan(beliefs: Beliefs, prices: tuple[float, ...], stages: int, stops: Stops
     for place, (_, asked) in enumerate(by_set):
         better = asked > value + TIE
         value[better], choice[better] = asked[better], place
-    return StageWorth(steps, prices, stopping, later, value, tuple([arms for arms, _ in by_set]), choice)
+    return _StageWorth(steps, prices, stopping, later, value, tuple([arms for arms, _ in by_set]), choice)
 
 
 def _values_by_set(

@@ -33,7 +33,7 @@ def _inside(value: float) -> float:
     return EPSILON if value <= EPSILON else 1.0 - EPSILON if value >= 1.0 - EPSILON else value
 
 
-Density: TypeAlias = tuple[float, float, float]
+_Density: TypeAlias = tuple[float, float, float]
 """α, β and ln B(α, β) of a Beta distribution."""
 
 
@@ -50,7 +50,7 @@ class ClassSums:
     q_squared: float = 0.0
     log_q: float = 0.0
     log_complement: float = 0.0
-    _densities: dict[EstimatorName, Density | None] = field(
+    _densities: dict[EstimatorName, _Density | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -94,7 +94,7 @@ class ClassSums:
             return moments
         return fit_beta(self.log_q / self.n, self.log_complement / self.n) or moments
 
-    def density(self, estimator: EstimatorName) -> Density | None:
+    def density(self, estimator: EstimatorName) -> _Density | None:
         """The density fitted by an estimator, or ``None`` if there is nothing to fit.
 
         The fit is cached until the sums change.
@@ -105,10 +105,10 @@ class ClassSums:
         return self._densities[estimator]
 
 
-Evidence: TypeAlias = tuple[float, float, float]
+_Evidence: TypeAlias = tuple[float, float, float]
 """The log-ratio of two Beta densities at θ: the coefficients of ln θ and ln(1−θ), and the constant."""
 
-NO_EVIDENCE: Evidence = (0.0, 0.0, 0.0)
+NO_EVIDENCE: _Evidence = (0.0, 0.0, 0.0)
 """The evidence of two equal densities."""
 
 
@@ -164,7 +164,7 @@ class BetaSums:
         if reward < 1.0:
             self.wrong.add(q, sign * (1.0 - reward))
 
-    def evidence(self, estimator: EstimatorName = "moments") -> Evidence:
+    def evidence(self, estimator: EstimatorName = "moments") -> _Evidence:
         """Ln f(θ | h = 1) − ln f(θ | h = 0) of the fitted densities, as coefficients.
 
         If either class has fewer than two observations or no spread, both densities count as 1.

@@ -30,7 +30,7 @@ from camvo.numerics.sequential_tests import STEPS, ExchangeabilityTest, PromiseT
 from camvo.state.contribution import Restart
 from camvo.state.exploration import SILENT, ExplorationRound
 
-LEVEL: Final = 0.05
+_LEVEL: Final = 0.05
 """The probability of ever raising a false alarm. Each kind of tests gets a third, and each arm its share."""
 
 _MORE: Final = (0.5, 1.0, 2.0, 4.0)
@@ -85,7 +85,7 @@ class DriftTests:
 
     def due(self) -> Restart | None:
         """What has to begin anew by now, if anything."""
-        level = LEVEL / 3.0
+        level = _LEVEL / 3.0
         arms = sorted(self.arms, key=lambda arm: self.arms[arm].evidence, reverse=True)
         excess = -math.inf
         if arms:
@@ -116,7 +116,7 @@ class DriftTests:
         rest = self._without[arms[0]].evidence if arms[0] in self._without else math.inf
         if first > _CLEAR * max([*others, rest, 0.0]):
             return Restart("arm", self.restarts, rounds=self.rounds, evidence=first, arm=arms[0])
-        if excess >= _WAIT or rest >= needed_evidence(LEVEL / 3.0, self.restarts) / 2.0:
+        if excess >= _WAIT or rest >= needed_evidence(_LEVEL / 3.0, self.restarts) / 2.0:
             evidence = max(first, self.tasks.evidence)
             return Restart("tasks", self.restarts, rounds=self.rounds, evidence=evidence)
         return None

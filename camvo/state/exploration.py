@@ -27,11 +27,11 @@ SILENT, UNASKED = -1, -2
 _GROWTH = 1.2
 """The growth of the number of rounds after which the evidence of fits is renewed."""
 
-Signature: TypeAlias = tuple[int, ...]
+_Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
 
 
-def canonical(names: Iterable[str | int]) -> Signature:
+def canonical(names: Iterable[str | int]) -> _Signature:
     """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are.
 
     >>> canonical(["yes", "no", SILENT, "yes"])
@@ -58,7 +58,7 @@ class VotePattern:
     """
 
     arms: tuple[str, ...]
-    groups: Signature
+    groups: _Signature
     everyone: bool = False
     labels: tuple[str, ...] = ()
 
@@ -96,7 +96,7 @@ class VotePattern:
         """The arms that were asked."""
         return tuple([arm for arm, group in zip(self.arms, self.groups, strict=True) if group != UNASKED])
 
-    def among_known(self, order: Sequence[str]) -> Signature:
+    def among_known(self, order: Sequence[str]) -> _Signature:
         """The groups of the arms in ``order``, as if those that were not in the pool had not been asked.
 
         Groups stay positions among the labels if the pattern names these.

@@ -226,7 +226,7 @@ class Lessons:
     texts: tuple[TaughtText, ...] = ()
 
 
-NO_LESSONS: Final = Lessons()
+_NO_LESSONS: Final = Lessons()
 
 
 @dataclass(slots=True)
@@ -245,7 +245,7 @@ class TaughtTexts:
 
     texts: list[TaughtText] = field(default_factory=list)
     owed: Counter[TaughtText] = field(default_factory=Counter)
-    lessons: Lessons = field(default=NO_LESSONS, compare=False)
+    lessons: Lessons = field(default=_NO_LESSONS, compare=False)
     _seals: list[Ngrams] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

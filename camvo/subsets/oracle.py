@@ -28,7 +28,7 @@ from camvo.subsets.confidence import (
 )
 from camvo.typing import Array
 
-Screen: TypeAlias = tuple[Array, Array]
+_Screen: TypeAlias = tuple[Array, Array]
 """Values (J, n) and thresholds (J,): on at least one line a set's values must add up to the threshold."""
 
 _WINDOW, _SHARE_GROWTH = 16, 4
@@ -40,29 +40,17 @@ _COST, _SIZE, _VALUES = 0, 1, 2
 """The rows of a table of sums: cost, size, then the values of every line."""
 
 
-def pairs_by_cost(
-    costs: Array, fewest: int, screens: Sequence[Screen]
+def _pairs_by_cost(
+    costs: Array, fewest: int, screens: Sequence[_Screen]
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Array]]:
-    """Yield all pairs of at least ``fewest`` arms that pass every screen, in windows of ascending cost.
-
-    Pairs within a window are not sorted.
-
-    Args:
-        costs: what each arm costs, shape (n,), ascending.
-        fewest: the fewest arms in a set.
-        screens: the linear bounds of each question that has any.
-
-    Yields:
-        The row, the column and the cost of m pairs, each of shape (m,). Rows and columns are positions in
-        :func:`all_sets`.
-    """
-    cheap, dear = split_arms(len(costs))
+    """Yield all pairs of at least ``fewest`` arms that pass every screen, in windows of ascending cost."""
+    cheap, dear = _split_arms(len(costs))
     if not (screens or dear):
         column = _of_size(len(costs), fewest)
-        yield np.zeros_like(column), column, (costs @ all_sets(len(costs)))[column]
+        yield np.zeros_like(column), column, (costs @ _all_sets(len(costs)))[column]
         return
     table = np.concatenate([costs[None], np.ones((1, len(costs))), *(values for values, _ in screens)])
-    columns = table[:, :cheap] @ all_sets(cheap)
+    columns = table[:, :cheap] @ _all_sets(cheap)
     columns[_SIZE] -= fewest
     if screens:
         columns[_VALUES:] -= np.concatenate([thresholds for _, thresholds in screens])[:, None]
@@ -71,7 +59,7 @@ def pairs_by_cost(
         (column,) = _passing(columns, lines).nonzero()
         yield np.zeros_like(column), column, columns[_COST, column]
         return
-    rows = table[:, cheap:] @ all_sets(dear)
+    rows = table[:, cheap:] @ _all_sets(dear)
     order = columns[_COST].argsort(kind="stable")
     columns = columns[:, order]
     bound = rows[_COST] + _cheapest_column(rows, columns, lines)
@@ -146,7 +134,7 @@ def _passing(sums: Array, lines: Sequence[slice]) -> NDArray[np.bool_]:
     return passing
 
 
-def _slices(screens: Sequence[Screen]) -> list[slice]:
+def _slices(screens: Sequence[_Screen]) -> list[slice]:
     """The rows of the table of sums that belong to each screen."""
     slices, end = [], _VALUES
     for _, thresholds in screens:
@@ -157,18 +145,18 @@ def _slices(screens: Sequence[Screen]) -> list[slice]:
 
 @lru_cache(maxsize=256)
 def _of_size(n: int, fewest: int) -> NDArray[np.intp]:
-    """The positions in :func:`all_sets` of the sets of at least ``fewest`` of n arms."""
-    return np.flatnonzero(all_sets(n).sum(axis=0) >= fewest)
+    """The positions in :func:`_all_sets` of the sets of at least ``fewest`` of n arms."""
+    return np.flatnonzero(_all_sets(n).sum(axis=0) >= fewest)
 
 
-def split_arms(n: int) -> tuple[int, int]:
+def _split_arms(n: int) -> tuple[int, int]:
     """Split n arms, cheapest first: how many make up the columns and how many the rows."""
     columns = n if n <= TABLE_ARMS else (n + 1) // 2
     return columns, n - columns
 
 
 @lru_cache(maxsize=32)
-def all_sets(n: int) -> Array:
+def _all_sets(n: int) -> Array:
     """Every set of n arms as an indicator column, shape (n, 2ⁿ). Bit i of its position stands for arm i."""
     return np.where(np.arange(2**n) >> np.arange(n)[:, None] & 1, 1.0, 0.0)
 
@@ -178,7 +166,7 @@ _BLOCK, _LARGEST_BLOCK, _GROWTH = 32, 1024, 4
 
 
 def sets_by_cost(
-    costs: Array, fewest: int, screens: Sequence[Screen], most: int
+    costs: Array, fewest: int, screens: Sequence[_Screen], most: int
 ) -> Iterator[tuple[Array, Array]]:
     """Yield blocks of sets in the order of their cost.
 
@@ -194,8 +182,8 @@ def sets_by_cost(
     Yields:
         Indicator rows, shape (m, n), and costs, shape (m,), which ascend within and across blocks.
     """
-    cheap, dear = (all_sets(n) for n in split_arms(len(costs)))
-    for row, column, cost in pairs_by_cost(costs, fewest, screens):
+    cheap, dear = (_all_sets(n) for n in _split_arms(len(costs)))
+    for row, column, cost in _pairs_by_cost(costs, fewest, screens):
         if len(cost) <= most:
             order = cost.argsort(kind="stable")
         else:
@@ -260,7 +248,7 @@ class _ConfidentSets:
         return winner
 
 
-def search_cheapest(
+def _search_cheapest(
     questions: Sequence[Confidence],
     costs: Array,
     arms: Sequence[int],
@@ -269,21 +257,7 @@ def search_cheapest(
     delta: float,
     budget: int,
 ) -> tuple[list[int] | None, bool]:
-    """Search for the cheapest set that is confident enough on every question.
-
-    If the budget runs out, up to 2K guesses are tried in addition.
-
-    Args:
-        questions: δ_A of each question. The columns are the free arms, ascending by cost, then the held arms.
-        costs: the costs of the n free arms, shape (n,), ascending. Held arms cost nothing.
-        arms: the position of the arm in each column; the last tie-break compares positions.
-        k_min: the fewest arms in a set, held arms included.
-        delta: δ.
-        budget: the most sets to compute δ_A of.
-
-    Returns:
-        The columns of the winner, or ``None`` if no set reaches δ; and whether the search was complete.
-    """
+    """Search for the cheapest set that is confident enough on every question."""
     held = np.ones((1, len(arms) - len(costs)))
     finds, remaining = _ConfidentSets(), budget
     for free, prices in sets_by_cost(
@@ -316,7 +290,7 @@ def _hopeless(questions: Sequence[Confidence], delta: float) -> bool:
     return any(question.upper_bound() < delta - _SLACK for question in questions)
 
 
-def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[Screen]:
+def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[_Screen]:
     """The linear bounds of each question over the free arms, minus the values of the held arms."""
     screens = []
     for question in questions:
@@ -418,7 +392,7 @@ def cheapest_subset(
     if len(arms) < max(k_min, 1):
         return None
     questions = _confidences(demands, confidence, copulas, arms)
-    chosen, complete = search_cheapest(
+    chosen, complete = _search_cheapest(
         questions, costs[free], arms, k_min=max(k_min, 1), delta=delta, budget=budget
     )
     if chosen is None:

@@ -24,14 +24,8 @@ LEVEL: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class PackVerdict:
-    """What comparisons of packed and single votes say.
-
-    Attributes:
-        compared: how many there were.
-        differed: in how many of them the votes differed.
-        unpacked: whether they differ significantly too often, so that the arm is asked no more.
-    """
+class _PackVerdict:
+    """What comparisons of packed and single votes say."""
 
     compared: int
     differed: int
@@ -43,7 +37,7 @@ class PackVerdict:
         return self.differed / self.compared if self.compared else None
 
 
-def judge_pack(agreed: Iterable[bool]) -> PackVerdict:
+def judge_pack(agreed: Iterable[bool]) -> _PackVerdict:
     """Judge a packed arm by its comparisons, in the order in which they were made.
 
     >>> judge_pack([True] * 50).unpacked, judge_pack([False] * 10).unpacked
@@ -53,7 +47,7 @@ def judge_pack(agreed: Iterable[bool]) -> PackVerdict:
     for same in agreed:
         test.add(MOST_DISAGREEMENT, right=same)
         unpacked = unpacked or test.evidence >= needed
-    return PackVerdict(test.tried, test.tried - test.right, unpacked)
+    return _PackVerdict(test.tried, test.tried - test.right, unpacked)
 
 
 _PACKED: Final = re.compile(r"(.+):[1-9][0-9]*", re.DOTALL)

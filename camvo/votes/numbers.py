@@ -15,7 +15,7 @@ from camvo.votes.aggregation import Ballot
 LARGEST_MAGNITUDE = 1e15
 """The largest magnitude of a number; well below 2⁵³, up to which floats represent every whole number."""
 
-NumericRule: TypeAlias = Literal["median", "mean"]
+_NumericRule: TypeAlias = Literal["median", "mean"]
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -75,7 +75,7 @@ class NumericVote:
 
     low: float
     high: float
-    rule: NumericRule = "median"
+    rule: _NumericRule = "median"
     scale: float | None = None
     step: float | None = None
 
@@ -97,7 +97,7 @@ class NumericVote:
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
         """The median or mean, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth."""
-        values, weights = values_and_weights(ballot, self._parse)
+        values, weights = _values_and_weights(ballot, self._parse)
         centre = weighted_median if self.rule == "median" else weighted_mean
         answer = self._rounded(centre(values, weights))
         score = expected_closeness(
@@ -133,21 +133,8 @@ class NumericVote:
         return self.low + min(steps, math.floor((self.high - self.low) / self.step + TIE)) * self.step
 
 
-def values_and_weights(ballot: Ballot, parse: Callable[[str], float]) -> tuple[list[float], list[float]]:
-    """Read the values and weights of a ballot, in the alphabetical order of the arms.
-
-    If all weights are 0, the arms' L are the weights. If those are all 0 too, every weight is 1.
-
-    Args:
-        ballot: the votes and their weights.
-        parse: reads one vote, and raises :class:`InvalidParameterError` if it is invalid.
-
-    Returns:
-        The values and the weights, each of length n for n votes.
-
-    Raises:
-        InvalidParameterError: there is no vote, or a vote is invalid.
-    """
+def _values_and_weights(ballot: Ballot, parse: Callable[[str], float]) -> tuple[list[float], list[float]]:
+    """Read the values and weights of a ballot, in the alphabetical order of the arms."""
     if not ballot.votes:
         raise InvalidParameterError("there is no vote to count")
     arms = sorted(ballot.votes)
@@ -229,7 +216,7 @@ class OpenNumericVote:
 
         The truth is assumed to lie at most one scale below the smallest vote or above the largest.
         """
-        values, weights = values_and_weights(ballot, self.parse)
+        values, weights = _values_and_weights(ballot, self.parse)
         answer = self._rounded(weighted_median(values, weights))
         scale = self._scale(answer)
         score = expected_closeness(

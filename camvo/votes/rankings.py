@@ -118,7 +118,7 @@ def _sums_over_subsets(weights: Array) -> NDArray[np.float64]:
     return sums
 
 
-RankingRule: TypeAlias = Literal["scores", "borda", "kemeny"]
+_RankingRule: TypeAlias = Literal["scores", "borda", "kemeny"]
 
 _LARGEST_SUMMED = 1e290
 """The largest score that is added up as it is: hundreds of millions of them do not overflow."""
@@ -189,7 +189,7 @@ class RankingVote:
     ('["x","y"]', 0.8)
     """
 
-    rule: RankingRule = "borda"
+    rule: _RankingRule = "borda"
 
     def __post_init__(self) -> None:
         if self.rule not in ("scores", "borda", "kemeny"):

@@ -119,13 +119,8 @@ Place: TypeAlias = Mapping[str, Span]
 
 
 @dataclass(frozen=True, slots=True)
-class Electorate:
-    """The arms that voted.
-
-    Attributes:
-        weights: arm → ω ≥ 0, not all 0.
-        tie_breakers: arm → L.
-    """
+class _Electorate:
+    """The arms that voted."""
 
     weights: Mapping[str, float]
     tie_breakers: Mapping[str, float]
@@ -164,21 +159,10 @@ class Electorate:
         )
 
 
-def group_into_places(
-    cast: Mapping[str, Sequence[Span]], electorate: Electorate
+def _group_into_places(
+    cast: Mapping[str, Sequence[Span]], electorate: _Electorate
 ) -> tuple[Mapping[Span, Place], Sequence[Place]]:
-    """Group the spans of all arms into places.
-
-    A span of a losing place joins a winning place with the same meaning, if its arm has no span there yet.
-    It does not move the boundaries, but it counts as the arm's vote for the place.
-
-    Args:
-        cast: arm → its spans.
-        electorate: the weights of the arms.
-
-    Returns:
-        The places that a majority marked, by their span, and all other places.
-    """
+    """Group the spans of all arms into places."""
     winners: dict[Span, dict[str, Span]] = {}
     losers: list[Place] = []
     for place in _disjoint_places(cast, electorate):
@@ -209,12 +193,12 @@ def _join_winner(arm: str, span: Span, winners: Mapping[Span, dict[str, Span]], 
     return bool(open_places)
 
 
-def _disjoint_places(cast: Mapping[str, Sequence[Span]], electorate: Electorate) -> Iterator[Place]:
+def _disjoint_places(cast: Mapping[str, Sequence[Span]], electorate: _Electorate) -> Iterator[Place]:
     """Yield places so that every span of every arm is in exactly one, the clearest places first.
 
     Spans that a majority marked identically come first. After them, the place around the span with the best
-    :meth:`Electorate.standing` is taken repeatedly, until no span is left. It holds the span of each arm that
-    is closest to that span. The standing prefers, in this order: more weight, a larger overlap, larger
+    :meth:`_Electorate.standing` is taken repeatedly, until no span is left. It holds the span of each arm
+    that is closest to that span. The standing prefers, in this order: more weight, a larger overlap, larger
     tie-breakers, an earlier span.
     """
     free = {arm: set(spans) for arm, spans in cast.items()}
@@ -343,8 +327,8 @@ class SpanVote:
         cast = {
             arm: _check_labels(arm, read_spans(vote), options) for arm, vote in sorted(ballot.votes.items())
         }
-        electorate = Electorate(_voting_weights(ballot), {arm: ballot.tie_breakers[arm] for arm in cast})
-        winners, others = group_into_places(cast, electorate)
+        electorate = _Electorate(_voting_weights(ballot), {arm: ballot.tie_breakers[arm] for arm in cast})
+        winners, others = _group_into_places(cast, electorate)
         closeness = [electorate.closeness(place, span) for span, place in winners.items()]
         chances = [_place_probability(place, ballot, options) for place in [*winners.values(), *others, {}]]
         answer = write_spans(winners)

@@ -14,7 +14,7 @@ from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
 from camvo.votes.labels import label_posterior, weighted_vote
 
-Comparison: TypeAlias = Literal["exact", "words"]
+_Comparison: TypeAlias = Literal["exact", "words"]
 
 _FINAL = ".,;:!?…\"'”’»"
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])\S)+")
@@ -70,7 +70,7 @@ class OpenVote:
     ('Ada Lovelace', 0.97)
     """
 
-    comparison: Comparison = "exact"
+    comparison: _Comparison = "exact"
     size: int = 10
 
     def __post_init__(self) -> None:

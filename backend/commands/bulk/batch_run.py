@@ -51,7 +51,7 @@ _PATIENCE: Final = 30.0
 
 _Result = TypeVar("_Result")
 
-Pause = Callable[[float], object]
+_Pause = Callable[[float], object]
 
 
 def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: bool) -> Batching | None:
@@ -110,7 +110,7 @@ class BatchRun:
     label: Callable[[DatasetJobs, int | None], None]
     console: Console
     wait: bool
-    pause: Pause = time.sleep
+    pause: _Pause = time.sleep
     _problems: dict[str, None] = field(default_factory=dict)
 
     def run(self, tasks: int) -> None:

@@ -30,17 +30,8 @@ PAGE = 200
 """Tasks that are fetched together."""
 
 
-def project_tasks(client: Client, number: int, *, untouched: bool = False) -> Iterator[DatasetTask]:
-    """Read a project's tasks page by page; those that cannot be read are left out.
-
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        untouched: whether tasks are left out that somebody has annotated or begun to.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
-    """
+def _project_tasks(client: Client, number: int, *, untouched: bool = False) -> Iterator[DatasetTask]:
+    """Read a project's tasks page by page; those that cannot be read are left out."""
     for page in client.pages(number, size=PAGE):
         for raw in predictions.untouched(page)[0] if untouched else page:
             if (parsed := parse_task(raw)) is not None:
@@ -72,14 +63,14 @@ class ProjectTasks:
 
     def first_rows(self) -> Iterator[DatasetTask]:
         """Read each task once, page by page."""
-        for task in project_tasks(self._client, self._number, untouched=self._untouched):
+        for task in _project_tasks(self._client, self._number, untouched=self._untouched):
             self.columns.add(task.row.data)
             yield task
 
     def every_row(self) -> Iterator[DatasetTask]:
         """Read each task again; columns that are new since the first time are left out."""
         known = set(self.columns.names)
-        for task in project_tasks(self._client, self._number):
+        for task in _project_tasks(self._client, self._number):
             data = {name: value for name, value in task.row.data.items() if name in known}
             yield replace(task, row=replace(task.row, data=data))
 

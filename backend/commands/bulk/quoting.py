@@ -58,9 +58,9 @@ def lines(quote: Quote) -> Iterator[str]:
         f", {quote.unreadable:,} cannot be asked about" if quote.unreadable else ""
     )
     if quote.spent:
-        yield f"spent so far: {dollars(quote.spent)}"
+        yield f"spent so far: {_dollars(quote.spent)}"
     if not quote.to_come:
-        yield from target_lines(quote)
+        yield from _target_lines(quote)
         return
     yield f"asking everyone: {money(quote.everyone)}{_why_a_range(quote)}"
     yield f"this policy ({quote.policy}): {money(quote.bill)}{_basis(quote)}"
@@ -81,13 +81,13 @@ def lines(quote: Quote) -> Iterator[str]:
         yield "batches and packing are set at some models only; each line below is about all models"
     for lever in quote.levers:
         yield (
-            f"{_way(lever)}: everyone {dollars(lever.everyone)}, this policy about {dollars(lever.policy)}"
+            f"{_way(lever)}: everyone {_dollars(lever.everyone)}, this policy about {_dollars(lever.policy)}"
             + (" (as it is set)" if lever.on else "")
         )
-    yield from target_lines(quote)
+    yield from _target_lines(quote)
 
 
-def target_lines(quote: Quote) -> Iterator[str]:
+def _target_lines(quote: Quote) -> Iterator[str]:
     """What reaches the target, as sentences; none without a target."""
     if quote.target is None:
         return
@@ -95,14 +95,14 @@ def target_lines(quote: Quote) -> Iterator[str]:
     if mix is None:
         yield f"{right} right: unknown: {quote.target.unknown}"
         return
-    labels = dollars(mix.labels * mix.label_usd)
+    labels = _dollars(mix.labels * mix.label_usd)
     yield (
-        f"{right} right: {dollars(mix.models_usd)} for models and {mix.labels:,} human labels"
-        f" ({labels}), {dollars(mix.usd)} in all; people alone {dollars(mix.people_alone_usd)}"
+        f"{right} right: {_dollars(mix.models_usd)} for models and {mix.labels:,} human labels"
+        f" ({labels}), {_dollars(mix.usd)} in all; people alone {_dollars(mix.people_alone_usd)}"
     )
     yield (
         f"{right} right with a probability of 95%: {mix.labels_sure:,} human labels,"
-        f" {dollars(mix.usd_sure)} in all, as far as {quote.target.labelled:,} human labels so far can tell"
+        f" {_dollars(mix.usd_sure)} in all, as far as {quote.target.labelled:,} human labels so far can tell"
     )
     if mix.setting is not None:
         yield f"models ask as much as that with policy: {{{mix.setting}}}"
@@ -113,17 +113,17 @@ def _way(lever: Lever) -> str:
     return f"batches {'on' if lever.batch else 'off'}, packing {pack}"
 
 
-def dollars(usd: float) -> str:
+def _dollars(usd: float) -> str:
     """An amount with two significant digits at least."""
     return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
 
 
 def money(usd: Range) -> str:
     """A range of amounts."""
-    low, high = dollars(usd.low), dollars(usd.high)
+    low, high = _dollars(usd.low), _dollars(usd.high)
     if low == high:
         return low
-    return f"{low} to {high}" if usd.likely is None else f"{dollars(usd.likely)}, from {low} to {high}"
+    return f"{low} to {high}" if usd.likely is None else f"{_dollars(usd.likely)}, from {low} to {high}"
 
 
 def hours(time: Range) -> str:
@@ -167,7 +167,7 @@ def _thousands(tokens: float) -> str:
     return f"{tokens:,.0f}" if tokens < 1000.0 else f"{tokens / 1000.0:,.0f}k"
 
 
-WITHOUT_ASKING = 1.0
+_WITHOUT_ASKING = 1.0
 """Dollars up to which nobody is asked."""
 
 
@@ -183,15 +183,15 @@ def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
         ConfigError: nobody can be asked.
         typer.Exit: the answer is no; nothing more is spent.
     """
-    if usd <= WITHOUT_ASKING or options.yes or options.budget is not None:
+    if usd <= _WITHOUT_ASKING or options.yes or options.budget is not None:
         return
     if not (console.is_terminal and sys.stdin.isatty()):
         raise ConfigError(
-            f"the run may cost {dollars(usd)}, and nobody can be asked; nothing was spent",
+            f"the run may cost {_dollars(usd)}, and nobody can be asked; nothing was spent",
             where="--yes",
             fix="give --budget 50 to allow so many dollars for the job, or --yes for what the quote says",
         )
-    if not typer.confirm(f"Spend up to {dollars(usd)}?"):
+    if not typer.confirm(f"Spend up to {_dollars(usd)}?"):
         raise typer.Exit(1)
 
 
@@ -291,7 +291,7 @@ def agreed(
         quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
         print_quote(console, quote)
     agree_to(quote.bill.high, options, console)
-    return kept_to(jobs, quote, options)
+    return _kept_to(jobs, quote, options)
 
 
 def run_pilot(
@@ -324,7 +324,7 @@ def agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> Non
     agree_to(share * quote.everyone.high, options, console)
 
 
-def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
+def _kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
     """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
     aim = aim_of(quote, options)
     return jobs if aim is None else replace(jobs, aim_usd=aim)

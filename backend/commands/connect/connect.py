@@ -24,18 +24,14 @@ from backend.label_studio.payloads import WEBHOOK_HEADER
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
 
-Say = Callable[[str, str], None]
+_Say = Callable[[str, str], None]
 """Called with the name of a part, and what was done to it or that it was up to date."""
 
 
-class Undo:
-    """A list of steps that take changes back.
+class _Undo:
+    """A list of steps that take changes back."""
 
-    Args:
-        say: called for each step that was taken, or that failed.
-    """
-
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: _Say) -> None:
         self._say = say
         self._steps: list[tuple[str, str, Callable[[], object]]] = []
 
@@ -100,7 +96,7 @@ class Wanted:
     @property
     def webhook_url(self) -> str:
         """The address of the webhook, the same that Label Studio would choose itself."""
-        return webhook_url(self.url)
+        return _webhook_url(self.url)
 
     def backend(self) -> dict[str, Any]:
         """Return the ML backend's fields, without the password, which Label Studio never shows."""
@@ -145,12 +141,12 @@ class Wanted:
         return wanted
 
 
-def webhook_url(backend_url: str) -> str:
+def _webhook_url(backend_url: str) -> str:
     """Return the address of a backend's webhook, built as Label Studio does."""
     return f"{backend_url.rstrip('/')}/webhook"
 
 
-def differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+def _differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
     """Return the wanted fields that have another value now."""
     return {name: value for name, value in wanted.items() if current.get(name) != value}
 
@@ -160,7 +156,7 @@ def description(before: Mapping[str, Any]) -> str:
     return _MARK + json.dumps(dict(before), sort_keys=True)
 
 
-def remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
+def _remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the settings from before ``camvo connect``, or ``None`` if it did not create the backend."""
     text = backend.get("description") or ""
     if not text.startswith(_MARK):
@@ -172,13 +168,13 @@ def remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
     return before if isinstance(before, dict) else {}
 
 
-def ours(backend: Mapping[str, Any], url: str, title: str) -> bool:
+def _ours(backend: Mapping[str, Any], url: str, title: str) -> bool:
     """Whether an ML backend is CaMVo's: created by it, at its address, or with its title."""
     address = str(backend.get("url") or "").rstrip("/")
-    return remembered(backend) is not None or address == url or backend.get("title") == title
+    return _remembered(backend) is not None or address == url or backend.get("title") == title
 
 
-def webhook_ours(webhook: Mapping[str, Any], urls: Collection[str]) -> bool:
+def _webhook_ours(webhook: Mapping[str, Any], urls: Collection[str]) -> bool:
     """Whether a webhook is CaMVo's: for one of its addresses, or with its header."""
     headers = {name.lower() for name in webhook.get("headers") or {}}
     return webhook.get("url") in urls or WEBHOOK_HEADER.lower() in headers
@@ -206,7 +202,7 @@ class _Found:
 
 
 def connect_project(
-    client: Client, wanted: Wanted, say: Say, proved: Callable[[], bool] = lambda: True
+    client: Client, wanted: Wanted, say: _Say, proved: Callable[[], bool] = lambda: True
 ) -> bool:
     """Set a project's webhook, ML backend and settings; return whether anything changed.
 
@@ -225,7 +221,7 @@ def connect_project(
         LabelStudioError: Label Studio refused something else, cannot be reached, or the proof failed. The
             project is as it was before.
     """
-    found, undo = _find(client, wanted), Undo(say)
+    found, undo = _find(client, wanted), _Undo(say)
     try:
         changed = _set_webhook(client, wanted, found, say, undo)
         changed |= _set_backend(client, wanted, found, say, undo)
@@ -243,10 +239,10 @@ def connect_project(
 def _find(client: Client, wanted: Wanted) -> _Found:
     project = client.project(wanted.project)
     backends = [
-        backend for backend in client.backends(wanted.project) if ours(backend, wanted.url, wanted.title)
+        backend for backend in client.backends(wanted.project) if _ours(backend, wanted.url, wanted.title)
     ]
-    urls = {wanted.webhook_url, *(webhook_url(backend["url"]) for backend in backends)}
-    webhooks = [webhook for webhook in client.webhooks(wanted.project) if webhook_ours(webhook, urls)]
+    urls = {wanted.webhook_url, *(_webhook_url(backend["url"]) for backend in backends)}
+    webhooks = [webhook for webhook in client.webhooks(wanted.project) if _webhook_ours(webhook, urls)]
     return _Found(
         project,
         backends,
@@ -256,7 +252,7 @@ def _find(client: Client, wanted: Wanted) -> _Found:
     )
 
 
-def _set_webhook(client: Client, wanted: Wanted, found: _Found, say: Say, undo: Undo) -> bool:
+def _set_webhook(client: Client, wanted: Wanted, found: _Found, say: _Say, undo: _Undo) -> bool:
     """Ensure that the address has our webhook; return whether anything changed."""
     current = found.webhook
     if current is None:
@@ -268,7 +264,7 @@ def _set_webhook(client: Client, wanted: Wanted, found: _Found, say: Say, undo: 
         say("webhook", f"{wanted.webhook_url} created")
         return True
     fields = wanted.webhook(current.get("headers") or {})
-    changes = differing(fields, {**current, "actions": sorted(current.get("actions") or [])})
+    changes = _differing(fields, {**current, "actions": sorted(current.get("actions") or [])})
     if not changes:
         say("webhook", f"{wanted.webhook_url} is up to date")
         return False
@@ -283,13 +279,13 @@ def _set_webhook(client: Client, wanted: Wanted, found: _Found, say: Say, undo: 
     return True
 
 
-def _set_backend(client: Client, wanted: Wanted, found: _Found, say: Say, undo: Undo) -> bool:
+def _set_backend(client: Client, wanted: Wanted, found: _Found, say: _Say, undo: _Undo) -> bool:
     """Ensure that the address has our ML backend; return whether anything changed."""
     project, current = found.project, found.backend
-    before = {name: project.get(name) for name in differing(wanted.settings(), project)}
+    before = {name: project.get(name) for name in _differing(wanted.settings(), project)}
     older = current or (found.backends[0] if found.backends else {})
     fields = wanted.backend()
-    fields["description"] = description(before | (remembered(older) or {}))
+    fields["description"] = description(before | (_remembered(older) or {}))
     if current is None:
         carried = {name: older[name] for name in _CARRIED if older.get(name) is not None}
         created = client.add_backend(carried | fields | wanted.password())
@@ -301,7 +297,7 @@ def _set_backend(client: Client, wanted: Wanted, found: _Found, say: Say, undo: 
         )
         say("backend", f"{wanted.title} at {wanted.url} added")
         return True
-    changes = differing(fields, {**current, "url": str(current["url"]).rstrip("/")})
+    changes = _differing(fields, {**current, "url": str(current["url"]).rstrip("/")})
     # Label Studio never shows the password: a wrong one can only be seen in the connection's state.
     if current["state"] != _CONNECTED:
         changes["state"] = current["state"]
@@ -326,12 +322,12 @@ def _restore_settings(client: Client, wanted: Wanted, project: Mapping[str, Any]
     """Restore settings that Label Studio changes by itself along with an ML backend."""
     names = ("show_collab_predictions", "model_version")
     now = client.project(wanted.project)
-    changes = differing({name: project.get(name) for name in names}, now)
+    changes = _differing({name: project.get(name) for name in names}, now)
     if changes:
         client.change_project(wanted.project, changes)
 
 
-def _retire(client: Client, wanted: Wanted, found: _Found, say: Say) -> bool:
+def _retire(client: Client, wanted: Wanted, found: _Found, say: _Say) -> bool:
     """Remove our other webhooks and ML backends; return whether there were any."""
     webhooks = [each for each in found.webhooks if each is not found.webhook]
     backends = [each for each in found.backends if each is not found.backend]
@@ -344,9 +340,9 @@ def _retire(client: Client, wanted: Wanted, found: _Found, say: Say) -> bool:
     return bool(webhooks or backends)
 
 
-def _set_settings(client: Client, wanted: Wanted, say: Say) -> bool:
+def _set_settings(client: Client, wanted: Wanted, say: _Say) -> bool:
     """Set the project's settings; return whether anything changed."""
-    changes = differing(wanted.settings(), client.project(wanted.project))
+    changes = _differing(wanted.settings(), client.project(wanted.project))
     if changes:
         client.change_project(wanted.project, changes)
         say("settings", ", ".join(f"{name} = {value}" for name, value in changes.items()))
@@ -355,7 +351,7 @@ def _set_settings(client: Client, wanted: Wanted, say: Say) -> bool:
     return bool(changes)
 
 
-def disconnect_project(client: Client, project: int, url: str, title: str, say: Say) -> bool:
+def disconnect_project(client: Client, project: int, url: str, title: str, say: _Say) -> bool:
     """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
 
     A setting that was changed since is left alone. Predictions stay, because they belong to the project.
@@ -370,9 +366,9 @@ def disconnect_project(client: Client, project: int, url: str, title: str, say: 
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached.
     """
-    backends = [backend for backend in client.backends(project) if ours(backend, url, title)]
-    urls = {webhook_url(url), *(webhook_url(backend["url"]) for backend in backends)}
-    webhooks = [webhook for webhook in client.webhooks(project) if webhook_ours(webhook, urls)]
+    backends = [backend for backend in client.backends(project) if _ours(backend, url, title)]
+    urls = {_webhook_url(url), *(_webhook_url(backend["url"]) for backend in backends)}
+    webhooks = [webhook for webhook in client.webhooks(project) if _webhook_ours(webhook, urls)]
     for webhook in webhooks:
         client.remove_webhook(webhook["id"])
         say("webhook", f"{webhook['url']} removed")
@@ -387,18 +383,18 @@ def disconnect_project(client: Client, project: int, url: str, title: str, say: 
     return bool(webhooks or backends or removed)
 
 
-def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: Say) -> None:
+def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: _Say) -> None:
     """Restore the settings from before ``camvo connect``, except those changed since."""
     before: dict[str, Any] = {}
     for backend in backends:
-        before = (remembered(backend) or {}) | before
+        before = (_remembered(backend) or {}) | before
     now = client.project(project)
     unchanged = {
         "show_collab_predictions": now.get("show_collab_predictions") is True,
         "model_version": now.get("model_version") in {backend["title"] for backend in backends},
         "sampling": now.get("sampling") == UNCERTAIN,
     }
-    to_restore = differing({name: value for name, value in before.items() if unchanged.get(name)}, now)
+    to_restore = _differing({name: value for name, value in before.items() if unchanged.get(name)}, now)
     for name, value in to_restore.items():
         try:
             client.change_project(project, {name: value})
@@ -616,12 +612,12 @@ def _our_backend(backends: list[dict[str, Any]], wanted: Wanted) -> dict[str, An
     raise LabelStudioError("the project no longer has the backend", fix="run camvo connect again")
 
 
-Report = Callable[[Fact], None]
+_Report = Callable[[Fact], None]
 """Called with each fact as soon as it is known."""
 
 
 def connect_and_prove(
-    client: Client, backend: BackendClient, wanted: Wanted, settings: Settings, report: Report
+    client: Client, backend: BackendClient, wanted: Wanted, settings: Settings, report: _Report
 ) -> bool | None:
     """Connect a project, and report what was found out and done.
 
@@ -653,7 +649,7 @@ def connect_and_prove(
     return changed or added
 
 
-def _all_hold(facts: Iterable[Fact], report: Report) -> bool:
+def _all_hold(facts: Iterable[Fact], report: _Report) -> bool:
     """Report facts as they come; return whether none of them fails."""
     hold = True
     for fact in facts:

@@ -17,7 +17,7 @@ from backend.ledger.rounds import Round
 from backend.questions import LabelConfig
 from camvo.student.taught_texts import without_silent_student
 
-PROJECT, TASK, ID, LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
+PROJECT, TASK, ID, _LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
 """The columns of the file of blind tasks, beside the texts."""
 
 ANNOTATOR = f"{PREFIX}annotator"
@@ -26,7 +26,7 @@ ANNOTATOR = f"{PREFIX}annotator"
 
 def label_columns(config: LabelConfig) -> dict[str, str]:
     """Column of a label → the name of its control."""
-    return {f"{LABEL}{_suffix(config, name)}": name for name in _controls(config)}
+    return {f"{_LABEL}{_suffix(config, name)}": name for name in _controls(config)}
 
 
 @dataclass(frozen=True, slots=True)

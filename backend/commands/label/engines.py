@@ -145,20 +145,15 @@ class PartLabeller:
         self._opened.close()
 
 
-def is_installed() -> bool:
+def _is_installed() -> bool:
     """Whether the extra ``[ray]`` is installed."""
     from importlib.util import find_spec  # noqa: PLC0415 - only where an engine is asked for
 
     return find_spec("ray") is not None and find_spec("pyarrow") is not None
 
 
-def label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
-    """Label parts on the cluster of ``RAY_ADDRESS``, or on one that is started on this host.
-
-    Args:
-        work: what every actor is told.
-        parts: the parts.
-    """
+def _label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+    """Label parts on the cluster of ``RAY_ADDRESS``, or on one that is started on this host."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it during its import
     import ray  # noqa: PLC0415 - an extra
     import ray.data  # noqa: PLC0415
@@ -225,11 +220,11 @@ def keys_of(work: Work) -> dict[str, str]:
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
-Engine = Literal["asyncio", "ray"]
-Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
+_Engine = Literal["asyncio", "ray"]
+_Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
 
 
-def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: Engine) -> bool:
+def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine) -> bool:
     """Label a file and write the labels to a folder of Parquet files.
 
     Args:
@@ -249,12 +244,12 @@ def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | N
     folder, environment = parts_folder(out), environment_with(config)
     quiet_logs(environment)
     console = Console()
-    if engine == "ray" and not is_installed():
+    if engine == "ray" and not _is_installed():
         console.print(
             'Ray is not installed (pip install "camvo[ray]"): this process labels alone', soft_wrap=True
         )
         engine = "asyncio"
-    label = label_on_ray if engine == "ray" else label_here
+    label = _label_on_ray if engine == "ray" else _label_here
     with interruptible():
         counts, errors = run_parts(path, folder, options, environment, console, label)
     for outcome in errors:
@@ -271,7 +266,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    label: Outcomes,
+    label: _Outcomes,
 ) -> tuple[RunCounts, list[PartOutcome]]:
     """Read and check the whole file, and let an engine label its parts.
 
@@ -358,7 +353,7 @@ def _gather(
     return counts, errors
 
 
-def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+def _label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
     """Label parts one after another in this process."""
     with PartLabeller(work) as labeller:
         for part in parts:

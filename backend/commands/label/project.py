@@ -45,12 +45,8 @@ _MOST = 1_000_000
 """The most failed tasks that are listed."""
 
 
-class ProjectPredictor:
-    """Predicts a project's tasks with the same ledger and learned state as the server; both may run at once.
-
-    Args:
-        jobs: says how the tasks are asked about, and in which process.
-    """
+class _ProjectPredictor:
+    """Predicts a project's tasks with the server's ledger and learned state; both may run at once."""
 
     def __init__(self, jobs: DatasetJobs) -> None:
         self._jobs, self._process = jobs, jobs.process
@@ -113,25 +109,10 @@ def _answer(future: Future[Prediction | None]) -> TaskAnswer:
     return TaskAnswer([prediction] if isinstance(prediction, dict) else list(prediction))
 
 
-def recount_project(
+def _recount_project(
     project: OpenProject, options: LabelOptions, environment: Environment, console: Console
 ) -> None:
-    """Count the kept votes of a project again, after further votes if asked to, and replace what changed.
-
-    Nothing changes in Label Studio where somebody has annotated a task or begun to, and no model is asked
-    about it.
-
-    Args:
-        project: the project.
-        options: how much further votes may cost.
-        environment: the key of Label Studio.
-        console: where it is said.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
-        LedgerError: the ledger failed.
-        KeyboardInterrupt: somebody interrupted the run; what was bought is stored.
-    """
+    """Count the kept votes of a project again, after further votes if asked to, and replace what changed."""
     untouched = ProjectTasks(project.client, project.number, project.tasks.tasks, untouched=True)
     count_again(project.jobs, untouched, console, options.ask_more)
     process = project.jobs.process
@@ -158,15 +139,8 @@ _PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectSweeps:
-    """The sweeps of one run.
-
-    Attributes:
-        project: the project.
-        failed: whether to ask only about the tasks that failed before the run.
-        console: where progress is shown.
-        tally: what the run has done so far.
-    """
+class _ProjectSweeps:
+    """The sweeps of one run."""
 
     project: OpenProject
     failed: bool
@@ -184,7 +158,7 @@ class ProjectSweeps:
             CamvoError: Label Studio or the ledger fails; stored predictions stay.
             KeyboardInterrupt: somebody interrupted; the calls under way have ended.
         """
-        predictor = ProjectPredictor(jobs)
+        predictor = _ProjectPredictor(jobs)
         self.tally.begin_sweep()
         run = PredictionRun(
             client=self.project.client,
@@ -267,12 +241,12 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     settings = settings_module.load(environment.config)
     with open_project(client, number, options, settings, environment, embedder) as project:
         jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
-        sweeps = ProjectSweeps(project, options.retry_failed, console)
+        sweeps = _ProjectSweeps(project, options.retry_failed, console)
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
         tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         if options.recount:
-            recount_project(project, options, environment, console)
+            _recount_project(project, options, environment, console)
         if out is not None:
             added = added_kinds(jobs.config)
             write_results(out, results(tasks, jobs), tasks.columns, added, console)

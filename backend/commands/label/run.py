@@ -53,12 +53,8 @@ from backend.settings import Environment, Settings
 from camvo.scores.guarantee import queue_place
 
 
-def audit_share(index: Index, project: str, size: int) -> float:
-    """The share of tasks to keep blind so that exactly ``size`` of this dataset are.
-
-    Raises:
-        ConfigError: the dataset has fewer tasks.
-    """
+def _audit_share(index: Index, project: str, size: int) -> float:
+    """The share of tasks to keep blind so that exactly ``size`` of this dataset are."""
     if size > index.tasks:
         raise ConfigError(
             f"{size} is more than the {index.tasks} tasks of the file", where="--blind", fix="give less"
@@ -74,17 +70,8 @@ def _draw(project: str, task: int) -> int:
     return audit_draw(project, task) >> 1  # SQLite's integers have a sign
 
 
-def write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Sequence[DatasetTask]) -> None:
-    """Write a sample in the order in which it is to be labelled.
-
-    Labels certify from the front of this order, without a gap, so the file may be labelled in part.
-
-    Args:
-        path: the file.
-        project: the project's key.
-        config: names the controls to label.
-        sample: the blind tasks.
-    """
+def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Sequence[DatasetTask]) -> None:
+    """Write a sample in the order in which it is to be labelled."""
     sample = sorted(sample, key=lambda task: (queue_place(project, task.number), task.number))
     labels = label_columns(config)
     texts = list(dict.fromkeys(key for task in sample for key in task.data))
@@ -135,7 +122,7 @@ def _predictions(jobs: DatasetJobs, decided: Sequence[tuple[JobQuestion, Round]]
     return [*each, prediction_of(answered, version)]
 
 
-Write = Callable[[Iterator[Result], Columns, Kinds], None]
+_Write = Callable[[Iterator[Result], Columns, Kinds], None]
 """Takes the result of every row, in order, the columns of the source, and those that are added."""
 
 
@@ -144,7 +131,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    write: Write,
+    write: _Write,
     embedder: Embedder | None = None,
 ) -> RunTally:
     """Label a dataset, and hand out what the ledger then says of each row.
@@ -224,7 +211,7 @@ def _with_blind_sample(
     jobs: DatasetJobs, dataset: Dataset, index: Index, options: LabelOptions, console: Console
 ) -> DatasetJobs:
     """Keep a random sample blind, and write it to its file unless people may be labelling that already."""
-    share = audit_share(index, jobs.project, options.blind)
+    share = _audit_share(index, jobs.project, options.blind)
     blind = replace(jobs, settings=jobs.settings.model_copy(update={"audit": share}))
     if options.blind_file.exists():
         console.print(
@@ -249,7 +236,7 @@ def _with_blind_sample(
             soft_wrap=True,
         )
         return blind
-    write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
+    _write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
     console.print(
         f"{len(sample)} blind tasks written to {options.blind_file}: label them from the top, then run"
         f" camvo teach {options.blind_file}",

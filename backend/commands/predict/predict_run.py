@@ -87,55 +87,25 @@ def _money(tally: Tally, done: int, total: int) -> str:
 Task = Mapping[str, Any]
 
 
-def agree_to_quote(
+def _agree_to_quote(
     backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
 ) -> None:
-    """Show what the run will cost, and ask whether to go on; its money then goes through the job's account.
-
-    Args:
-        backend: the server; it is told the terms of the job.
-        run: what is to be asked.
-        tasks: how many tasks the run goes through.
-        options: ``--yes``, ``--budget`` and ``--pilot``.
-        console: where the quote is shown and consent is asked for.
-
-    Raises:
-        ConfigError: nobody can be asked; nothing was spent, or the pilot alone.
-        typer.Exit: the answer is no.
-        KeyboardInterrupt: somebody interrupted the pilot.
-        LabelStudioError: Label Studio refused, or cannot be reached.
-        BackendError: the server refused, or cannot be reached.
-    """
+    """Show the run's quote, and ask whether to go on; its money then goes through the job's account."""
     quote = quote_of_run(backend, run, tasks, console)
     print_quote(console, quote)
     if options.pilot and quote.to_come:
         agree_to_pilot(quote, options, console)
-        run_pilot(backend, run, tasks, options, console)
+        _run_pilot(backend, run, tasks, options, console)
         quote = quote_of_run(backend, run, tasks, console)
         print_quote(console, quote)
     agree_to(quote.bill.high, options, console)
     backend.job = {"usd": options.purse.usd, "aim_usd": aim_of(quote, options)}
 
 
-def run_pilot(
+def _run_pilot(
     backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
 ) -> None:
-    """Have every model asked about a random sample of the tasks, and store the predictions of these.
-
-    The sample is that of ``camvo label --pilot``, and the larger one contains the smaller.
-
-    Args:
-        backend: the server; the job's account pays.
-        run: what is to be asked afterwards.
-        tasks: how many tasks that goes through.
-        options: how many tasks the pilot is about.
-        console: where progress is shown.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached; stored predictions stay.
-        BackendError: the server refused, or cannot be reached; stored predictions stay.
-        KeyboardInterrupt: somebody interrupted the pilot; what was asked is kept.
-    """
+    """Have every model asked about a random sample of the tasks, and store the predictions of these."""
     sample = _sample(run, tasks, options.pilot, console)
     backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True}
     pilot = replace(run, only=sample, refresh=False, tally=Tally())
@@ -247,7 +217,7 @@ def predict_project(
             return 0
         backend.tasks = client.count_tasks(project)
         tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
-        agree_to_quote(backend, run, tasks, options, console)
+        _agree_to_quote(backend, run, tasks, options, console)
         if refresh:
             _count_again(console, counting, options.ask_more)
         code = run_on_terminal(console, run, tasks)

@@ -287,7 +287,7 @@ EVERY = 1.0
 """Seconds between two looks."""
 
 
-class Watched(Protocol):
+class _Watched(Protocol):
     """The server, as far as it is watched."""
 
     def progress(
@@ -298,7 +298,7 @@ class Watched(Protocol):
 
 @contextmanager
 def watching(
-    server: Watched,
+    server: _Watched,
     project_key: str,
     tasks: range,
     show: Callable[[Progress], object],
@@ -345,7 +345,7 @@ _PAUSE = 1.0
 """Seconds to wait before repeating such a request, multiplied by how many there were."""
 
 
-class Predictor(Protocol):
+class _Predictor(Protocol):
     """A source of predictions: the backend over HTTP."""
 
     def predict(
@@ -386,7 +386,7 @@ class PredictionRun:
     """
 
     client: Client
-    predictor: Predictor
+    predictor: _Predictor
     project: int
     key: str
     label_config: str

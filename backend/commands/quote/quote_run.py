@@ -30,13 +30,8 @@ from backend.settings import Environment, Settings
 
 
 @contextmanager
-def ledger_of_quote(environment: Environment, *, asking: bool) -> Iterator[Environment]:
-    """The environment; in place of a SQLite file that is not there yet, with an empty one for the time being.
-
-    Args:
-        environment: the ledger's address.
-        asking: whether models are asked, whose answers are to stay.
-    """
+def _ledger_of_quote(environment: Environment, *, asking: bool) -> Iterator[Environment]:
+    """The environment; with a temporary empty ledger if its SQLite file does not exist yet."""
     if asking or _exists(environment):
         yield environment
         return
@@ -104,7 +99,7 @@ def file_quote(
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
-    with Index(dataset) as index, ledger_of_quote(environment, asking=options.pilot > 0) as of_quote:
+    with Index(dataset) as index, _ledger_of_quote(environment, asking=options.pilot > 0) as of_quote:
         index.build()
         migrate(of_quote.database_url)
         opened = annotation_process if options.pilot else asking_nobody
@@ -185,7 +180,7 @@ def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
     _require_price(settings, target)
     asking = options.pilot > 0
     with (
-        ledger_of_quote(environment, asking=asking) as of_quote,
+        _ledger_of_quote(environment, asking=asking) as of_quote,
         open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
     ):
         return _after_a_pilot(project.jobs, project.tasks, options, console, target)

@@ -23,11 +23,11 @@ from backend.models.embedder import Embedder
 from camvo.numerics.small import with_category
 from camvo.typing import Array
 
-TEXT, TRUTH, ITEM_ID = "text", "truth", "item_id"
-CONFIDENCE = "conf_"
+TEXT, _TRUTH, _ITEM_ID = "text", "truth", "item_id"
+_CONFIDENCE = "conf_"
 """The beginning of the name of a column of confidences; the model's name follows."""
 
-_RESERVED = (TEXT, TRUTH, ITEM_ID)
+_RESERVED = (TEXT, _TRUTH, _ITEM_ID)
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 _SHOWN = 40
 """The most characters of a label in an error message. A wrong column may hold whole texts."""
@@ -75,14 +75,14 @@ def read_votes(path: Path, delimiter: str = ",", category: str | None = None) ->
     header, lines, rows = _table(path, _character(delimiter))
     _check_header(path, header)
     columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
-    if ITEM_ID in columns:
-        _check_ids(path, columns[ITEM_ID], lines)
+    if _ITEM_ID in columns:
+        _check_ids(path, columns[_ITEM_ID], lines)
     if category is not None:
         _check_category(path, header, category)
     others = {*_RESERVED, category}
-    models = tuple(name for name in header if name not in others and not name.startswith(CONFIDENCE))
+    models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
     blank = ("",) * len(rows)
-    cells = {name: columns.get(name, blank) for name in (TRUTH, *models)}
+    cells = {name: columns.get(name, blank) for name in (_TRUTH, *models)}
     labels = _labels(path, cells, lines)
     if not labels:
         raise ReplayError("no model gave a label to any item", where=str(path), fix="fill the model columns")
@@ -94,7 +94,7 @@ def read_votes(path: Path, delimiter: str = ",", category: str | None = None) ->
         labels=labels,
         texts=columns.get(TEXT),
         votes=np.array([codes[name] for name in models], dtype=np.int64).T,
-        truth=np.array(codes[TRUTH], dtype=np.int64),
+        truth=np.array(codes[_TRUTH], dtype=np.int64),
         lines=tuple(lines),
         confidences=_confidences(path, columns, models, lines),
         categories=None if category is None else columns[category],
@@ -176,12 +176,12 @@ def _check_header(path: Path, header: list[str]) -> None:
         if header.count(name) > 1:
             raise ReplayError(f"two columns {name!r}", where=f"{path}, line 1", fix="rename or remove one")
     for name in header:
-        if name.startswith(CONFIDENCE) and name.removeprefix(CONFIDENCE) not in header:
+        if name.startswith(_CONFIDENCE) and name.removeprefix(_CONFIDENCE) not in header:
             raise ReplayError(
-                f"the column {name!r} has the confidences of {name.removeprefix(CONFIDENCE)!r}, which is no"
+                f"the column {name!r} has the confidences of {name.removeprefix(_CONFIDENCE)!r}, which is no"
                 " column",
                 where=f"{path}, line 1",
-                fix=f"add its labels, or rename a model whose name begins with {CONFIDENCE!r}",
+                fix=f"add its labels, or rename a model whose name begins with {_CONFIDENCE!r}",
             )
     if set(header) <= set(_RESERVED):
         raise ReplayError(
@@ -192,7 +192,7 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _check_category(path: Path, header: list[str], category: str) -> None:
-    if category not in header or category in _RESERVED or category.startswith(CONFIDENCE):
+    if category not in header or category in _RESERVED or category.startswith(_CONFIDENCE):
         raise ReplayError(
             f"{category!r} is no column of categories in {path}",
             where="--context",
@@ -204,10 +204,10 @@ def _check_ids(path: Path, ids: tuple[str, ...], lines: list[int]) -> None:
     line_of: dict[str, int] = {}
     for line, item in zip(lines, ids, strict=True):
         if not item.strip():
-            raise ReplayError(f"no {ITEM_ID}", where=f"{path}, line {line}")
+            raise ReplayError(f"no {_ITEM_ID}", where=f"{path}, line {line}")
         if item in line_of:
             raise ReplayError(
-                f"line {line_of[item]} has the same {ITEM_ID} {_quoted(item)}",
+                f"line {line_of[item]} has the same {_ITEM_ID} {_quoted(item)}",
                 where=f"{path}, line {line}",
                 fix="give each item a unique name",
             )
@@ -236,7 +236,7 @@ def _confidences(
     path: Path, columns: Mapping[str, Sequence[str]], models: Sequence[str], lines: Sequence[int]
 ) -> Array | None:
     """Return the confidences, shape (n, K), NaN where a cell is blank; ``None`` without such columns."""
-    named = {model: f"{CONFIDENCE}{model}" for model in models if f"{CONFIDENCE}{model}" in columns}
+    named = {model: f"{_CONFIDENCE}{model}" for model in models if f"{_CONFIDENCE}{model}" in columns}
     if not named:
         return None
     confidences = np.full((len(lines), len(models)), np.nan)
@@ -424,18 +424,18 @@ def odd_labels(table: VotesFile) -> list[str]:
         A sentence for each label that only one model names, where others could, and for each truth that no
         model names.
     """
-    columns = {TRUTH: table.truth, **dict(zip(table.models, table.votes.T, strict=True))}
+    columns = {_TRUTH: table.truth, **dict(zip(table.models, table.votes.T, strict=True))}
     counts = {
         name: np.bincount(column[column >= 0], minlength=len(table.labels))
         for name, column in columns.items()
     }
-    others = len(table.models) > 1 or bool(counts[TRUTH].any())
+    others = len(table.models) > 1 or bool(counts[_TRUTH].any())
     sentences = []
     for position, label in enumerate(table.labels):
         named = [name for name, count in counts.items() if count[position]]
-        if named == [TRUTH]:
+        if named == [_TRUTH]:
             sentences.append(
-                f"no model ever names the truth {_shown(label)} ({_items(counts[TRUTH][position])}), so no"
+                f"no model ever names the truth {_shown(label)} ({_items(counts[_TRUTH][position])}), so no"
                 " policy can be right there"
             )
         elif len(named) == 1 and others:
@@ -464,7 +464,7 @@ def _shown(label: str) -> str:
     return repr(label if len(label) <= _SHOWN else label[: _SHOWN - 1] + "…")
 
 
-Way: TypeAlias = Literal["random", "first", "lowest"]
+_Way: TypeAlias = Literal["random", "first", "lowest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +477,7 @@ class HumanLabels:
         share: of those items, in [0, 1].
     """
 
-    way: Way = "random"
+    way: _Way = "random"
     share: float = 0.0
 
 
@@ -503,11 +503,11 @@ def parse_human_labels(option: str) -> HumanLabels:
         ReplayError: there is no such way, or the share is not in [0, 1].
     """
     way, colon, share = option.rpartition(":")
-    if colon and way not in get_args(Way):
+    if colon and way not in get_args(_Way):
         raise ReplayError(
             f"{way!r} is no way to choose items",
             where="--human-labels",
-            fix=f"known: {', '.join(f'{name}:SHARE' for name in get_args(Way))}",
+            fix=f"known: {', '.join(f'{name}:SHARE' for name in get_args(_Way))}",
         )
     try:
         number = float(share)
@@ -550,7 +550,7 @@ def shuffle_items(
     return Shuffle(order, np.isin(np.arange(len(order)), known[:count]))
 
 
-KEY = "usd_per_million_input_tokens"
+_KEY = "usd_per_million_input_tokens"
 """The key of the prices in a JSON file that describes more than the prices."""
 
 
@@ -622,7 +622,7 @@ def _file(path: Path) -> dict[str, object]:
         ) from error
     except ValueError as error:
         raise ReplayError("is not JSON in UTF-8", where=str(path), fix="correct the file") from error
-    prices = content.get(KEY, content) if isinstance(content, dict) else content
+    prices = content.get(_KEY, content) if isinstance(content, dict) else content
     if not isinstance(prices, dict):
-        raise ReplayError(f'needs {{"model": usd, …}}, by itself or under "{KEY}"', where=str(path))
+        raise ReplayError(f'needs {{"model": usd, …}}, by itself or under "{_KEY}"', where=str(path))
     return prices

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backend.commands.replay.study import ReplayStudy
     from backend.commands.replay.table import TableReplay
 
-DATA, POLICIES, RUNS, OUTPUT = "Data", "Policies", "Runs", "Output"
+DATA, _POLICIES, RUNS, _OUTPUT = "Data", "Policies", "Runs", "Output"
 """The groups of options in the help."""
 
 PolicyNames: TypeAlias = Annotated[
@@ -27,7 +27,7 @@ PolicyNames: TypeAlias = Annotated[
         help="Policy to replay; may be repeated: camvo, ccamvo, joint, baseline,"
         " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
         " router:GAIN.",
-        rich_help_panel=POLICIES,
+        rich_help_panel=_POLICIES,
     ),
 ]
 PolicyParameters: TypeAlias = Mapping[str, object]
@@ -43,7 +43,7 @@ class SharedOptions:
 
     lambda_l: Annotated[
         float,
-        typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES),
+        typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=_POLICIES),
     ] = 1.0
     window: Annotated[
         int,
@@ -71,12 +71,12 @@ class SharedOptions:
         typer.Option(
             "--json",
             help="Write all rows and means to this file (see docs/replay.md).",
-            rich_help_panel=OUTPUT,
+            rich_help_panel=_OUTPUT,
         ),
     ] = None
     report: Annotated[
         Path | None,
-        typer.Option(help="Draw a report into this folder.", rich_help_panel=OUTPUT),
+        typer.Option(help="Draw a report into this folder.", rich_help_panel=_OUTPUT),
     ] = None
 
     def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:
@@ -137,7 +137,7 @@ def policy_options(
             default=default,
             annotation=Annotated[
                 kind | None if default is None else kind,
-                typer.Option(spelling, help=text, rich_help_panel=POLICIES),
+                typer.Option(spelling, help=text, rich_help_panel=_POLICIES),
             ],
         )
     return options
@@ -199,7 +199,7 @@ def _options_of(group: type[Any]) -> list[inspect.Parameter]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
+class _TableOptions:
     """The options about the table. The help texts explain them."""
 
     prices: Annotated[
@@ -301,7 +301,7 @@ def replay(
         Path,
         typer.Argument(metavar="VOTES.csv", help="CSV with text, truth and a column of labels per model."),
     ],
-    table: TableOptions,
+    table: _TableOptions,
     policy: PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
     parameters: PolicyParameters,
     shuffles: Annotated[

@@ -57,7 +57,7 @@ def draw_report(
     require_drawable(directory)
     data = report_data(table, runs, summaries)
     with new_report_folder(directory) as new:
-        write_page(new, data, title)
+        _write_page(new, data, title)
 
 
 _PICTURES: tuple[Callable[[ReportData], Picture | None], ...] = (
@@ -80,7 +80,7 @@ class _Figure(NamedTuple):
         return float(round(100 * self.picture.figure.get_figwidth() / WIDTH, 1))
 
 
-def write_page(folder: Path, data: ReportData, title: str) -> None:
+def _write_page(folder: Path, data: ReportData, title: str) -> None:
     """Draw every picture and write the page that shows them."""
     with style():
         pictures = [picture for draw in _PICTURES if (picture := draw(data)) is not None]

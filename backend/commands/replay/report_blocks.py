@@ -47,7 +47,7 @@ def over_blocks(data: ReportData) -> Picture | None:
             for setting, style in zip(data.settings, styles(data.settings), strict=True)
             for line in axes.plot(
                 setting.runs[0].row.series["rounds"],
-                mean_series(setting, name) / (_blocks_scale(data) if name == "cost" else 1.0),
+                _mean_series(setting, name) / (_blocks_scale(data) if name == "cost" else 1.0),
                 color=style.colour,
                 dashes=style.dashes,
             )
@@ -69,7 +69,7 @@ def over_blocks(data: ReportData) -> Picture | None:
     return Picture("blocks", heading, figure, alt, tuple(caption))
 
 
-def mean_series(setting: SettingRuns, name: str) -> Array:
+def _mean_series(setting: SettingRuns, name: str) -> Array:
     """Return the mean of one series over the runs, shape (blocks,); NaN where a run has no value."""
     rows = [run.row.series[name] for run in setting.runs]
     means: Array = np.array(rows, dtype=np.float64).mean(axis=0)
@@ -84,7 +84,7 @@ _COLUMNS = 4
 
 
 @dataclass(frozen=True)
-class Cell:
+class _Cell:
     """Axes from top to bottom, and whether they are first in their row and last in their column."""
 
     axes: tuple[Axes, ...]
@@ -100,15 +100,8 @@ class Cell:
 
 def grid(
     count: int, *, height: float, margin: float, parts: Sequence[float] = (1,)
-) -> tuple[Figure, list[Cell]]:
-    """Create a figure with ``count`` cells, four in a row.
-
-    Args:
-        count: the number of cells.
-        height: the height of a row, in inches.
-        margin: the approximate width of the labels on the left, in inches.
-        parts: the relative heights of the axes in a cell.
-    """
+) -> tuple[Figure, list[_Cell]]:
+    """Create a figure with ``count`` cells, four in a row."""
     rows, columns = -(-count // _COLUMNS), min(count, _COLUMNS)
     figure = new_figure(margin + columns * (WIDTH - margin) / _COLUMNS, height * rows)
     places = figure.add_gridspec(rows * len(parts), columns, height_ratios=list(parts) * rows)
@@ -118,7 +111,7 @@ def grid(
         axes = tuple(
             figure.add_subplot(places[row * len(parts) + part, column]) for part in range(len(parts))
         )
-        cells.append(Cell(axes, first=column == 0, last=cell + columns >= count))
+        cells.append(_Cell(axes, first=column == 0, last=cell + columns >= count))
     return figure, cells
 
 
@@ -267,7 +260,7 @@ def calls_per_model(data: ReportData) -> Picture:
     return Picture("calls", "Calls per model", figure, alt, caption)
 
 
-def target_lines(axes: Axes, data: ReportData) -> None:
+def _target_lines(axes: Axes, data: ReportData) -> None:
     """Draw a dashed line at δ × full for each δ, named on the right. Call this after all other drawing."""
     if not data.targets:
         return
@@ -329,7 +322,7 @@ def cost_accuracy(data: ReportData) -> Picture:
     if below:
         names[2] += f" ({len(below)} below the axis)"
     legend(figure, handles, names)
-    target_lines(axes, data)
+    _target_lines(axes, data)
     shown = {name: point for name, point in zip(data.table.prices, points, strict=False) if point[1] >= low}
     name_points(
         axes, np.array(list(shown.values())), [short(name, 40) for name in shown], np.array(means), lines
@@ -453,7 +446,7 @@ def over_rounds(data: ReportData) -> Picture:
     panels[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     legend(figure, handles, [setting.name for setting in data.settings])
     if data.truth:
-        target_lines(panels[0], data)
+        _target_lines(panels[0], data)
     what = "accuracy and cost" if data.truth else "cost"
     alt = f"Lines of the cumulative {what} over the rounds, one for each of {len(handles)} settings."
     return Picture("over-rounds", f"{what.capitalize()} over the rounds", figure, alt, _rounds_caption(data))

@@ -108,11 +108,8 @@ class SettingRuns:
 
 
 @dataclass(frozen=True, eq=False)
-class Static:
-    """The fixed sets of models: the single models first, the set of all models last.
-
-    ``worth`` is the accuracy, or without truth the agreement with the unweighted vote of all models.
-    """
+class _Static:
+    """The fixed sets of models: the single models first, the set of all models last."""
 
     sets: NDArray[np.bool_]
     costs: Array
@@ -143,7 +140,7 @@ class ReportData:
         return max(setting.summary.shuffles for setting in self.settings)
 
     @cached_property
-    def static(self) -> Static:
+    def static(self) -> _Static:
         """All fixed sets of models, or a sample of them if there are more than 12 models."""
         votes, models = self.table.votes, self.table.votes.shape[1]
         sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
@@ -153,7 +150,7 @@ class ReportData:
             truth = _plurality(votes, count)
         prices = np.array(list(self.table.prices.values()))
         worth = set_accuracy(sets, votes, weights, truth, count)
-        return Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
+        return _Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
 
     @cached_property
     def clairvoyant(self) -> ClairvoyantBound | None:
@@ -197,11 +194,11 @@ def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return np.where(tally.any(axis=1), tally.argmax(axis=1), -1)
 
 
-MISSING = "–"
+_MISSING = "–"
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """A column of the summary: a field of the rows, its heading and its number format."""
 
     field: str
@@ -211,7 +208,7 @@ class Column:
     def mean(self, setting: SettingRuns) -> str:
         """Return the mean over the shuffles."""
         mean = setting.mean(self.field)
-        return MISSING if mean is None else self.text(mean)
+        return _MISSING if mean is None else self.text(mean)
 
     def interval(self, setting: SettingRuns) -> str | None:
         """Return the 95% interval; ``None`` if there is none, or if both ends look the same."""
@@ -221,13 +218,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class TargetMet(Column):
+class _TargetMet(_Column):
     """The number of shuffles in which the target was met."""
 
     def mean(self, setting: SettingRuns) -> str:
         """Return the count, which is not averaged."""
         met = [run.row.target_met for run in setting.runs if run.row.target_met is not None]
-        return f"{sum(met)} of {len(met)}" if met else MISSING
+        return f"{sum(met)} of {len(met)}" if met else _MISSING
 
     def interval(self, setting: SettingRuns) -> str | None:
         """Return ``None``: a count has no interval."""
@@ -235,14 +232,14 @@ class TargetMet(Column):
 
 
 @dataclass(frozen=True)
-class Spread(Column):
+class _Spread(_Column):
     """The lowest, the median and the highest value of the shuffles."""
 
     def mean(self, setting: SettingRuns) -> str:
         """Return the three values, or a dash if there is one shuffle or no value."""
         quantiles = setting.summary.quantiles.get(self.field)
         if quantiles is None or setting.summary.shuffles < 2:
-            return MISSING
+            return _MISSING
         return " · ".join(self.text(quantiles[position]) for position in (LOWEST, MEDIAN, HIGHEST))
 
     def interval(self, setting: SettingRuns) -> str | None:
@@ -250,38 +247,38 @@ class Spread(Column):
         return None
 
 
-def percent(value: float) -> str:
+def _percent(value: float) -> str:
     """Format a share as a percentage with one decimal."""
     return f"{value:.1%}"
 
 
-def dollars(value: float) -> str:
+def _dollars(value: float) -> str:
     """Format dollars with three significant digits."""
     return f"${value:#.3g}".rstrip(".") if value < 1000 else f"${value:,.0f}"
 
 
 _COLUMNS = (
-    Column("accuracy", "accuracy", percent),
-    Spread("accuracy", "accuracy: low · half · high", percent),
-    Column("full_accuracy", "full vote’s accuracy", percent),
-    Column("relative_accuracy", "relative accuracy", percent),
-    TargetMet("target_met", "target met", str),
-    Column("agreement", "agreement with full vote", percent),
-    Column("cost", "cost per item", dollars),
-    Column("cost_share", "share of full cost", percent),
-    Spread("cost_share", "share: low · half · high", percent),
-    Column("mean_subset", "models asked", "{:.2f}".format),
-    Column("ece", "ECE", "{:.3f}".format),
-    Column("calibrated_ece", "ECE of the server’s score", "{:.3f}".format),
-    Column("aurc", "AURC", "{:.3f}".format),
-    Column("rounds_per_second", "rounds per second", "{:,.0f}".format),
+    _Column("accuracy", "accuracy", _percent),
+    _Spread("accuracy", "accuracy: low · half · high", _percent),
+    _Column("full_accuracy", "full vote’s accuracy", _percent),
+    _Column("relative_accuracy", "relative accuracy", _percent),
+    _TargetMet("target_met", "target met", str),
+    _Column("agreement", "agreement with full vote", _percent),
+    _Column("cost", "cost per item", _dollars),
+    _Column("cost_share", "share of full cost", _percent),
+    _Spread("cost_share", "share: low · half · high", _percent),
+    _Column("mean_subset", "models asked", "{:.2f}".format),
+    _Column("ece", "ECE", "{:.3f}".format),
+    _Column("calibrated_ece", "ECE of the server’s score", "{:.3f}".format),
+    _Column("aurc", "AURC", "{:.3f}".format),
+    _Column("rounds_per_second", "rounds per second", "{:,.0f}".format),
 )
 
 
-def columns(data: ReportData) -> list[Column]:
+def columns(data: ReportData) -> list[_Column]:
     """Return the columns that have a number in any row."""
     return [
-        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in data.settings)
+        column for column in _COLUMNS if any(column.mean(setting) != _MISSING for setting in data.settings)
     ]
 
 
@@ -308,7 +305,7 @@ def findings(data: ReportData) -> list[str]:
 def targets(data: ReportData) -> list[str]:
     """Name for each δ the cheapest setting of any policy that reached its target in every shuffle."""
     return [
-        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(data, delta)}."
+        f"δ = {delta:g}, a target of {_percent(level)}: {_cheapest(data, delta)}."
         for delta, level in data.targets.items()
     ]
 
@@ -324,8 +321,8 @@ def label_rows(setting: SettingRuns) -> list[tuple[str, list[str]]]:
             (
                 label,
                 [
-                    *(MISSING if share is None else percent(share) for share in shares),
-                    MISSING if support is None else f"{support:,.0f}",
+                    *(_MISSING if share is None else _percent(share) for share in shares),
+                    _MISSING if support is None else f"{support:,.0f}",
                 ],
             )
         )
@@ -341,7 +338,7 @@ def _cheapest(data: ReportData, delta: float) -> str:
     if not met:
         return "none"
     best = min(met, key=lambda setting: setting.mean("cost_share") or 0.0)
-    accuracy, share = (percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
+    accuracy, share = (_percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
     return f"{best.name}, with {accuracy} at {share} of the full vote’s cost"
 
 

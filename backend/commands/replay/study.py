@@ -384,12 +384,8 @@ _OURS = (*(f"{name}.{kind}" for name in _PICTURES for kind in ("png", "svg")), P
 """Every file that a report may have; the page comes last."""
 
 
-def require_replaceable(directory: Path) -> None:
-    """Refuse a folder that a report must not be written to. Unrelated files in it are left alone.
-
-    Raises:
-        CamvoError: the path is not a folder, or has a file of that name that no report wrote.
-    """
+def _require_replaceable(directory: Path) -> None:
+    """Refuse a folder that a report must not be written to. Unrelated files in it are left alone."""
     try:
         if directory.exists() and not directory.is_dir():
             raise CamvoError("is not a folder", where=str(directory), fix="give --report another folder")
@@ -412,7 +408,7 @@ def require_drawable(directory: Path) -> None:
     """
     if find_spec("matplotlib") is None:
         raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
-    require_replaceable(directory)
+    _require_replaceable(directory)
 
 
 @contextmanager
@@ -423,9 +419,9 @@ def new_report_folder(directory: Path) -> Iterator[Path]:
     by one, the page last; pictures that the new report lacks are removed.
 
     Raises:
-        CamvoError: as :func:`require_replaceable`, or the folder cannot be written.
+        CamvoError: as :func:`_require_replaceable`, or the folder cannot be written.
     """
-    require_replaceable(directory)
+    _require_replaceable(directory)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         near = directory if directory.exists() else directory.parent

@@ -98,7 +98,7 @@ def print_summaries(
     console.print(table)
 
 
-def print_spread(console: Console, summaries: Sequence[Summary]) -> None:
+def _print_spread(console: Console, summaries: Sequence[Summary]) -> None:
     """Print the lowest, median and highest accuracy and cost over the shuffles, if there are several."""
     if summaries[0].shuffles < 2:
         return
@@ -213,7 +213,7 @@ class TableReplay:
 
             draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
         print_summaries(console, summaries)
-        print_spread(console, summaries)
+        _print_spread(console, summaries)
         console.print()
         for line in (*verdict(summaries), *student_note(summaries)):
             console.print(line, highlight=False, markup=False)

@@ -44,7 +44,7 @@ from camvo.scores.reviews import NOTHING_SEEN, Candidate, Suggestion, TaughtBefo
 from camvo.student.taught_texts import without_silent_student
 from camvo.votes.labels import LABEL_VOTE, label_posterior
 
-CERTAIN: Final = 0.9
+_CERTAIN: Final = 0.9
 """The score from which a vote is certain enough to be held against people."""
 
 _VOTE: Final = "the vote"
@@ -138,7 +138,7 @@ def _chance_of_error(
     reward = question.aggregation.reward
     said = list(answers.values())
     against = (
-        vote is not None and vote.score >= CERTAIN and any(reward(vote.label, one) < 1.0 for one in said)
+        vote is not None and vote.score >= _CERTAIN and any(reward(vote.label, one) < 1.0 for one in said)
     )
     if not against and all(reward(one, said[0]) == 1.0 for one in said):
         return None
@@ -154,17 +154,8 @@ def _chance_of_error(
 
 
 @dataclass(frozen=True, slots=True)
-class Pricing:
-    """What a human label costs and is worth.
-
-    Attributes:
-        label_usd: what one costs, in $.
-        worth_usd: what one more right label is worth, in $.
-        taught: how many human labels have taught already.
-        seen: what they have taught.
-        models: task → the right labels that a dollar brings if models are asked about it, where that is worth
-            its price.
-    """
+class _Pricing:
+    """What a human label costs and is worth."""
 
     label_usd: float
     worth_usd: float
@@ -173,7 +164,7 @@ class Pricing:
     models: Mapping[int, float] = field(default_factory=dict)
 
 
-def load_pricing(ledger: Ledger, project: str, settings: Settings) -> Pricing | None:
+def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing | None:
     """Load what a label of a project costs and is worth.
 
     Args:
@@ -207,7 +198,7 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> Pricing | 
         return None
     doubting = asyncio.run(_doubting(ledger, project, settings))
     models = {number: task.value for number, task in doubting.by_task.items() if doubting.worthwhile(task)}
-    return Pricing(price, policy.worth_of(full), taught, seen, models)
+    return _Pricing(price, policy.worth_of(full), taught, seen, models)
 
 
 def _full_cost(connection: Connection, project: str) -> float | None:
@@ -234,17 +225,8 @@ _MOST = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedQuestion:
-    """How one question of a task was decided, without any of the task's text.
-
-    Attributes:
-        control: the name of the control tag.
-        label: the voted label; ``None`` for answers outside a closed set, which may quote the text.
-        score: the probability that the label is right.
-        asked: how many models were asked.
-        voted: how many of them voted.
-        behind: how many of these voted for the label.
-    """
+class _DecidedQuestion:
+    """How one question of a task was decided, without any of the task's text."""
 
     control: str
     label: str | None
@@ -272,7 +254,7 @@ class SuggestedTask:
     wrong: float
     lesson: float
     novelty: float
-    answers: tuple[DecidedQuestion, ...]
+    answers: tuple[_DecidedQuestion, ...]
     value_usd: float | None = None
     models_first: bool = False
 
@@ -318,7 +300,7 @@ class ReviewList:
 
 
 def review_list(
-    connection: Connection, project: Project, limit: int, pricing: Pricing | None = None
+    connection: Connection, project: Project, limit: int, pricing: _Pricing | None = None
 ) -> ReviewList:
     """Return the ``limit`` tasks of a project that are most worth labelling, and as many blind ones.
 
@@ -397,7 +379,7 @@ def _suggest(
     )
 
 
-def _lesson(candidates: Sequence[Candidate], pricing: Pricing | None) -> float:
+def _lesson(candidates: Sequence[Candidate], pricing: _Pricing | None) -> float:
     """The most that one label teaches, in corrected labels.
 
     With a price of labels it is such that a label on an average task teaches what the project's labels do.
@@ -413,7 +395,7 @@ def _suggested(
     suggestion: Suggestion,
     by_control: Mapping[str, OpenRound],
     has_closed_set: Mapping[str, bool],
-    pricing: Pricing | None,
+    pricing: _Pricing | None,
 ) -> SuggestedTask:
     return SuggestedTask(
         suggestion.task,
@@ -427,12 +409,12 @@ def _suggested(
     )
 
 
-def _models_first(task: int, gain: float, pricing: Pricing) -> bool:
+def _models_first(task: int, gain: float, pricing: _Pricing) -> bool:
     """Whether a dollar brings more right labels if models are asked than if a person is."""
     return pricing.models.get(task, 0.0) * pricing.label_usd > gain
 
 
-def _priced(candidates: Sequence[Candidate], lesson: float, pricing: Pricing | None) -> dict[str, Any]:
+def _priced(candidates: Sequence[Candidate], lesson: float, pricing: _Pricing | None) -> dict[str, Any]:
     """What the whole list says about prices; a label on new ground counts, so this errs towards labels."""
     if pricing is None:
         return {}
@@ -455,8 +437,8 @@ def _candidate(task: int, by_control: Mapping[str, OpenRound], arms: int) -> Can
     )
 
 
-def _decided(control: str, round_: OpenRound, has_closed_set: Mapping[str, bool]) -> DecidedQuestion:
+def _decided(control: str, round_: OpenRound, has_closed_set: Mapping[str, bool]) -> _DecidedQuestion:
     said = without_silent_student(round_.votes)
     votes = [vote for vote in said.values() if vote is not None]
     label = round_.label if has_closed_set.get(control) else None
-    return DecidedQuestion(control, label, round_.score, len(said), len(votes), votes.count(round_.label))
+    return _DecidedQuestion(control, label, round_.score, len(said), len(votes), votes.count(round_.label))

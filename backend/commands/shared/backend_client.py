@@ -89,7 +89,7 @@ _PATIENCE = 600.0
 _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)$', re.MULTILINE)
 
 
-def default_url(environment: Environment) -> str:
+def _default_url(environment: Environment) -> str:
     """Return the URL of ``camvo serve`` with the same environment, as seen from the same host."""
     host = "127.0.0.1" if environment.host in {"0.0.0.0", "::", ""} else environment.host  # noqa: S104 - only compared
     return f"http://{f'[{host}]' if ':' in host else host}:{environment.port}"
@@ -494,7 +494,7 @@ def backend_url(option: str | None, environment: Environment) -> str:
     Raises:
         ConfigError: the address is invalid or contains credentials.
     """
-    return default_url(environment) if option is None else _checked_url(option, "--backend-url")
+    return _default_url(environment) if option is None else _checked_url(option, "--backend-url")
 
 
 def _checked_url(url: str, option: str) -> str:

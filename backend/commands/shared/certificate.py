@@ -53,7 +53,7 @@ from backend.settings.policies import policy_in_force, policy_of
 from camvo.shares.shares import LabelShare
 
 
-def what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
+def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
     """Say what to label so that the guarantee names a score; ``None`` if it does."""
     guarantee, certify = question.guarantee, question.certify
     if guarantee.threshold is not None:
@@ -90,7 +90,7 @@ def _how(project: ProjectReport) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedModel:
+class _NamedModel:
     """A model as the certificate names it: its name, litellm's name, and what was set of it."""
 
     name: str
@@ -99,20 +99,8 @@ class NamedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """What a certificate says beyond the project's report.
-
-    Attributes:
-        counting: the number of the counting whose labels it covers, 0 for the first labels.
-        counted_at: when that was, unix seconds; for the first labels when the last task was decided.
-        through: the last round that it covers.
-        covered: the labels' number and hash.
-        evidence: control → ``epoch``, number of ``blind`` tasks and ``hash``.
-        config_hash: SHA-256 of the label config.
-        instructions_hash: SHA-256 of the instructions, ``None`` without any.
-        voters: the models.
-        settings: name → value of the settings that bear on labels.
-    """
+class _Contents:
+    """What a certificate says beyond the project's report."""
 
     counting: int
     counted_at: float
@@ -121,16 +109,16 @@ class Contents:
     evidence: Mapping[str, Mapping[str, Any]]
     config_hash: str
     instructions_hash: str | None
-    voters: tuple[NamedModel, ...]
+    voters: tuple[_NamedModel, ...]
     settings: Mapping[str, str]
 
 
-def current_questions(project: ProjectReport) -> list[QuestionReport]:
+def _current_questions(project: ProjectReport) -> list[QuestionReport]:
     """The questions of a project as they are asked now."""
     return [question for question in project.questions if question.current]
 
 
-def contents(connection: Connection, stored: Project, settings: Settings) -> Contents:
+def contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
     """Gather what a certificate says. Reads every round of the project.
 
     Args:
@@ -148,7 +136,7 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> Con
     for control, epoch in sorted(epochs.items()):
         blind = resting_on(queues.get((control, epoch), BlindQueue()))
         evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
-    return Contents(
+    return _Contents(
         counting=counting,
         counted_at=made[0].created_at if made else reports.newest_at(connection, stored.key),
         through=through,
@@ -161,10 +149,10 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> Con
     )
 
 
-def _voters(settings: Settings) -> list[NamedModel]:
+def _voters(settings: Settings) -> list[_NamedModel]:
     shown = ("temperature", "max_tokens", "structured_output", "system_message", "vision", "logprobs")
     return [
-        NamedModel(
+        _NamedModel(
             model.name,
             model.model,
             ", ".join(
@@ -256,7 +244,7 @@ def _certified(project: ProjectReport, question: QuestionReport) -> str:
     guarantee = question.guarantee
     if guarantee.threshold is None:
         void = f"; the recount has voided {of(guarantee.void, 'earlier one')}" if guarantee.void else ""
-        return f"{question.control}: nothing is certified yet: {what_to_label(project, question)}{void}"
+        return f"{question.control}: nothing is certified yet: {_what_to_label(project, question)}{void}"
     return (
         f"{question.control}: {percent(guarantee.freed)} of the labels are at least"
         f" {share_of_hundred(guarantee.target)} right, with {share_of_hundred(guarantee.confidence)}"
@@ -265,13 +253,13 @@ def _certified(project: ProjectReport, question: QuestionReport) -> str:
     )
 
 
-MOST = 25
+_MOST = 25
 """The labels that are drawn, the most frequent ones."""
 
 
 def shares(labels: tuple[LabelShare, ...]) -> Picture:
     """Draw each label's share with its interval, above the interval of the blind labels alone."""
-    drawn = sorted(labels, key=lambda label: -label.share)[:MOST]
+    drawn = sorted(labels, key=lambda label: -label.share)[:_MOST]
     figure = new_figure(SIZE[0], 0.8 + 0.28 * len(drawn))
     axes = figure.add_subplot()
     for row, label in enumerate(drawn):
@@ -305,30 +293,21 @@ def draw(project: ProjectReport) -> dict[str, Drawing]:
     """Return control → the picture of its labels' shares; controls without shares are absent."""
     return {
         question.control: drawn(shares, f"shares-{number}", question.shares.labels)
-        for number, question in enumerate(current_questions(project))
+        for number, question in enumerate(_current_questions(project))
         if question.shares is not None and question.shares.labels
     }
 
 
-def render(  # noqa: PLR0917 - what the page says
+def _render(  # noqa: PLR0917 - what the page says
     project: ProjectReport,
-    contents: Contents,
+    contents: _Contents,
     number: int,
     issued_at: float,
     version: str,
     drawings: dict[str, Drawing],
 ) -> str:
-    """Return the page.
-
-    Args:
-        project: the project's report, with shares.
-        contents: what else it says.
-        number: the certificate's number.
-        issued_at: unix seconds.
-        version: CaMVo's version.
-        drawings: control → the picture of its shares.
-    """
-    questions = current_questions(project)
+    """Return the page."""
+    questions = _current_questions(project)
     return (
         _environment()
         .get_template("certificate.html")
@@ -340,7 +319,7 @@ def render(  # noqa: PLR0917 - what the page says
             version=version,
             questions=questions,
             drawings=drawings,
-            advice={question.control: what_to_label(project, question) for question in questions},
+            advice={question.control: _what_to_label(project, question) for question in questions},
             models={model.name: model for model in project.models},
         )
     )
@@ -391,7 +370,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
         drawings = draw(report)
         with ledger.write() as connection:
             number, at = certificates.next_number(connection, stored.key), now(connection)
-            page = render(report, said, number, at, metadata.version("camvo"), drawings).encode()
+            page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
             certificates.store_certificate(connection, stored.key, _record(said, number, at, page))
             with WholeFile(path) as file:
                 file.write(page)
@@ -410,7 +389,7 @@ def _named(connection: Connection, project: str | None) -> str:
     return known[0]
 
 
-def _record(said: Contents, number: int, at: float, page: bytes) -> Issued:
+def _record(said: _Contents, number: int, at: float, page: bytes) -> Issued:
     return Issued(
         number=number,
         issued_at=at,

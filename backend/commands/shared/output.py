@@ -42,7 +42,7 @@ def print_fact(console: Console, fact: Fact) -> None:
 Advance: TypeAlias = Callable[[int], object]
 """Called with the number of items that were finished since the last call."""
 
-Note: TypeAlias = Callable[[int, int], str]
+_Note: TypeAlias = Callable[[int, int], str]
 """Returns a text to show, given how many items are finished and how many there are."""
 
 EVERY = 15.0
@@ -56,7 +56,7 @@ def progress_bar(
     total: int,
     *,
     transient: bool = False,
-    note: Note = lambda done, total: "",
+    note: _Note = lambda done, total: "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
     """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
@@ -102,7 +102,7 @@ class _Lines:
     """Progress as lines such as ``replaying: 3,000 of 14,014 (21%), about 60 s left``."""
 
     def __init__(
-        self, console: Console, description: str, total: int, clock: Callable[[], float], note: Note
+        self, console: Console, description: str, total: int, clock: Callable[[], float], note: _Note
     ) -> None:
         self._console, self._description, self._total, self._clock = console, description, total, clock
         self._note = note

@@ -32,15 +32,8 @@ from backend.ledger.database.statements import option
 _T = TypeVar("_T")
 
 
-class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that is closed when the server does not answer a statement in time.
-
-    The server's own time-outs do not help if it hangs: its kernel still acknowledges what it is sent, and
-    psycopg would wait for ever.
-
-    Attributes:
-        patience: seconds for one statement; ``None`` for no limit.
-    """
+class _BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is closed when the server does not answer a statement in time."""
 
     patience: float | None = None
 
@@ -124,20 +117,17 @@ def place(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
+def _ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
     """Convert a database failure; the message is the driver's first line, which quotes no values."""
     message = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     reason = (message.strip().splitlines() or [type(error).__name__])[0]
     lower = message.lower()
     fix = next((fix for sign, fix in _FIXES.items() if sign in lower), _DEFAULT_FIX)
-    return LedgerError(reason, where=place(url), fix=fix, temporary=is_outage(error))
+    return LedgerError(reason, where=place(url), fix=fix, temporary=_is_outage(error))
 
 
-def is_outage(error: SQLAlchemyError) -> bool:
-    """Whether the database is down, full, locked or read-only, so that the same may succeed later.
-
-    Wrong values, wrong statements, broken constraints, missing tables and damaged files are no outages.
-    """
+def _is_outage(error: SQLAlchemyError) -> bool:
+    """Whether the database is down, full, locked or read-only, so that the same may succeed later."""
     if isinstance(error, PoolTimeoutError):
         return True
     if not isinstance(error, DBAPIError):
@@ -158,12 +148,8 @@ _Identity = tuple[int, int]
 """A file's device and inode."""
 
 
-class SqliteFile:
-    """The ledger's file.
-
-    Args:
-        url: of a SQLite database that is not in memory.
-    """
+class _SqliteFile:
+    """The ledger's file."""
 
     def __init__(self, url: URL) -> None:
         name = str(url.database)
@@ -244,12 +230,8 @@ That commit is slow, so it should be rare; SQLite's default is 1,000 pages. Only
 SQLite up to version 3.51.2 can lose a write while another connection runs one (the "WAL-reset bug")."""
 
 
-def normalise(url: str) -> URL:
-    """Parse a database URL, with psycopg 3 as the PostgreSQL driver.
-
-    Raises:
-        LedgerError: the text is not a URL, or CaMVo does not support the database.
-    """
+def _normalise(url: str) -> URL:
+    """Parse a database URL, with psycopg 3 as the PostgreSQL driver."""
     where = "CAMVO_DATABASE_URL"
     fix = "set it to sqlite:///camvo.sqlite or postgresql://user:password@host/database"
     try:
@@ -268,22 +250,13 @@ def normalise(url: str) -> URL:
 
 
 def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
-    """Create an engine without a transaction mode; on SQLite its statements run outside a transaction.
-
-    Args:
-        url: as :func:`normalise` returns it.
-        patience: seconds that a writer waits for its turn.
-        clock: unix seconds; the ledger's clock on SQLite.
-
-    Raises:
-        LedgerError: the driver is not installed.
-    """
+    """Create an engine without a transaction mode; on SQLite its statements run outside a transaction."""
     # Parameters hold texts of tasks and answers, which must not appear in the text of an exception.
     if url.get_backend_name() == "sqlite":
         engine = create_engine(
             url, connect_args={"timeout": patience}, hide_parameters=True, execution_options=option(clock)
         )
-        _set_up_sqlite(engine, SqliteFile(url))
+        _set_up_sqlite(engine, _SqliteFile(url))
         return engine
     try:
         engine = create_engine(url, connect_args=_CONNECT, pool_pre_ping=True, hide_parameters=True)
@@ -293,7 +266,7 @@ def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
         ) from error
 
     def connect(_dialect: object, _record: object, names: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        connection = BoundedConnection.connect(*names, **options)
+        connection = _BoundedConnection.connect(*names, **options)
         connection.patience = patience + _LAST_RESORT
         return connection
 
@@ -329,7 +302,7 @@ def unbounded(engine: Engine) -> Engine:
     return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
 
 
-def _set_up_sqlite(engine: Engine, file: SqliteFile) -> None:
+def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
     def do_connect(
         _dialect: object, _record: object, names: list[Any], options: dict[str, Any]
     ) -> None:  # the dialect then connects with what is changed here
@@ -388,7 +361,7 @@ def _take_turn(connection: Connection, patience: float, *, bounded: bool) -> Non
     connection.execute(_LOCK, {"number": _WRITE_LOCK})
 
 
-PATIENCE = 30.0
+_PATIENCE = 30.0
 """Seconds that a writer waits for its turn before it fails."""
 
 _PAUSE = 0.02
@@ -408,9 +381,9 @@ class Ledger:
     """
 
     def __init__(
-        self, url: str, *, patience: float = PATIENCE, clock: Callable[[], float] = time.time
+        self, url: str, *, patience: float = _PATIENCE, clock: Callable[[], float] = time.time
     ) -> None:
-        self._url = normalise(url)
+        self._url = _normalise(url)
         self._patience = patience
         self._works: dict[str, bool] = {}
         self._engine = create(self._url, patience, clock)
@@ -423,7 +396,7 @@ class Ledger:
 
     def exists(self) -> bool:
         """Whether there is anything to read. A missing SQLite file is not created, as opening it would."""
-        return self._engine.dialect.name != "sqlite" or SqliteFile(self._url).exists()
+        return self._engine.dialect.name != "sqlite" or _SqliteFile(self._url).exists()
 
     def migrate(self) -> None:
         """Create or update the tables. Several processes may do it at once.
@@ -436,7 +409,7 @@ class Ledger:
         from alembic.util import CommandError  # noqa: PLC0415
 
         if self._engine.dialect.name == "sqlite":
-            SqliteFile(self._url).create()
+            _SqliteFile(self._url).create()
             self._switch_to_wal()
         config = Config()
         config.set_main_option("script_location", "backend.ledger:migrations")
@@ -532,7 +505,7 @@ class Ledger:
         try:
             yield
         except SQLAlchemyError as error:
-            failure = ledger_error(error, self._url)
+            failure = _ledger_error(error, self._url)
             if failure.temporary and self._works.get(work, False):
                 self._works[work] = False
                 _log.error("ledger_down", work=work, code=failure.code, reason=str(failure))

@@ -56,21 +56,21 @@ class PackedJson(TypeDecorator[Any]):
         """The bytes to store."""
         if value is None:
             return None
-        return compress(json.dumps(value, separators=(",", ":")).encode())
+        return _compress(json.dumps(value, separators=(",", ":")).encode())
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The stored object."""
         return None if value is None else json.loads(decompress(bytes(value)))
 
 
-def compress(data: bytes) -> bytes:
+def _compress(data: bytes) -> bytes:
     """Compress bytes that begin with a brace."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
     return _FIRST + compressor.compress(data) + compressor.flush()
 
 
 def decompress(data: bytes) -> bytes:
-    """Inverse of :func:`compress`."""
+    """Inverse of :func:`_compress`."""
     return zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
 
 
@@ -118,7 +118,7 @@ def _halves(data: bytes) -> tuple[Ngrams, bytes]:
 
 def without_context(contribution: bytes) -> bytes:
     """A packed contribution without its context and n-grams, which are stored once beside the round."""
-    return compress(contribution.partition(b"\n")[0])
+    return _compress(contribution.partition(b"\n")[0])
 
 
 def with_context(stored: bytes, context: bytes | None) -> bytes:

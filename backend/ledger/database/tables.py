@@ -34,8 +34,8 @@ metadata = MetaData(
 )
 
 # SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
-ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-JSON_VALUE = JSON(none_as_null=True)
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+_JSON_VALUE = JSON(none_as_null=True)
 
 
 def where(condition: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ batch_jobs = Table(
     Column("owner", Text, nullable=False),
     Column("leased_until", Double, nullable=False),
     Column("provider_id", Text),
-    Column("files", JSON_VALUE, nullable=False),
+    Column("files", _JSON_VALUE, nullable=False),
     Column("lines", BigInteger, nullable=False),
     Column("tokens", BigInteger, nullable=False),
     Column("token_limit", BigInteger),
@@ -77,8 +77,8 @@ batch_lines = Table(
     Column("state", Text, nullable=False),
     Column("job", Text),
     Column("call", BigInteger),
-    Column("body", JSON_VALUE),
-    Column("questions", JSON_VALUE, nullable=False),
+    Column("body", _JSON_VALUE),
+    Column("questions", _JSON_VALUE, nullable=False),
     Column("ceiling_usd", Double, nullable=False),
     Column("counted_tokens", BigInteger, nullable=False),
     Column("most_input", BigInteger, nullable=False),
@@ -101,9 +101,9 @@ batch_tasks = Table(
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("questions", Text, nullable=False),
     Column("exploration", Text),
-    Column("drawn", JSON_VALUE, nullable=False),
-    Column("plan", JSON_VALUE, nullable=False),
-    Column("asked", JSON_VALUE, nullable=False),
+    Column("drawn", _JSON_VALUE, nullable=False),
+    Column("plan", _JSON_VALUE, nullable=False),
+    Column("asked", _JSON_VALUE, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 
@@ -122,7 +122,7 @@ answers = Table(
     Column("seconds", Double, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("version", Text),
-    Column("confidences", JSON_VALUE),
+    Column("confidences", _JSON_VALUE),
     Column("project", Text),
     Column("task", BigInteger),
     Index(None, "task"),
@@ -150,7 +150,7 @@ claims = Table(
 calls = Table(
     "calls",
     metadata,
-    Column("id", ROW_ID, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("task", BigInteger, nullable=False),
     Column("model", Text, nullable=False),
@@ -198,7 +198,7 @@ call_shares = Table(
 pack_checks = Table(
     "pack_checks",
     metadata,
-    Column("id", ROW_ID, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("control", Text, nullable=False),
     Column("epoch", Text, nullable=False),
@@ -305,7 +305,7 @@ certificates = Table(
     Column("through", BigInteger, nullable=False),
     Column("labels", BigInteger, nullable=False),
     Column("labels_hash", Text, nullable=False),
-    Column("evidence", JSON_VALUE, nullable=False),
+    Column("evidence", _JSON_VALUE, nullable=False),
     Column("file_hash", Text, nullable=False),
 )
 
@@ -361,7 +361,7 @@ drift_tests = Table(
     Column("control", Text, primary_key=True),
     Column("epoch", Text, primary_key=True),
     Column("sequence", BigInteger, nullable=False),
-    Column("tests", JSON_VALUE, nullable=False),
+    Column("tests", _JSON_VALUE, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
 
@@ -371,7 +371,7 @@ reliabilities = Table(
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("accuracies", JSON_VALUE, nullable=False),
+    Column("accuracies", _JSON_VALUE, nullable=False),
     Column("annotations", BigInteger, nullable=False),
     Column("applied", Boolean, nullable=False),
     Column("created_at", Double, nullable=False),
@@ -381,7 +381,7 @@ model_rates = Table(
     "model_rates",
     metadata,
     Column("model", Text, primary_key=True),
-    Column("state", JSON_VALUE, nullable=False),
+    Column("state", _JSON_VALUE, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
 
@@ -392,7 +392,7 @@ human_annotations = Table(
     Column("annotation_id", BigInteger, primary_key=True, autoincrement=False),
     Column("task", BigInteger),
     Column("updated_at", Text, nullable=False),
-    Column("labels", JSON_VALUE, nullable=False),
+    Column("labels", _JSON_VALUE, nullable=False),
     Column("ground_truth", Boolean, nullable=False),
     Column("teaches", Boolean, nullable=False),
     Column("origin", Text),
@@ -411,7 +411,7 @@ accepted = Table(
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("annotation_id", BigInteger),
-    Column("labels", JSON_VALUE, nullable=False),
+    Column("labels", _JSON_VALUE, nullable=False),
     Column("score", Double, nullable=False),
     Column("certified", Boolean, nullable=False),
     Column("accepted_at", Double, nullable=False),
@@ -420,7 +420,7 @@ accepted = Table(
 withdrawals = Table(
     "withdrawals",
     metadata,
-    Column("id", ROW_ID, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True),
     Column("project", Text),
     Column("task", BigInteger),
     Column("annotator", BigInteger),
@@ -435,14 +435,14 @@ projects = Table(
     metadata,
     Column("key", Text, primary_key=True),
     Column("sequence", BigInteger, nullable=False),
-    Column("extra_params", JSON_VALUE),
+    Column("extra_params", _JSON_VALUE),
     Column("label_config", Text),
     Column("model_version", Text),
     Column("updated_at", Double, nullable=False),
     Column("title", Text),
     Column("hostname", Text),
     Column("task_number", BigInteger),
-    Column("predicted", JSON_VALUE),
+    Column("predicted", _JSON_VALUE),
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
 )
 
@@ -461,14 +461,14 @@ alerts = Table(
 rounds = Table(
     "rounds",
     metadata,
-    Column("id", ROW_ID, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("task", BigInteger, nullable=False),
     Column("control", Text, nullable=False),
     Column("question", Text, nullable=False),
     Column("epoch", Text, nullable=False),
     Column("plan", PackedJson, nullable=False),
-    Column("votes", JSON_VALUE, nullable=False),
+    Column("votes", _JSON_VALUE, nullable=False),
     Column("label", Text, nullable=False),
     Column("score", Double, nullable=False),
     Column("cost_usd", Double, nullable=False),
@@ -526,7 +526,7 @@ blind_tasks = Table(
     Column("place", BigInteger, nullable=False),
     Column("score", Double, nullable=False),
     Column("counting", Text, nullable=False),
-    Column("verdicts", JSON_VALUE, nullable=False),
+    Column("verdicts", _JSON_VALUE, nullable=False),
     Column("answers", Text, nullable=False),
     Column("reward", Double),
     Column("closed_through", BigInteger),
@@ -574,5 +574,5 @@ example_texts = Table(
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("control", Text, primary_key=True),
     Column("question", Text, nullable=False),
-    Column("texts", JSON_VALUE, nullable=False),
+    Column("texts", _JSON_VALUE, nullable=False),
 )

@@ -111,14 +111,8 @@ _GROUP = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WriteJob:
-    """One function to run in a write transaction.
-
-    Attributes:
-        function: takes the transaction's connection; must be safe to run twice.
-        urgent: whether the job goes before jobs that are not urgent.
-        future: receives the function's value once it is committed, or its exception.
-    """
+class _WriteJob:
+    """One function to run in a write transaction."""
 
     function: Callable[[Connection], Any]
     urgent: bool
@@ -131,30 +125,20 @@ class _Outcome:
     error: BaseException | None = None
 
 
-def run_batch(ledger: Ledger, jobs: Sequence[WriteJob], *, interrupted: Callable[[], bool]) -> list[WriteJob]:
-    """Run jobs in one transaction and resolve their futures.
-
-    The transaction starts no further job after :data:`_SECONDS`, or once ``interrupted`` is true and a job
-    that is not urgent has run.
-
-    Args:
-        ledger: the migrated ledger.
-        jobs: at least one, in the order in which they run, except that jobs of one kind run with the first.
-        interrupted: whether an urgent job is waiting.
-
-    Returns:
-        The jobs that were not run, in their order.
-    """
+def _run_batch(
+    ledger: Ledger, jobs: Sequence[_WriteJob], *, interrupted: Callable[[], bool]
+) -> list[_WriteJob]:
+    """Run jobs in one transaction and resolve their futures."""
     outcomes = _together(ledger, jobs, interrupted) if len(jobs) > 1 else {jobs[0]: _alone(ledger, jobs[0])}
     for job, outcome in outcomes.items():
         _resolve(job.future, outcome)
     return [job for job in jobs if job not in outcomes]
 
 
-def _groups(jobs: Sequence[WriteJob]) -> list[list[WriteJob]]:
+def _groups(jobs: Sequence[_WriteJob]) -> list[list[_WriteJob]]:
     """Put jobs of one kind together, each group at the place of its first job."""
-    groups: list[list[WriteJob]] = []
-    open_groups: dict[object, list[WriteJob]] = {}
+    groups: list[list[_WriteJob]] = []
+    open_groups: dict[object, list[_WriteJob]] = {}
     for job in jobs:
         kind = job.function.together if isinstance(job.function, GroupedWrite) else job
         group = open_groups.get(kind)
@@ -165,7 +149,7 @@ def _groups(jobs: Sequence[WriteJob]) -> list[list[WriteJob]]:
     return groups
 
 
-def _alone(ledger: Ledger, job: WriteJob) -> _Outcome:
+def _alone(ledger: Ledger, job: _WriteJob) -> _Outcome:
     try:
         with ledger.write() as connection:
             value = job.function(connection)
@@ -175,8 +159,8 @@ def _alone(ledger: Ledger, job: WriteJob) -> _Outcome:
 
 
 def _together(
-    ledger: Ledger, jobs: Sequence[WriteJob], interrupted: Callable[[], bool]
-) -> dict[WriteJob, _Outcome]:
+    ledger: Ledger, jobs: Sequence[_WriteJob], interrupted: Callable[[], bool]
+) -> dict[_WriteJob, _Outcome]:
     """Run jobs in one transaction; if one raises an error of its own, again with a savepoint for each."""
     try:
         return _in_one_transaction(ledger, _groups(jobs), interrupted, _run)
@@ -186,11 +170,11 @@ def _together(
 
 def _in_one_transaction(
     ledger: Ledger,
-    groups: Sequence[Sequence[WriteJob]],
+    groups: Sequence[Sequence[_WriteJob]],
     interrupted: Callable[[], bool],
-    step: Callable[[Connection, Sequence[WriteJob]], list[_Outcome]],
-) -> dict[WriteJob, _Outcome]:
-    outcomes: dict[WriteJob, _Outcome] = {}
+    step: Callable[[Connection, Sequence[_WriteJob]], list[_Outcome]],
+) -> dict[_WriteJob, _Outcome]:
+    outcomes: dict[_WriteJob, _Outcome] = {}
     transaction_began = all_ran = False
     try:
         with ledger.write() as connection:
@@ -215,7 +199,7 @@ class _JobRaisedError(Exception):
     """A job raised an error of its own, so the transaction must begin anew with savepoints."""
 
 
-def _run(connection: Connection, group: Sequence[WriteJob]) -> list[_Outcome]:
+def _run(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
     """Run jobs of one kind. Whatever they raise ends the transaction."""
     try:
         writes = [job.function for job in group if isinstance(job.function, GroupedWrite)]
@@ -233,7 +217,7 @@ def _run(connection: Connection, group: Sequence[WriteJob]) -> list[_Outcome]:
     return [_Outcome(value) for value in values]
 
 
-def _in_savepoint(connection: Connection, group: Sequence[WriteJob]) -> list[_Outcome]:
+def _in_savepoint(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
     """Run one job in a savepoint. Database failures are raised, as they may have ended the transaction."""
     (job,) = group
     # connection.begin_nested() would compile both statements anew every time.
@@ -365,7 +349,7 @@ class Writer:
         self, ledger: Ledger, *, batch: int = _BATCH, give_way: Callable[[], object] = lambda: None
     ) -> None:
         self._ledger, self._batch, self._give_way = ledger, batch, give_way
-        self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._closed = False
         self._closing = threading.Lock()  # no job may be queued behind the None that ends the thread
@@ -390,7 +374,7 @@ class Writer:
         Raises:
             LedgerError: the writer is closed. The future raises it if the database fails.
         """
-        job = WriteJob(function, urgent)
+        job = _WriteJob(function, urgent)
         with self._closing:
             if self._closed:
                 raise LedgerError(
@@ -434,7 +418,7 @@ class Writer:
         self._thread.join()
 
     def _work(self) -> None:
-        waiting: dict[bool, deque[WriteJob]] = {True: deque(), False: deque()}
+        waiting: dict[bool, deque[_WriteJob]] = {True: deque(), False: deque()}
         closed = urgent = False
         ended = -math.inf
         while not closed or any(waiting.values()):
@@ -446,14 +430,14 @@ class Writer:
             jobs = waiting[urgent]
             batch = [*islice(jobs, self._batch)]
             if batch:
-                left = run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)
+                left = _run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)
                 for _ in batch:
                     jobs.popleft()
                 jobs.extendleft(reversed(left))
                 ended = time.monotonic()
 
     def _collect(
-        self, waiting: Mapping[bool, deque[WriteJob]], *, block: bool, timeout: float | None = None
+        self, waiting: Mapping[bool, deque[_WriteJob]], *, block: bool, timeout: float | None = None
     ) -> bool:
         """Sort the submitted jobs by urgency; return whether the writer was closed behind them.
 

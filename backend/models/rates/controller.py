@@ -27,7 +27,7 @@ from backend.ledger.database import statements
 from backend.settings import ModelSettings
 
 START: Final = 20
-MOST: Final = 512
+_MOST: Final = 512
 """The first and the highest number of calls at once."""
 
 _QUICK = 0.25
@@ -45,12 +45,12 @@ class Concurrency:
     Args:
         timeout: seconds that one call may take.
         most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
-            with :data:`START` and to go up to :data:`MOST`.
+            with :data:`START` and to go up to :data:`_MOST`.
     """
 
     def __init__(self, timeout: float, most: int | None) -> None:
         self._timeout = timeout
-        self._most = float(MOST if most is None else most)
+        self._most = float(_MOST if most is None else most)
         self.limit = float(START if most is None else most)
         self.under_way = 0
         self._shortest = float("inf")
@@ -89,17 +89,12 @@ class Concurrency:
 BINS = 60
 """Bins per window: a bin of the usual window of a minute is a second."""
 
-LONG_AGO = -1e12
+_LONG_AGO = -1e12
 """A time before all others. JSON has no infinity."""
 
 
-class Counts:
-    """How many units were counted when.
-
-    Args:
-        window: seconds.
-        bins: bin number, as text → units, as :attr:`bins` returned them.
-    """
+class _Counts:
+    """How many units were counted when."""
 
     def __init__(self, window: float, bins: Mapping[str, float] | None = None) -> None:
         self._width = window / BINS
@@ -214,10 +209,10 @@ class Lease:
     rate: float | None = None
 
 
-BACK_TO = 0.95
+_BACK_TO = 0.95
 """The share of the estimated quota that is sent after a refusal."""
 
-STEP = 0.01
+_STEP = 0.01
 """How much the rate grows in a window without a refusal."""
 
 _STEPS = 6
@@ -253,32 +248,16 @@ _ROUNDING = 1e-9
 
 
 @dataclass
-class QuotaState:
-    """What is stored of a quota. Times are in the seconds of the controller's caller.
-
-    Attributes:
-        rate: units per window that refusals taught; ``None`` before any.
-        limit: units per window by the provider's headers.
-        level: units that may be sent now.
-        level_at: when ``level`` was true; ``None`` if it never was.
-        since: since when there has been continuous demand.
-        anchor: the refusal from which the next estimate counts.
-        climbed_at: when the rate last grew.
-        climbs: how often it grew since the last refusal.
-        steady: whether the last refusals lowered the rate only a little.
-        used: units sent since ``climbed_at`` and not refused.
-        before: the rate before the refusals in progress.
-        sent: units sent, by bin.
-        refused: units refused, by bin.
-    """
+class _QuotaState:
+    """What is stored of a quota. Times are in the seconds of the controller's caller."""
 
     rate: float | None = None
     limit: float | None = None
     level: float = 0.0
     level_at: float | None = None
-    since: float = LONG_AGO
-    anchor: float = LONG_AGO
-    climbed_at: float = LONG_AGO
+    since: float = _LONG_AGO
+    anchor: float = _LONG_AGO
+    climbed_at: float = _LONG_AGO
     climbs: int = 0
     steady: bool = False
     used: float = 0.0
@@ -287,24 +266,18 @@ class QuotaState:
     refused: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, stored: Mapping[str, Any]) -> QuotaState:
-        """Return what :meth:`Quota.dump` returned."""
+    def load(cls, stored: Mapping[str, Any]) -> _QuotaState:
+        """Return what :meth:`_Quota.dump` returned."""
         return cls(**stored)
 
 
-class Quota:
-    """One quota of a model.
+class _Quota:
+    """One quota of a model."""
 
-    Args:
-        window: seconds; providers count per minute.
-        given: units per window in the settings; ``None`` for no limit.
-        state: as :meth:`dump` returned it.
-    """
-
-    def __init__(self, window: float, given: float | None, state: QuotaState | None = None) -> None:
+    def __init__(self, window: float, given: float | None, state: _QuotaState | None = None) -> None:
         self._window, self._given = window, given
-        self.state = state or QuotaState()
-        self._sent, self._refused = Counts(window, self.state.sent), Counts(window, self.state.refused)
+        self.state = state or _QuotaState()
+        self._sent, self._refused = _Counts(window, self.state.sent), _Counts(window, self.state.refused)
 
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
@@ -402,9 +375,9 @@ class Quota:
             state.anchor = now
         if first:
             state.anchor = now
-        lower = BACK_TO * min(estimates)
+        lower = _BACK_TO * min(estimates)
         if rate is not None:
-            lower = min(lower, BACK_TO * rate if first else rate)
+            lower = min(lower, _BACK_TO * rate if first else rate)
         state.rate, state.level = max(lower, 1.0), min(state.level, 0.0)
         state.steady = state.before is not None and state.rate >= _LITTLE * state.before
 
@@ -420,9 +393,9 @@ class Quota:
             state.climbed_at, state.used = now, 0.0
         elif state.used >= _CALLS_PER_STEP * size or not state.steady:
             if state.steady:
-                step = STEP * 2.0 ** max(0, state.climbs - _STEPS)
+                step = _STEP * 2.0 ** max(0, state.climbs - _STEPS)
             else:
-                step = STEP * _SEARCHING * 2.0**state.climbs
+                step = _STEP * _SEARCHING * 2.0**state.climbs
             step = min(step, _LARGEST_STEP)
             raised = state.rate * (1.0 + step)
             state.rate = raised if self.promised is None else min(raised, self.promised)
@@ -439,11 +412,11 @@ class Quota:
         seconds = max(now - start, self._window / BINS)
         estimate = self._accepted(start) * self._window / seconds
         if seconds < self._window / 2 and self.rate is not None:
-            return max(estimate, self.rate / 2 / BACK_TO)
+            return max(estimate, self.rate / 2 / _BACK_TO)
         return estimate
 
 
-WINDOW: Final = 60.0
+_WINDOW: Final = 60.0
 """Seconds for which providers count."""
 
 _LONGEST_PAUSE = 4.0
@@ -473,20 +446,20 @@ class RateController:
         requests: float | None,
         tokens: float | None,
         *,
-        window: float = WINDOW,
+        window: float = _WINDOW,
         state: Mapping[str, Any] | None = None,
     ) -> None:
         stored = dict(state or {})
         self._window, self._bin = window, window / BINS
-        self.quotas: Mapping[Unit, Quota] = {
-            "requests": Quota(window, requests, QuotaState.load(stored.get("requests", {}))),
-            "tokens": Quota(window, tokens, QuotaState.load(stored.get("tokens", {}))),
+        self.quotas: Mapping[Unit, _Quota] = {
+            "requests": _Quota(window, requests, _QuotaState.load(stored.get("requests", {}))),
+            "tokens": _Quota(window, tokens, _QuotaState.load(stored.get("tokens", {}))),
         }
         self._epoch = int(stored.get("epoch", 0))
         self._streak = int(stored.get("streak", 0))
-        self._hold_until = float(stored.get("hold_until", LONG_AGO))
-        self._tried_at = float(stored.get("tried_at", LONG_AGO))
-        self._wanted_at = float(stored.get("wanted_at", LONG_AGO))
+        self._hold_until = float(stored.get("hold_until", _LONG_AGO))
+        self._tried_at = float(stored.get("tried_at", _LONG_AGO))
+        self._wanted_at = float(stored.get("wanted_at", _LONG_AGO))
         self._demand: dict[str, list[float]] = dict(stored.get("demand", {}))
 
     def dump(self) -> dict[str, Any]:
@@ -572,7 +545,7 @@ class RateController:
     def _lease(self, now: float, report: RateReport, size: Mapping[Unit, float]) -> Lease:
         requests, tokens = self.quotas["requests"], self.quotas["tokens"]
         rate = requests.rate
-        per_minute = None if rate is None else rate * WINDOW / self._window
+        per_minute = None if rate is None else rate * _WINDOW / self._window
         spread = requests.learnt or tokens.learnt
         hold = max(0.0, self._hold_until - now)
         room = min(quota.room(now, size[unit]) for unit, quota in self.quotas.items())
@@ -632,7 +605,7 @@ class ProcessRates:
         window: seconds for which providers count.
     """
 
-    def __init__(self, clock: Clock, window: float = WINDOW) -> None:
+    def __init__(self, clock: Clock, window: float = _WINDOW) -> None:
         self._clock, self.window = clock, window
         self._controllers: dict[str, RateController] = {}
 
@@ -656,7 +629,7 @@ class LedgerRates:
         self,
         writer: Writer,
         now: Callable[[Connection], float] = statements.now,
-        window: float = WINDOW,
+        window: float = _WINDOW,
     ) -> None:
         self._writer, self._now, self.window = writer, now, window
         self._owner = uuid.uuid4().hex

@@ -43,12 +43,8 @@ class Passage:
     arrival: int
 
 
-class LeaseHolder:
-    """Holds the current lease of one process.
-
-    Args:
-        period: seconds between two reports.
-    """
+class _LeaseHolder:
+    """Holds the current lease of one process."""
 
     def __init__(self, period: float) -> None:
         self._period = period
@@ -194,7 +190,7 @@ class RateGate:
         self.concurrency = Concurrency(model.timeout, model.max_concurrency)
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._leases = LeaseHolder(self._period)
+        self._leases = _LeaseHolder(self._period)
         self._hold_until = self._next_exchange = -float("inf")
         self._exchanges: asyncio.Task[None] | None = None
 

@@ -103,7 +103,7 @@ class AnswerToken:
     log_probability: float
 
 
-class Named(Protocol):
+class _Named(Protocol):
     """A question, of which only the name counts."""
 
     @property
@@ -113,7 +113,7 @@ class Named(Protocol):
 
 
 def answer_confidences(
-    content: str, tokens: Sequence[AnswerToken], questions: Sequence[Named]
+    content: str, tokens: Sequence[AnswerToken], questions: Sequence[_Named]
 ) -> dict[str, float]:
     """Return the probability of each question's value in an answer: question name → confidence in [0, 1].
 
@@ -328,7 +328,7 @@ def prompt_messages(
     for question in questions:
         texts = {**texts, **question.texts}
         images = {**images, **question.images}
-    system = system_text([question.question for question in questions], instructions)
+    system = _system_text([question.question for question in questions], instructions)
     image_names = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(texts)] if texts else []), *image_names, _REMINDER])
     example_messages = [
@@ -347,7 +347,7 @@ def prompt_messages(
     ]
 
 
-def system_text(questions: Sequence[ConfigQuestion], instructions: str | None) -> str:
+def _system_text(questions: Sequence[ConfigQuestion], instructions: str | None) -> str:
     """Return the system message: how texts are marked, the instructions, the questions and the form."""
     form = _json({question.name: question.control.answer_format.form for question in questions})
     fields = {field.key: field for question in questions for field in question.fields}

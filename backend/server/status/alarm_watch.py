@@ -49,7 +49,7 @@ def message(alarms: Sequence[Told]) -> dict[str, Any]:
     return {"text": "\n".join(lines), "source": "camvo", "alerts": [_fields(told) for told in alarms]}
 
 
-def post(url: str, body: dict[str, Any]) -> bool:
+def _post(url: str, body: dict[str, Any]) -> bool:
     """Post a message once; a failure is logged without the address, and returned as ``False``."""
     try:
         answer = httpx.post(url, json=body, timeout=_PATIENCE, follow_redirects=False)
@@ -143,14 +143,14 @@ class AlertWatch:
         )
         if mine is None:
             return []
-        found = alarms(await asyncio.to_thread(self._report))
+        found = _alarms(await asyncio.to_thread(self._report))
         untold = await self._writer.run(lambda connection: reports.see_alerts(connection, found))
         await asyncio.to_thread(self._count)
         url = self._url()
         if url is None or not untold or time.monotonic() < self._not_before:
             return []
         body = message([found[key] for key in untold])
-        if not await asyncio.to_thread(post, url, body):
+        if not await asyncio.to_thread(_post, url, body):
             self._failures += 1
             self._not_before = time.monotonic() + min(_PAUSE * 2.0**self._failures, _LONGEST)
             return []
@@ -185,7 +185,7 @@ class AlertWatch:
         return None if name is None else self._environment.secret(name)
 
 
-def alarms(report: Report) -> dict[AlertKey, Told]:
+def _alarms(report: Report) -> dict[AlertKey, Told]:
     """The alarms of a report by what they are about; notes are none."""
     found = [(alert, None) for alert in report.alerts]
     of_projects = [(alert, project) for project in report.projects for alert in project.alerts]

@@ -31,14 +31,8 @@ _SPENT = 0.01
 """It counts as spent once no more than this share is left: a call reserves the most that it can cost."""
 
 
-def budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
-    """The alarm about one budget.
-
-    Args:
-        whose: ``day's`` or ``project's``.
-        budget: the money.
-        fix: what to do.
-    """
+def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
+    """The alarm about one budget."""
     limit, left = budget.limit_usd, budget.left_usd
     if limit is None or left is None or left > _NEARLY_SPENT * limit:
         return []
@@ -52,13 +46,8 @@ def budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
 
 
-def refused_alerts(refused: int, command: str) -> list[Alert]:
-    """The alarm about tasks that the budget left without a label, though some of it may be left.
-
-    Args:
-        refused: the number of such tasks.
-        command: the command that asks about them again.
-    """
+def _refused_alerts(refused: int, command: str) -> list[Alert]:
+    """The alarm about tasks that the budget left without a label, though some of it may be left."""
     if not refused:
         return []
     message = (
@@ -95,7 +84,7 @@ def model_alerts(models: Sequence[ModelReport], outcomes: Mapping[str, Sequence[
     ]
 
 
-def family_alerts(question: QuestionReport) -> list[Alert]:
+def _family_alerts(question: QuestionReport) -> list[Alert]:
     """Without human labels nothing shows whether related models are right together or wrong together."""
     votes = question.votes
     if votes is None or votes.human:
@@ -114,7 +103,7 @@ def family_alerts(question: QuestionReport) -> list[Alert]:
     ]
 
 
-def pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
+def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
     """The packed arms that are asked no more."""
     return [
         Alert(
@@ -191,12 +180,12 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
     for question in project.questions:
         alerts += _score_alerts(project, question)
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
-        alerts += family_alerts(question)
+        alerts += _family_alerts(question)
     alerts += model_alerts(project.models, found.outcomes)
-    alerts += pack_alerts(project.packs)
-    alerts += budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
+    alerts += _pack_alerts(project.packs)
+    alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
-    alerts += refused_alerts(refused, commands_of(project.key).failed)
+    alerts += _refused_alerts(refused, commands_of(project.key).failed)
     alerts += _config_alerts(project, found)
     alerts += _recount_alerts(project)
     alerts += _connection_alerts(project, model_version, found)
@@ -280,7 +269,7 @@ def _message(error: CamvoError) -> str:
     return error.message if error.where is None else f"{error.where}: {error.message}"
 
 
-RECENT = 86_400.0
+_RECENT = 86_400.0
 """Seconds for which a refused webhook is reported."""
 
 _MOST_SKEW = 5.0
@@ -302,7 +291,7 @@ def server_alerts(server: ServerReport | None, today: Budget, now: float) -> tup
     """
     alerts = [] if server is None else [*_ledger_alerts(server), *_webhook_alerts(server, now)]
     fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
-    return (*alerts, *budget_alerts("day's", today, fix))
+    return (*alerts, *_budget_alerts("day's", today, fix))
 
 
 def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
@@ -311,7 +300,7 @@ def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
     if server.webhooks == "closed" and server.webhook_at is None:
         message = "No human answer arrives: Label Studio's webhooks carry no basic auth, and no secret is set"
         return [Alert("webhooks_closed", message, f"set CAMVO_WEBHOOK_SECRET, and {_HEADER}")]
-    if refused_at is None or now - refused_at > RECENT:
+    if refused_at is None or now - refused_at > _RECENT:
         return []
     message = (
         f"Webhooks refused since the start: {count}. They lacked the secret, and their annotations are lost"

@@ -40,11 +40,11 @@ HISTOGRAM = 20
 _MOST_NAMES = 12
 """Labels that are told apart; the rest is one."""
 
-OTHER = "other labels"
+_OTHER = "other labels"
 """The name of all labels beyond the most frequent ones."""
 
 
-def labels_report(  # noqa: PLR0917 - the question, and what is known of its labels
+def _labels_report(  # noqa: PLR0917 - the question, and what is known of its labels
     connection: Connection,
     project: str,
     control: str,
@@ -54,17 +54,7 @@ def labels_report(  # noqa: PLR0917 - the question, and what is known of its lab
     *,
     closed: bool,
 ) -> LabelsReport:
-    """Describe the labels of one question in an epoch.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        control: the name of the control tag.
-        epoch: the epoch.
-        score_counts: how many labels each bin of the score has.
-        judged: its labels with a human answer.
-        closed: whether its answers are labels of the label config.
-    """
+    """Describe the labels of one question in an epoch."""
     counts = reports.latest_labels(connection, project, control, epoch) if closed else Counter[str]()
     width = SCORE_BINS // HISTOGRAM
     return LabelsReport(
@@ -82,14 +72,14 @@ def _block(row: BlockRow) -> BlockReport:
 def _shares(counts: Counter[str]) -> tuple[LabelCount, ...]:
     named = [LabelCount(label, count) for label, count in _ordered(counts)[:_MOST_NAMES]]
     rest = counts.total() - sum(share.count for share in named)
-    return (*named, *([LabelCount(OTHER, rest)] if rest else []))
+    return (*named, *([LabelCount(_OTHER, rest)] if rest else []))
 
 
 def _confusion(judged: Sequence[JudgedRow]) -> tuple[ConfusionCount, ...]:
     seen = Counter(label for row in judged for label in (row.label, row.human))
     names = {label for label, _ in _ordered(seen)[:_MOST_NAMES]}
     cells = Counter(
-        tuple(label if label in names else OTHER for label in (row.label, row.human)) for row in judged
+        tuple(label if label in names else _OTHER for label in (row.label, row.human)) for row in judged
     )
     return tuple(ConfusionCount(vote, human, count) for (vote, human), count in sorted(cells.items()))
 
@@ -105,17 +95,10 @@ _CERTAIN = 0.9
 """The score from which a vote against a single annotator is a reason to look again."""
 
 
-def questionable_report(
+def _questionable_report(
     connection: Connection, project: str, judged: Sequence[JudgedRow], *, closed: bool
 ) -> QuestionableReport:
-    """List the questionable labels of one question.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        judged: its labels with a human answer.
-        closed: whether its answers are labels of the label config.
-    """
+    """List the questionable labels of one question."""
     differing = [row for row in judged if row.confirmed < 0.5]
     people = reports.annotators(connection, project, [row.task for row in differing])
     listed = sorted((_label(row, people, closed=closed) for row in differing), key=_order)
@@ -208,8 +191,8 @@ def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQue
         votes=VotesReport.of(reports.latest_plan(*question)),
         estimate=estimate_report(score_counts, checked),
         score_check=score_check_report(checked),
-        labels=labels_report(*question, score_counts, judged, closed=closed),
-        questionable=questionable_report(source.connection, source.project, judged, closed=closed),
+        labels=_labels_report(*question, score_counts, judged, closed=closed),
+        questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target),
         shares=None if asked is None else shares_report(*question, asked, queue),
         blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,

@@ -47,7 +47,7 @@ from camvo.state.contribution import Restart
 from camvo.typing import Array
 from camvo.votes.sets import read_subset
 
-WHY: dict[Reason, str] = {
+_WHY: dict[Reason, str] = {
     "recounted": "votes were counted again since, which changed labels or scores",
     "question_changed": "the question, its prompt or the embedder has changed since",
     "labels_changed": "labels that it covers are gone, since their tasks were deleted",
@@ -66,7 +66,7 @@ def certificate_reports(connection: Connection, project: str) -> tuple[Certifica
             labels_hash=standing.certificate.labels_hash,
             file_hash=standing.certificate.file_hash,
             reason=standing.reason,
-            message="it holds" if standing.reason is None else WHY[standing.reason],
+            message="it holds" if standing.reason is None else _WHY[standing.reason],
         )
         for standing in certificates.standings(connection, project)
     )
@@ -286,10 +286,10 @@ def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) 
     if len(reviewed) >= LEAST:
         found = corrected_share(_counts(score_counts, reviewed))
         return EstimateReport("reviewed", labels, len(reviewed), found.share, found.low, found.high)
-    return EstimateReport("score", labels, len(checked), mean_score(score_counts), None, None)
+    return EstimateReport("score", labels, len(checked), _mean_score(score_counts), None, None)
 
 
-def mean_score(score_counts: Sequence[int]) -> float:
+def _mean_score(score_counts: Sequence[int]) -> float:
     """The mean score of labels that are sorted into bins."""
     middles = (np.arange(SCORE_BINS) + 0.5) / SCORE_BINS
     return float(np.average(middles, weights=np.asarray(score_counts, dtype=np.float64)))
@@ -323,11 +323,11 @@ def _counts(score_counts: Sequence[int], reviewed: Sequence[CheckedRow]) -> Scor
     return ScoreCounts(np.maximum(labels, checked), checked, right)
 
 
-CountLabels = Callable[[float, int | None], int]
+_CountLabels = Callable[[float, int | None], int]
 """Counts a question's labels with at least a score, up to a round (``None`` for all)."""
 
 
-def guarantee_report(queue: BlindQueue, target: float, count: CountLabels) -> GuaranteeReport:
+def guarantee_report(queue: BlindQueue, target: float, count: _CountLabels) -> GuaranteeReport:
     """The report on one question in one epoch, apart from other questions on the same tasks.
 
     Args:
@@ -340,7 +340,7 @@ def guarantee_report(queue: BlindQueue, target: float, count: CountLabels) -> Gu
     guarantee, certified = _certified(run, target)
     last = max((blind.recount for blind in void), default=0)
     _, voided = _certified([blind for blind in void if blind.recount == last], target)
-    labels = covered_labels(queue, certified, count)
+    labels = _covered_labels(queue, certified, count)
     every = count(0.0, None)
     return GuaranteeReport(
         target=target,
@@ -371,36 +371,20 @@ def _certified(run: Sequence[QueuedTask], target: float) -> tuple[Guarantee, Cer
 
 
 @dataclass(frozen=True, slots=True)
-class CoveredCohort:
-    """A cohort that the run reaches.
-
-    Attributes:
-        after: the round after which it begins.
-        through: its last round.
-        share: the share of its labels for which the run speaks, in (0, 1].
-    """
+class _CoveredCohort:
+    """A cohort that the run reaches."""
 
     after: int
     through: int
     share: float
 
 
-def covered_cohorts(queue: BlindQueue) -> list[CoveredCohort]:
-    """The cohorts for whose labels the run speaks, in their order.
-
-    The run speaks for a cohort in proportion to the share of its blind tasks that are in the run. Otherwise a
-    few labels of many new tasks, added to many labels of old ones, would speak for all new tasks. Blind tasks
-    that certified labels of an earlier counting are not in the run, so for a cohort that was finished before
-    a recount nothing speaks any more. A run within one cohort is a random sample of it, and speaks for all
-    of it.
-
-    Args:
-        queue: the question's blind tasks.
-    """
+def _covered_cohorts(queue: BlindQueue) -> list[_CoveredCohort]:
+    """The cohorts for whose labels the run speaks, in their order."""
     ends, every = queue.ends, Counter(blind.cohort for blind in queue)
     reached = Counter(blind.cohort for blind in queue.run if blind.cohort in ends)
     return [
-        CoveredCohort(
+        _CoveredCohort(
             after=max((end for other, end in ends.items() if other < cohort), default=0),
             through=ends[cohort],
             share=1.0 if len(reached) == 1 else reached[cohort] / every[cohort],
@@ -409,20 +393,14 @@ def covered_cohorts(queue: BlindQueue) -> list[CoveredCohort]:
     ]
 
 
-def covered_labels(queue: BlindQueue, certified: Certified | None, count: CountLabels) -> int:
-    """How many labels a certificate covers; see :func:`covered_cohorts`.
-
-    Args:
-        queue: the question's blind tasks.
-        certified: the certificate, ``None`` if there is none.
-        count: counts the question's labels.
-    """
+def _covered_labels(queue: BlindQueue, certified: Certified | None, count: _CountLabels) -> int:
+    """How many labels a certificate covers; see :func:`_covered_cohorts`."""
     if certified is None:
         return 0
     least = certified.threshold
     return sum(
         int(cohort.share * (count(least, cohort.through) - count(least, cohort.after)))
-        for cohort in covered_cohorts(queue)
+        for cohort in _covered_cohorts(queue)
     )
 
 
@@ -436,7 +414,7 @@ def covered_rounds(queue: BlindQueue, target: float) -> tuple[Certified, int, in
         there is no certificate or no whole cohort.
     """
     _, certified = _certified(queue.run, target)
-    whole = [cohort for cohort in covered_cohorts(queue) if cohort.share == 1.0]
+    whole = [cohort for cohort in _covered_cohorts(queue) if cohort.share == 1.0]
     if certified is None or not whole:
         return None
     return certified, whole[0].after, whole[-1].through

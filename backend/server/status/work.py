@@ -47,18 +47,8 @@ from camvo.twins.twins import judge_pack, model_of
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
-    """What to run for one project.
-
-    Attributes:
-        predict: labels the tasks without a label.
-        failed: asks about failed tasks again.
-        again: does so with one more attempt of each model.
-        refresh: labels tasks anew whose question has changed.
-        recount: counts kept votes again.
-        correct_scores: what to do, once more labels are taught, about scores that are off.
-        hear_people: what to do if no human label has come.
-    """
+class _Commands:
+    """What to run for one project."""
 
     predict: str
     failed: str
@@ -69,12 +59,12 @@ class Commands:
     hear_people: str
 
 
-def commands_of(key: str) -> Commands:
+def commands_of(key: str) -> _Commands:
     """The commands for a project, by its key in the ledger."""
     if not is_of_label_studio(key):
         return _of_file(f"camvo label … --name {key}")
     predict = f"camvo predict --project {key.partition('.')[0]}"
-    return Commands(
+    return _Commands(
         predict=predict,
         failed=f"{predict} --failed",
         again=f"{predict} --again",
@@ -86,8 +76,8 @@ def commands_of(key: str) -> Commands:
     )
 
 
-def _of_file(label: str) -> Commands:
-    return Commands(
+def _of_file(label: str) -> _Commands:
+    return _Commands(
         predict=label,
         failed=f"{label} --retry-failed",
         again=f"{label} --retry-failed",
@@ -117,8 +107,8 @@ def project_progress(
     Raises:
         BadBodyError: a number is none.
     """
-    lowest, highest = whole_number("first", first), whole_number("last", last)
-    since = whole_number("after", after)
+    lowest, highest = _whole_number("first", first), _whole_number("last", last)
+    since = _whole_number("after", after)
     decided = 0
     if since is not None:
         decided = reports.count_tasks(connection, project, since, lowest or 0, highest)
@@ -131,12 +121,8 @@ def project_progress(
     }
 
 
-def whole_number(name: str, sent: str | None) -> int | None:
-    """A number in a query, ``None`` if it was not sent.
-
-    Raises:
-        BadBodyError: it is no whole number of 64 bits.
-    """
+def _whole_number(name: str, sent: str | None) -> int | None:
+    """A number in a query, ``None`` if it was not sent."""
     if sent is None:
         return None
     if not (sent.isascii() and sent.isdigit() and len(sent) < 19):  # a larger one is no 64-bit integer
@@ -160,7 +146,7 @@ _CURES = {
 
 
 def failed_task_reports(
-    connection: Connection, project: str, commands: Commands
+    connection: Connection, project: str, commands: _Commands
 ) -> tuple[FailedTasksReport, ...]:
     """The failed tasks of a project by reason, the most frequent first.
 
@@ -175,7 +161,7 @@ def failed_task_reports(
     )
 
 
-def _fix(code: str, commands: Commands) -> str:
+def _fix(code: str, commands: _Commands) -> str:
     if code in _FINAL:
         return (
             "label them by hand, give the labels hints, or name other models; "
@@ -198,7 +184,7 @@ def failed_task_list(
     Raises:
         BadBodyError: a number is none.
     """
-    lowest, highest = whole_number("first", first), whole_number("last", last)
+    lowest, highest = _whole_number("first", first), _whole_number("last", last)
     listed = failed_tasks.list_failures(connection, projects, lowest or 0, highest, limit=PAGE + 1)
     tasks = [
         {"task": task.task, "code": task.code, "failed_at": task.failed_at, "final": task.code in _FINAL}
@@ -215,7 +201,7 @@ def next_steps(project: ProjectReport) -> tuple[NextStep, ...]:
     return tuple(steps)
 
 
-def task_url(project: ProjectReport, task: int | None = None) -> str | None:
+def _task_url(project: ProjectReport, task: int | None = None) -> str | None:
     """The address of a project's tasks, or of one, in Label Studio; ``None`` if it is unknown."""
     if project.url is None:
         return None
@@ -231,7 +217,7 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
     if not project.rounds:
         if not failed:
             text = "Import tasks, if there are none, and let models label them"
-            yield NextStep("predict", text, task_url(project), commands_of(project.key).predict)
+            yield NextStep("predict", text, _task_url(project), commands_of(project.key).predict)
         return
     if progress.tasks is None:
         return
@@ -250,7 +236,7 @@ def _check(project: ProjectReport) -> Iterator[NextStep]:
     blind = any(_has_blind_tasks(question) for question in current)
     if project.rounds and checked < LEAST and not blind:
         text = f"Label {LEAST - checked} tasks yourself: they show whether the scores keep their word"
-        yield NextStep("first_labels", text, task_url(project), f"camvo review --project {project.id} --tab")
+        yield NextStep("first_labels", text, _task_url(project), f"camvo review --project {project.id} --tab")
 
 
 def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextStep]:
@@ -268,7 +254,7 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
     elif certify.needed <= certify.waiting:
         text = f"Label {of(certify.needed, 'more blind task')} to certify {right}"
         command = f"camvo review --project {project.id} --tab"
-        yield NextStep("blind_labels", text, task_url(project, certify.next_task), command)
+        yield NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
     else:
         yield _more_blind(project, question, certify, right)
 
@@ -281,11 +267,11 @@ def _more_blind(
     if certify.waiting:
         text = f"Label the {of(certify.waiting, 'blind task')}: they show how many labels are right; {needed}"
         command = f"camvo review --project {project.id} --tab"
-        return NextStep("blind_labels", text, task_url(project, certify.next_task), command)
+        return NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
     void = question.guarantee.void
     why = f"the {of(void, 'blind label')} so far were given before votes were counted again" if void else ""
     text = f"Keep more of the next tasks blind (audit in camvo.yaml): {needed}, and none waits"
-    return NextStep("more_blind", f"{text}; {why}" if why else text, task_url(project))
+    return NextStep("more_blind", f"{text}; {why}" if why else text, _task_url(project))
 
 
 def _has_blind_tasks(question: QuestionReport) -> bool:
@@ -298,7 +284,7 @@ def _improve(project: ProjectReport) -> Iterator[NextStep]:
         if question.questionable is not None and question.questionable.certain:
             text = f"Look again at {of(question.questionable.certain, 'questionable label')}{name}"
             first = question.questionable.listed[0].task
-            yield NextStep("questionable_labels", text, task_url(project, first))
+            yield NextStep("questionable_labels", text, _task_url(project, first))
         if question.votes is not None and question.votes.families:
             family = " and ".join(question.votes.families[0])
             text = f"{family} agree too much{name}: replace one of them in camvo.yaml by a different model"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment as Jinja2Environment
 from jinja2 import PackageLoader, StrictUndefined
@@ -18,7 +18,6 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.charts.charts import COLOURS, DOT, Picture, new_figure, percent_tick, short
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import WholeFile, check_writable
@@ -38,7 +37,6 @@ from backend.ledger.database.statements import now
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.server.status import report
 from backend.server.status.build import build_report
-from backend.server.status.drawings import SIZE, Drawing, drawn
 from backend.server.status.report import (
     ProjectReport,
     QuestionReport,
@@ -50,7 +48,9 @@ from backend.server.status.report import (
 )
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
-from camvo.shares.shares import LabelShare
+
+if TYPE_CHECKING:
+    from backend.server.status.drawings import Drawing
 
 
 def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
@@ -253,51 +253,6 @@ def _certified(project: ProjectReport, question: QuestionReport) -> str:
     )
 
 
-_MOST = 25
-"""The labels that are drawn, the most frequent ones."""
-
-
-def shares(labels: tuple[LabelShare, ...]) -> Picture:
-    """Draw each label's share with its interval, above the interval of the blind labels alone."""
-    drawn = sorted(labels, key=lambda label: -label.share)[:_MOST]
-    figure = new_figure(SIZE[0], 0.8 + 0.28 * len(drawn))
-    axes = figure.add_subplot()
-    for row, label in enumerate(drawn):
-        axes.plot(
-            [label.alone_low, label.alone_high], [row, row], color=DOT, linewidth=6, solid_capstyle="butt"
-        )
-        axes.plot([label.low, label.high], [row, row], color=COLOURS[0], linewidth=2.6, solid_capstyle="butt")
-    rows = range(len(drawn))
-    axes.plot(
-        [label.predicted for label in drawn], rows, "D", color=COLOURS[1], markersize=4, fillstyle="none"
-    )
-    axes.plot([label.share for label in drawn], rows, "o", color=COLOURS[0], markersize=5)
-    axes.set_yticks(rows, [short(label.label, 18) for label in drawn])
-    axes.set(ylim=(len(drawn) - 0.4, -0.6), xlim=(0, None))
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_formatter(percent_tick)
-    left_out = len(labels) - len(drawn)
-    caption = (
-        "Filled: the estimate, with its 95% interval. Open: the models' labels, counted.",
-        "Grey: the interval that the blind labels give alone.",
-        *([f"{left_out} rarer labels are in the table only."] if left_out else []),
-    )
-    alt = "Shares with 95% intervals: " + ", ".join(
-        f"{label.label} {label.share:.1%} ({label.low:.1%} to {label.high:.1%})" for label in drawn
-    )
-    return Picture("shares", "The share of each label", figure, alt, caption)
-
-
-def draw(project: ProjectReport) -> dict[str, Drawing]:
-    """Return control → the picture of its labels' shares; controls without shares are absent."""
-    return {
-        question.control: drawn(shares, f"shares-{number}", question.shares.labels)
-        for number, question in enumerate(_current_questions(project))
-        if question.shares is not None and question.shares.labels
-    }
-
-
 def _render(  # noqa: PLR0917 - what the page says
     project: ProjectReport,
     contents: _Contents,
@@ -355,6 +310,8 @@ def issue_certificate(console: Console, environment: Environment, project: str |
         ConfigError: the ledger has no such project or several, or it has no label.
         DatasetError: the page cannot be written.
     """
+    from backend.commands.shared.certificate_picture import draw  # noqa: PLC0415 - loads matplotlib
+
     check_writable(path)
     settings = settings_module.load(environment.config)
     with existing_ledger(environment) as ledger:
@@ -367,7 +324,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
                     f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
                 )
             said = contents(connection, stored, settings)
-        drawings = draw(report)
+        drawings = draw(_current_questions(report))
         with ledger.write() as connection:
             number, at = certificates.next_number(connection, stored.key), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()

@@ -14,13 +14,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import psycopg
 import structlog
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
@@ -30,40 +29,6 @@ from backend.errors import LedgerError
 from backend.ledger.database.statements import option
 
 _T = TypeVar("_T")
-
-
-class _BoundedConnection(psycopg.Connection[Any]):
-    """A connection that is closed when the server does not answer a statement in time."""
-
-    patience: float | None = None
-
-    def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
-        """Wait for the server, as every method of psycopg's connection does through this one."""
-        bounded = gen if self.patience is None else _bounded(gen, self.patience)
-        try:
-            return super().wait(bounded, *args, **options)
-        except _HangError as error:
-            self.pgconn.finish()
-            raise psycopg.OperationalError(str(error)) from None
-
-
-class _HangError(Exception):
-    """The server did not answer in time."""
-
-
-def _bounded(gen: Generator[Any, Any, _T], seconds: float) -> Generator[Any, Any, _T]:
-    """Pass everything through; psycopg sends a false value several times a second while nothing happens."""
-    until = time.monotonic() + seconds
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() >= until:
-                raise _HangError(f"connection closed: the server did not answer in {seconds:.3g} s")
-            wanted = gen.send(ready)
-    except StopIteration as end:
-        value: _T = end.value
-        return value
 
 
 _FIXES = {
@@ -259,6 +224,8 @@ def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
         _set_up_sqlite(engine, _SqliteFile(url))
         return engine
     try:
+        from backend.ledger.database.bounded_connection import BoundedConnection  # noqa: PLC0415 - an extra
+
         engine = create_engine(url, connect_args=_CONNECT, pool_pre_ping=True, hide_parameters=True)
     except ImportError as error:
         raise LedgerError(
@@ -266,7 +233,7 @@ def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
         ) from error
 
     def connect(_dialect: object, _record: object, names: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        connection = _BoundedConnection.connect(*names, **options)
+        connection = BoundedConnection.connect(*names, **options)
         connection.patience = patience + _LAST_RESORT
         return connection
 

@@ -31,7 +31,7 @@ from scipy import stats
 
 import camvo
 from camvo.policies.joint import Joint
-from camvo.policies.past_rounds import PastRound, goes_on, recount
+from camvo.policies.past_rounds import PastRound, further_policy, recount
 from camvo.replays.replay import VotesTable
 from camvo.scores import reviews
 from camvo.scores.reviews import TaughtBefore
@@ -180,13 +180,13 @@ def _seen(
 
 def _further_votes(project: Project, worth: float) -> float:
     """Ask models that were left out while a vote is worth its price; return what that costs, in $."""
-    going_on = goes_on(project.policy)
-    assert going_on is not None
+    further = further_policy(project.policy)
+    assert further is not None
     state, full, usd = project.question.state, sum(project.prices.values()), 0.0
 
     def worthwhile(at: int) -> tuple[str, ...]:
         past = PastRound(CONTEXT, project.votes[at], project.labels, project.prices)
-        found = going_on.further_votes(state, past)
+        found = further.further_votes(state, past)
         return found.arms if found.break_even * worth / full >= 1.0 else ()
 
     for at in project.open:

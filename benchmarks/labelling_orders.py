@@ -136,7 +136,7 @@ def claims_with_queue(project: Project, answers: Iterator[Answer]) -> bool:
     for number, answer in enumerate(answers, start=1):
         at = answer.position
         standing = {} if answer.reward is None else {at: answer.reward}
-        heard[at] = heard[at].heard(standing)
+        heard[at] = heard[at].after(standing)
         queue[at] = replace(queue[at], reward=heard[at].reward(standing))
         if at < run:
             counted.put(at, queue[at].reward)

@@ -25,8 +25,8 @@ import numpy as np
 
 import camvo
 from backend.commands.replay.inputs import read_prices, read_votes
-from camvo.joint.further_votes import GoingOn
-from camvo.policies.past_rounds import GoesOn, PastRound, goes_on, recount
+from camvo.joint.further_votes import FurtherValue
+from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.questions.question import Task
 from camvo.replays.replay import VotesTable
@@ -140,15 +140,15 @@ def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable
 
 
 def asked_more(
-    question: camvo.Question, going_on: GoesOn, items: list[Item], budget: float
+    question: camvo.Question, further: FurtherPolicy, items: list[Item], budget: float
 ) -> tuple[list[dict[str, str | None]], float]:
     """The items' votes after further votes for at most ``budget``, and what these cost."""
     prices, labels, spent = question.prices, tuple(question.labels), 0.0
     full = sum(prices.values())
     votes = [dict(item.votes) for item in items]
 
-    def further(at: int) -> GoingOn:
-        return going_on.further_votes(question.state, PastRound(CONTEXT, votes[at], labels, prices))
+    def further(at: int) -> FurtherValue:
+        return further.further_votes(question.state, PastRound(CONTEXT, votes[at], labels, prices))
 
     best = [(-further(at).break_even, at) for at in range(len(votes))]
     heapq.heapify(best)
@@ -156,7 +156,7 @@ def asked_more(
         even, at = heapq.heappop(best)
         arms = further(at).arms
         price = sum(prices[arm] for arm in arms)
-        if not arms or -even * going_on.worth_of(full) / full < 1.0 or spent + price > budget:
+        if not arms or -even * further.worth_of(full) / full < 1.0 or spent + price > budget:
             break
         spent += price
         votes[at] |= {arm: items[at].every[arm] for arm in arms}
@@ -200,8 +200,8 @@ def run(
         before = measure([item.first for item in left], left, label_free)
         after = measure(again, left, scorer)
         further, spent = after[0], 0.0
-        if more and (going_on := goes_on(policy)) is not None:
-            votes, spent = asked_more(question, going_on, left, more * paid)
+        if more and (further := further_policy(policy)) is not None:
+            votes, spent = asked_more(question, further, left, more * paid)
             asked = counted(question, policy, votes)
             further = 100.0 * float(
                 np.mean([decision.label == item.truth for decision, item in zip(asked, left, strict=True)])

@@ -162,7 +162,7 @@ class Voters:
     ) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
         query, usable = _query(job, arm, prompt, prompt.messages), _usable(prompt)
-        answer = await _heard(packs.ask(query, task, job.settings.deadline, usable), arm)
+        answer = await _answer_of(packs.ask(query, task, job.settings.deadline, usable), arm)
         if isinstance(answer, ModelReply):
             return answer
         return packed_reply(votes_in(answer.content, prompt.questions), answer.cost, answer.version)
@@ -171,7 +171,7 @@ class Voters:
         """Ask one model about this task alone."""
         query = _query(job, arm, prompt, prompt.for_model(arm))
         asking = self._queries.ask(query, patience=job.settings.deadline, usable=_usable(prompt))
-        answer = await _heard(asking, arm)
+        answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
         votes = votes_in(answer.content, prompt.questions)
@@ -229,7 +229,7 @@ def _usable(prompt: TaskPrompt) -> Callable[[str], bool]:
     return lambda content: bool(votes_in(content, prompt.questions))
 
 
-async def _heard(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | ModelReply:
+async def _answer_of(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | ModelReply:
     """The answer, or the reply without votes of a model that failed."""
     try:
         return await asking

@@ -110,7 +110,7 @@ class _StudentReply:
     confidences: dict[str, float] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
 
-    def hear(self, students: Students, key: StateKey, state: State, question: JobQuestion) -> None:
+    def ask(self, students: Students, key: StateKey, state: State, question: JobQuestion) -> None:
         """Ask the student about one question; questions whose votes are not labels are left out."""
         if question.aggregation != LABEL_VOTE:
             return
@@ -196,7 +196,7 @@ class Planner:
                 linear=policy.linear(question.aggregation),
             )
             if student is not None:
-                student.hear(self._students, key, state, question)
+                student.ask(self._students, key, state, question)
             observation = Observation(
                 state, context, question.question.options, question.aggregation, task=_task_name(question)
             )

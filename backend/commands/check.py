@@ -61,7 +61,7 @@ async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Message
             name, messages, answer_schema([question]), _PATIENCE, questions=[question]
         )
     except ModelError as error:
-        return _LiveCall(name, problem=_told(error))
+        return _LiveCall(name, problem=_described(error))
     try:
         vote = parse_answer(answer.content, [question])[question.name]
     except BadAnswerError:
@@ -70,7 +70,7 @@ async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Message
     return _LiveCall(name, vote, answer)
 
 
-def _told(error: ModelError) -> str:
+def _described(error: ModelError) -> str:
     """What went wrong and what to do; the table names the model already."""
     plain = type(error)(error.message, fix=error.fix or _FIXES.get(error.code))
     return str(plain)

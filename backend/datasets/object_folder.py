@@ -44,7 +44,7 @@ _CAUSES = (
 
 
 @contextmanager
-def told(where: str) -> Iterator[None]:
+def store_errors(where: str) -> Iterator[None]:
     """Raise pyarrow's errors as ours, without their texts.
 
     Args:
@@ -128,7 +128,7 @@ class _ObjectFolder:
             DatasetError: the bucket is missing, or the store refuses or does not answer.
         """
         self.names()
-        with told(self.name):
+        with store_errors(self.name):
             self._put(_PROBE, memoryview(b""))
         self.remove([_PROBE])
 
@@ -140,14 +140,14 @@ class _ObjectFolder:
         """The names of the objects directly in it."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra
 
-        with told(self.name):
+        with store_errors(self.name):
             files, path = _opened(self.address)
             found = files.get_file_info(FileSelector(path, allow_not_found=True))
         return [info.base_name for info in found]
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects."""
-        with told(self.name):
+        with store_errors(self.name):
             files, path = _opened(self.address)
             for name in names:
                 files.delete_file(f"{path}/{name}")
@@ -158,7 +158,7 @@ class _ObjectFolder:
         Raises:
             DatasetError: the store refuses or does not answer.
         """
-        with told(f"{self.name.rstrip('/')}/{name}"):
+        with store_errors(f"{self.name.rstrip('/')}/{name}"):
             self._put(name, content)
 
     def _put(self, name: str, content: memoryview) -> None:

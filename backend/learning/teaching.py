@@ -131,7 +131,7 @@ def answering(
     ]
 
 
-def hear_blind(connection: Connection, round_: Round, round_id: int) -> None:
+def record_blind_answer(connection: Connection, round_: Round, round_id: int) -> None:
     """Tell the queue of blind tasks what people say about a blind round, if anybody has annotated its task.
 
     A task whose annotations are skipped, deleted or withdrawn has no answer that stands, and counts as wrong.
@@ -149,7 +149,7 @@ def hear_blind(connection: Connection, round_: Round, round_id: int) -> None:
         for annotation in counted
     }
     said = json.dumps([[annotation.annotation_id, annotation.labels[key.control]] for annotation in counted])
-    blind_tasks.hear(connection, round_, round_id, rewards, said)
+    blind_tasks.record_answer(connection, round_, round_id, rewards, said)
 
 
 def teacher(voted: str, human: str | None, settings: Settings, *, blind: bool) -> tuple[str, Teacher]:
@@ -210,7 +210,7 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)
-            hear_blind(connection, each.round, round_id)
+            record_blind_answer(connection, each.round, round_id)
 
 
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
@@ -235,9 +235,9 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             rounds.set_votes_confirmed(connection, round_, _confirmed(round_, human))
             confirm = partial(confirmation, human=human, plan=round_.plan)
-            recounts.hear_checks(connection, project, task, round_.id, confirm)
+            recounts.record_check_answers(connection, project, task, round_.id, confirm)
         if round_.audit:
-            hear_blind(connection, round_, round_.id)
+            record_blind_answer(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
         # Further votes were asked for because of a label or of votes, so they teach with a human label only.
         teaching = {vote.model for vote in later if by == "human" and vote.model in round_.plan["arms"]}

@@ -149,7 +149,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
     connection.execute(insert_new(connection.dialect, _table), row)
 
 
-def hear(
+def record_answer(
     connection: Connection, round_: Round, round_id: int, rewards: Mapping[int, float], said: str
 ) -> None:
     """Record what people now say about a blind label; the first answer of a cohort closes the cohort.
@@ -168,7 +168,7 @@ def hear(
     ).one_or_none()
     if entry is None:
         return
-    verdicts = _unpack(entry.verdicts).heard(rewards)
+    verdicts = _unpack(entry.verdicts).after(rewards)
     values = {
         "verdicts": _pack(verdicts),
         "answers": hashlib.sha256(said.encode()).hexdigest() if rewards else "",

@@ -421,7 +421,7 @@ def store_checks(connection: Connection, project: str, checks: Sequence[RecountC
         connection.execute(insert_or_replace(connection.dialect, _checks), rows)
 
 
-def hear_checks(
+def record_check_answers(
     connection: Connection,
     project: str,
     task: int,

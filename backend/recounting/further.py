@@ -45,10 +45,10 @@ from backend.questions import parse_label_config
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from camvo.errors import CamvoError
-from camvo.policies.past_rounds import goes_on
+from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions
 from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import unheard
+from camvo.twins.twins import not_voted
 
 _BULK = 1_000_000
 """The size of request that these calls count as: those of predictions go first."""
@@ -148,11 +148,11 @@ class FurtherAsking:
         if found is None:
             return _Bought()
         aggregations = [question.control.aggregation for question in job.config.questions]
-        going_on = goes_on(policy_of(job.settings.policy, aggregations))
-        if going_on is None:
+        further = further_policy(policy_of(job.settings.policy, aggregations))
+        if further is None:
             return _Bought()
-        prompt, policy = await self._prompt(job, found), going_on.going_on(worth_usd)
-        costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
+        prompt, policy = await self._prompt(job, found), further.policy_for(worth_usd)
+        costs = found.costs(not_voted(self._voters.expected_costs(job, prompt), found.replies))
         terms = Terms(policy, costs, Conditions(decided=True))
         plan, _ = await self._planner.plan(job, found.questions, found.contexts, terms)
         request_size.set(_BULK)
@@ -177,7 +177,7 @@ class FurtherAsking:
         if found is None:
             return _Bought()
         prompt, known = await self._prompt(job, found), found.replies
-        left = [arm for arm in unheard(self._voters.expected_costs(job, prompt), known) if arm not in known]
+        left = [arm for arm in not_voted(self._voters.expected_costs(job, prompt), known) if arm not in known]
         request_size.set(_BULK)
         answers = await asyncio.gather(
             *(self._voters.vote(job, arm, prompt) for arm in left), return_exceptions=True
@@ -206,7 +206,7 @@ class FurtherAsking:
             )
             asked = [each for each in questions if each.key in stored and not stored[each.key].pruned]
             further = recounts.further_votes_of(connection, [round_.id for round_ in stored.values()])
-            return _Found(asked, [_sure(stored[question.key], further) for question in asked])
+            return _Found(asked, [_with_confidences(stored[question.key], further) for question in asked])
 
         found = await outages.read(self._ledger, self._readers, read)
         if found is None or not found.questions:
@@ -254,7 +254,7 @@ def _is_annotated(connection: Connection, job: Job) -> bool:
     return any(not annotation.withdrawn for annotation in of_task)
 
 
-def _sure(round_: Round, further: Mapping[int, Sequence[FurtherVote]]) -> Round:
+def _with_confidences(round_: Round, further: Mapping[int, Sequence[FurtherVote]]) -> Round:
     """The round with the confidences of its further votes; it has the votes already."""
     sure = recounts.all_confidences(round_.plan.get("confidences", {}), further.get(round_.id, ()))
     return replace(round_, plan={**round_.plan, "confidences": sure}) if sure else round_

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
-from backend.learning.teaching import aggregation_of, confirmation, hear_blind, unanswered
+from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
 from backend.ledger import Ledger, Writer, blind_tasks, learning_data, projects, recounts, rounds
 from backend.ledger.projects import Project
 from backend.ledger.recounts import (
@@ -34,13 +34,13 @@ from backend.ledger.rounds import Round
 from backend.questions import parse_label_config
 from backend.settings import Settings
 from backend.settings.policies import policy_of
-from camvo.joint.further_votes import GoingOn
-from camvo.policies.past_rounds import GoesOn, PastRound, goes_on, recount
+from camvo.joint.further_votes import FurtherValue
+from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.scores.calibration import Scorer, fit_scorer
 from camvo.state.state import State
 from camvo.subsets.oracle import MOST_ARMS
-from camvo.twins.twins import twins, unheard
+from camvo.twins.twins import not_voted, twins
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
 
@@ -310,16 +310,16 @@ class _DoubtfulTask:
     full_usd: float = 0.0
     next_usd: float = 0.0
 
-    def add(self, going_on: GoingOn, full_usd: float, prices: Mapping[str, float]) -> None:
+    def add(self, further: FurtherValue, full_usd: float, prices: Mapping[str, float]) -> None:
         """Add what further votes would bring on one question.
 
         Args:
-            going_on: the best use of them.
+            further: the best use of them.
             full_usd: the question's part of what asking every model costs, in $.
             prices: arm → its price, in any unit.
         """
-        share = sum(prices[arm] for arm in going_on.arms) / (sum(prices.values()) or 1.0)
-        self.break_even += going_on.break_even
+        share = sum(prices[arm] for arm in further.arms) / (sum(prices.values()) or 1.0)
+        self.break_even += further.break_even
         self.full_usd += full_usd
         self.next_usd += full_usd * share
 
@@ -354,7 +354,7 @@ class Doubting:
     """
 
     by_task: dict[int, _DoubtfulTask] = field(default_factory=dict)
-    policy: GoesOn | None = None
+    policy: FurtherPolicy | None = None
 
     def add(self, counter: _QuestionCounter, key: StateKey, state: State) -> None:
         """Go through the rounds of one question.
@@ -364,7 +364,7 @@ class Doubting:
             key: the question.
             state: its state of now, which must not change meanwhile.
         """
-        policy = goes_on(counter.policy)
+        policy = further_policy(counter.policy)
         if policy is None:
             return
         self.policy = policy
@@ -406,7 +406,7 @@ def _without_absent(past: PastRound, models: Sequence[str]) -> PastRound:
     singly, so no packed arm is asked either.
     """
     packed = twins(models)
-    askable = unheard({arm: past.costs[arm] for arm in models if arm not in packed}, past.votes)
+    askable = not_voted({arm: past.costs[arm] for arm in models if arm not in packed}, past.votes)
     return replace(past, votes={arm: None for arm in past.costs if arm not in askable} | dict(past.votes))
 
 
@@ -484,7 +484,7 @@ def _begin_queue(
     for task in answered:
         for round_ in rounds.of_task(connection, key.project, task):
             if round_.audit and (round_.key.control, round_.key.epoch) == (key.control, key.epoch):
-                hear_blind(connection, round_, round_.id)
+                record_blind_answer(connection, round_, round_.id)
 
 
 _PAUSE = 0.005

@@ -35,7 +35,7 @@ from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
 from backend.settings import Environment, Settings
 
-_UNHEARD = frozenset({"ANNOTATIONS_CREATED", "ANNOTATIONS_DELETED", "TASKS_DELETED", "PROJECT_UPDATED"})
+_NOT_PASSED_ON = frozenset({"ANNOTATIONS_CREATED", "ANNOTATIONS_DELETED", "TASKS_DELETED", "PROJECT_UPDATED"})
 """Webhooks that label-studio-ml's server answers without passing them on."""
 
 _one_at_a_time = threading.Lock()
@@ -121,12 +121,12 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
         _runtime().learn(replace(received, project_key=self.project_id))
 
 
-def _hear() -> None:
+def _learn_from_webhook() -> None:
     """Learn from the webhooks that the server does not pass on; it answers them itself."""
     body = request.get_json(silent=True) if request.path == "/webhook" else None
-    if isinstance(body, dict) and body.get("action") in _UNHEARD:
+    if isinstance(body, dict) and body.get("action") in _NOT_PASSED_ON:
         event = payloads.parse_webhook(body)
         _runtime().learn(replace(event, project_key=event.project_key.partition(".")[0]))
 
 
-api._server.before_request(_hear)  # after the server's own check of credentials
+api._server.before_request(_learn_from_webhook)  # after the server's own check of credentials

@@ -28,7 +28,7 @@ _NEVER: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class GoingOn:
+class FurtherValue:
     """The best use of further votes on one item.
 
     Attributes:
@@ -41,7 +41,7 @@ class GoingOn:
     arms: tuple[str, ...] = ()
 
 
-NOTHING: Final = GoingOn()
+NOTHING: Final = FurtherValue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class FurtherVotes:
     shares: Mapping[str, float]
     _plans: dict[tuple[object, ...], Worth | GradedWorth] = field(default_factory=dict, repr=False)
 
-    def on(self, context: Array, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> GoingOn:
+    def on(self, context: Array, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> FurtherValue:
         """Find the best use of further votes.
 
         Args:
@@ -88,7 +88,7 @@ class FurtherVotes:
                 high, arms = middle, wanted
             else:
                 low = middle
-        return GoingOn(_MOST * _STEP**-high, arms) if arms else NOTHING
+        return FurtherValue(_MOST * _STEP**-high, arms) if arms else NOTHING
 
     def _plan(self, fit: JointFit, failed: frozenset[str], step: int, *, shared: bool) -> Worth | GradedWorth:
         """The best plan if asking everyone has to bring ``_MOST · _STEP^−step`` right labels.

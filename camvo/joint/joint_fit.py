@@ -35,7 +35,7 @@ from camvo.typing import Array
 
 
 @lru_cache(maxsize=32)
-def told_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
+def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
     """The beliefs once the student has voted, and has said how sure it is.
 
     Nodes at which it has not voted keep their beliefs about labels. No task comes to them any more.
@@ -262,10 +262,10 @@ class JointFit:
         if (label := votes.get(STUDENT)) is None:
             return self.silent
         ratio = self.sure.grades.log_ratio(STUDENT, label, sure.get(STUDENT))
-        beliefs = told_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
+        beliefs = updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
         return replace(self, beliefs=beliefs, sure=self.sure.without(STUDENT), silent=None, reply=ratio)
 
-    def told_by_context(
+    def updated_by_context(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float], label: str, probability: float
     ) -> float:
         """How much of what is known of a label comes from the task's context, in [0, 1).

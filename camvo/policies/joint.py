@@ -129,7 +129,7 @@ class Joint(Ensemble, JointParameters):
         """
         return self.worth * full if self.worth_usd is None else self.worth_usd
 
-    def going_on(self, worth_usd: float) -> Joint:
+    def policy_for(self, worth_usd: float) -> Joint:
         """The same policy for further votes on decided rounds (:attr:`.Conditions.decided`).
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Protocol
 
-from camvo.joint.further_votes import NOTHING, FurtherVotes, GoingOn
+from camvo.joint.further_votes import NOTHING, FurtherValue, FurtherVotes
 from camvo.numerics.small import TIE
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice
@@ -96,7 +96,7 @@ class Revisit(CaMVo):
         """Infinite: δ says how far to go, and money how many rounds."""
         return math.inf
 
-    def going_on(self, worth_usd: float) -> Revisit:
+    def policy_for(self, worth_usd: float) -> Revisit:
         """The same policy, which passes over what has become far dearer than a right label is worth."""
         return replace(self, worth_usd=worth_usd)
 
@@ -129,7 +129,7 @@ class Revisit(CaMVo):
         gain = sum(self._reached(plan, voted)) - sum(reached)
         return (arms, gain) if gain > TIE else ((), 0.0)
 
-    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+    def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         """The best use of further votes on a decided round.
 
         Args:
@@ -145,7 +145,7 @@ class Revisit(CaMVo):
             return NOTHING
         full = _price(plan, plan.arms)
         share = _price(plan, arms) / full if full > 0.0 else 1.0
-        return GoingOn(gain / max(share, _FREE), arms)
+        return FurtherValue(gain / max(share, _FREE), arms)
 
     def _reached(self, plan: Plan, votes: Votes) -> list[float]:
         """δ_A of the votes on each question, at most δ."""
@@ -158,10 +158,10 @@ def _price(plan: Plan, arms: Sequence[str]) -> float:
     return float(sum(plan.costs[plan.arms.index(arm)] for arm in arms))
 
 
-class GoesOn(Protocol):
+class FurtherPolicy(Protocol):
     """What a policy says of further votes."""
 
-    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+    def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         """The best use of further votes on a decided round.
 
         Args:
@@ -171,7 +171,7 @@ class GoesOn(Protocol):
         """
         ...
 
-    def going_on(self, worth_usd: float) -> Policy:
+    def policy_for(self, worth_usd: float) -> Policy:
         """The policy that asks for further votes on a decided task, beginning with the votes that are there.
 
         Args:
@@ -189,13 +189,13 @@ class GoesOn(Protocol):
 
 
 @dataclass(slots=True)
-class _JointGoesOn:
+class _JointFurther:
     """The joint policy on the decided rounds of one question, which share one fit."""
 
     policy: Joint
     _known: FurtherVotes | None = field(default=None, repr=False)
 
-    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+    def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         if past.aggregation != LABEL_VOTE:
             return NOTHING
         if self._known is None:
@@ -205,22 +205,22 @@ class _JointGoesOn:
             self._known = FurtherVotes(fit, dict(zip(*cheapest_first(past.costs), strict=True)))
         return self._known.on(past.context, past.votes, past.confidences)
 
-    def going_on(self, worth_usd: float) -> Policy:
-        return self.policy.going_on(worth_usd)
+    def policy_for(self, worth_usd: float) -> Policy:
+        return self.policy.policy_for(worth_usd)
 
     def worth_of(self, full: float) -> float:
         return self.policy.worth_of(full)
 
 
-def goes_on(policy: Policy) -> GoesOn | None:
+def further_policy(policy: Policy) -> FurtherPolicy | None:
     """What a policy says of further votes on one question; ``None`` if it says nothing of them.
 
     >>> import camvo
-    >>> goes_on(camvo.Baseline()) is None
+    >>> further_policy(camvo.Baseline()) is None
     True
     """
     if isinstance(policy, Joint):
-        return _JointGoesOn(policy)
+        return _JointFurther(policy)
     return Revisit.of(policy) if isinstance(policy, CaMVo) else None
 
 

@@ -115,7 +115,7 @@ class Verdicts:
     first: float | None = None
     lowest: Mapping[int, float] = field(default_factory=dict)
 
-    def heard(self, standing: Mapping[int, float]) -> Verdicts:
+    def after(self, standing: Mapping[int, float]) -> Verdicts:
         """The verdicts after these answers, by number in the order of their arrival."""
         first = self.first if self.first is not None else next(iter(standing.values()), None)
         changed = {number: min(reward, self.lowest.get(number, 1.0)) for number, reward in standing.items()}

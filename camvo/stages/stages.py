@@ -245,7 +245,7 @@ class QuestionStages:
         label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
         count = 0 if self.fit.human is None else self.fit.human.count
         by_labels = count / (count + _TRUSTED_LABELS) / 2.0
-        by_context = self.fit.told_by_context(votes, sure, label, posterior[label])
+        by_context = self.fit.updated_by_context(votes, sure, label, posterior[label])
         return Decision(label, posterior[label], posterior, max(by_labels, by_context))
 
     def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:

@@ -111,10 +111,10 @@ def once_each(costs: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def unheard(costs: Mapping[str, float], known: Iterable[str]) -> dict[str, float]:
+def not_voted(costs: Mapping[str, float], known: Iterable[str]) -> dict[str, float]:
     """The arms with a price, without those whose twin has voted already.
 
-    >>> unheard({"haiku": 1.0, "gpt": 2.0}, ["haiku:20"])
+    >>> not_voted({"haiku": 1.0, "gpt": 2.0}, ["haiku:20"])
     {'gpt': 2.0}
     """
     voted = frozenset(known)

@@ -72,7 +72,7 @@ class BlindProject:
                 reward = None if label is None else float(label == round_.label)
                 rounds.set_human(connection, round_.id, label, reward)
                 said = {} if reward is None else {task: reward}
-                blind_tasks.hear(connection, round_, round_.id, said, label or "")
+                blind_tasks.record_answer(connection, round_, round_.id, said, label or "")
 
     def shares(self) -> SharesReport | None:
         with self.ledger.read() as connection:

@@ -30,7 +30,7 @@ def hear(ledger: Ledger, task: int, said: str = "Glad", **rewards: float) -> Non
     standing = {int(name[1:]): reward for name, reward in rewards.items()}
     with ledger.write() as connection:
         [round_, *_] = rounds.of_task(connection, PROJECT, task)
-        blind_tasks.hear(connection, round_, round_.id, standing, said)
+        blind_tasks.record_answer(connection, round_, round_.id, standing, said)
 
 
 def queue(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[QueuedTask]:

@@ -12,7 +12,7 @@ import pytest
 from backend import settings
 from backend.commands.accept import load_evidence
 from backend.learning.states import StateKey
-from backend.learning.teaching import hear_blind
+from backend.learning.teaching import record_blind_answer
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
 from backend.ledger.blind_tasks import BlindQueue
 from backend.ledger.human_annotations import Annotation
@@ -53,7 +53,7 @@ class Audit:
                 human_annotations.store(connection, annotation, 2.0)
                 for round_ in rounds.of_task(connection, PROJECT, task):
                     if round_.audit:
-                        hear_blind(connection, round_, round_.id)
+                        record_blind_answer(connection, round_, round_.id)
 
     def recount(self, labels: Mapping[int, str], score: float = 0.8) -> Counting | None:
         """Count again: these tasks get these labels."""

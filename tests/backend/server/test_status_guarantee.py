@@ -49,7 +49,9 @@ class Audited:
     def answer(self, tasks: Sequence[int], reward: float) -> None:
         with self.ledger.write() as connection:
             for task in tasks:
-                blind_tasks.hear(connection, self._rounds[task], self._rounds[task].id, {task: reward}, "")
+                blind_tasks.record_answer(
+                    connection, self._rounds[task], self._rounds[task].id, {task: reward}, ""
+                )
 
     def delete(self, tasks: Sequence[int]) -> None:
         with self.ledger.write() as connection:

@@ -88,13 +88,13 @@ def test_what_a_context_tells_counts_as_far_as_it_moves_the_label():
     shares = []
     for value in (0.0, 1.0, 2.0):
         task = fit.at(np.array([value, 0.01, 0.0, 0.0]), PRICES)
-        shares.append(task.told_by_context(votes, {}, "yes", task.probabilities(votes)["yes"]))
+        shares.append(task.updated_by_context(votes, {}, "yes", task.probabilities(votes)["yes"]))
     assert 0.0 <= shares[0] < 0.3
     assert shares[0] < shares[1] < shares[2] < 1.0
 
 
 def test_a_fit_that_reads_no_context_is_told_nothing_by_it():
-    assert told(lean=0.0).told_by_context({"a": "yes"}, {}, "yes", 0.8) == 0.0
+    assert told(lean=0.0).updated_by_context({"a": "yes"}, {}, "yes", 0.8) == 0.0
 
 
 def test_few_rounds_show_no_skills_by_context():

@@ -68,9 +68,9 @@ def test_the_break_even_of_one_vote_is_its_gain_over_its_share(fit: JointFit, fu
         if following >= 0
     ]
     exact = (sum(after) - now) / SHARES["c"]
-    going_on = further.on(EAST, votes, {})
-    assert going_on.arms == ("c",)
-    assert going_on.break_even <= exact <= 1.26 * going_on.break_even
+    found = further.on(EAST, votes, {})
+    assert found.arms == ("c",)
+    assert found.break_even <= exact <= 1.26 * found.break_even
 
 
 def test_a_model_that_gave_no_vote_is_not_asked_again(further: FurtherVotes) -> None:
@@ -90,13 +90,13 @@ def test_a_policy_that_goes_on_asks_just_where_a_right_label_is_worth_it(
     cast = {arm: {"q": vote} for arm, vote in votes.items()}
     even = further.on(EAST, votes, {}).break_even
     for times, expected in ((1.1, ("c",)), (0.7, ())):
-        policy = Joint().going_on(times * sum(PRICES.values()) / even)
+        policy = Joint().policy_for(times * sum(PRICES.values()) / even)
         plan = policy.plan({"q": Observation(state, EAST, LABELS)}, PRICES, Conditions(decided=True))
         assert policy.ask(plan, cast) == expected
 
 
 def test_going_on_never_explores(state: State) -> None:
-    policy = Joint().going_on(1e-9)
+    policy = Joint().policy_for(1e-9)
     for number in range(50):
         context = np.array([np.cos(number), np.sin(number)])
         plan = policy.plan({"q": Observation(state, context, LABELS)}, PRICES, Conditions(decided=True))

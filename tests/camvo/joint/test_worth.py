@@ -150,9 +150,9 @@ def test_arms_that_are_asked_together_are_asked_whatever_the_first_votes():
 
 def test_the_next_arm_is_the_best_where_asking_beats_stopping():
     worth = rounds_plan(4, (0.01, 0.005, 0.003, 0.002))
-    going_on = worth.next_arm >= 0
+    asks = worth.next_arm >= 0
     best = worth.asking.max(axis=1)
-    assert (best[going_on] > worth.stopping[going_on] + TIE).all()
-    assert (best[~going_on] <= worth.stopping[~going_on] + TIE).all()
-    at = np.flatnonzero(going_on)
+    assert (best[asks] > worth.stopping[asks] + TIE).all()
+    assert (best[~asks] <= worth.stopping[~asks] + TIE).all()
+    at = np.flatnonzero(asks)
     np.testing.assert_array_equal(worth.asking[at, worth.next_arm[at]], best[at])

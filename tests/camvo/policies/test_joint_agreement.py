@@ -12,7 +12,7 @@ from made_up_votes import draw_votes
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import rounds_needed
 from camvo.policies.joint import FIRST, MOST_FIRST, Joint
-from camvo.policies.past_rounds import goes_on
+from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions, Observation
 from camvo.replays.replay import VotesTable
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
@@ -210,8 +210,8 @@ def test_a_budget_does_not_change_what_is_promised(learned):
 
 
 def test_further_votes_on_decided_rounds_go_by_the_worth_of_a_right_label():
-    going_on = goes_on(Joint(agreement=0.9)).going_on(2.0)
-    assert (going_on.agreement, going_on.worth_usd) == (None, 2.0)
+    further = further_policy(Joint(agreement=0.9)).policy_for(2.0)
+    assert (further.agreement, further.worth_usd) == (None, 2.0)
 
 
 def test_an_agreement_of_0_is_one_too():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import camvo
 from camvo.joint.further_votes import NOTHING
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.past_rounds import PastRound, Revisit, goes_on
+from camvo.policies.past_rounds import PastRound, Revisit, further_policy
 from camvo.policies.policy import Observation, estimate
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
@@ -128,8 +128,8 @@ def test_a_vote_far_dearer_than_a_right_label_is_passed_over():
     plan, votes = plan_of(policy, "q"), {"small": {"q": "yes"}, "tiny": {"q": "no"}}
     arms, gain = policy.lacking(plan, votes)
     worth = PRICES["medium"] / gain
-    assert policy.going_on(worth).ask(plan, votes) == policy.going_on(worth / 5).ask(plan, votes) == arms
-    assert policy.going_on(worth / 20).ask(plan, votes) == ()
+    assert policy.policy_for(worth).ask(plan, votes) == policy.policy_for(worth / 5).ask(plan, votes) == arms
+    assert policy.policy_for(worth / 20).ask(plan, votes) == ()
 
 
 def test_the_gains_of_a_tasks_questions_add_up_and_what_is_certain_adds_none():
@@ -149,8 +149,8 @@ def test_ccamvo_keeps_its_correlations():
 
 
 def test_only_policies_with_a_measure_of_doubt_go_on():
-    assert [goes_on(policy) is None for policy in (camvo.Joint(), POLICY, CCaMVo())] == [False] * 3
-    assert goes_on(camvo.Majority()) is None
+    assert [further_policy(policy) is None for policy in (camvo.Joint(), POLICY, CCaMVo())] == [False] * 3
+    assert further_policy(camvo.Majority()) is None
 
 
 @pytest.mark.parametrize("name", ["exact", "beta"])

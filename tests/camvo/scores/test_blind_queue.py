@@ -58,7 +58,7 @@ def after(*hearings):
     """The verdicts after hearing which answers stood, and the reward at the end."""
     verdicts = Verdicts()
     for standing in hearings:
-        verdicts = verdicts.heard(standing)
+        verdicts = verdicts.after(standing)
     return verdicts.reward(hearings[-1])
 
 
@@ -120,7 +120,7 @@ def claims(tasks, events):
     answered, heard, claimed = list(tasks), {}, [False, False]
     for number, (at, reward) in enumerate(events, start=1):
         standing = {} if reward is None else {1: reward}
-        heard[at] = heard.get(at, Verdicts()).heard(standing)
+        heard[at] = heard.get(at, Verdicts()).after(standing)
         answered[at] = replace(answered[at], reward=heard[at].reward(standing))
         if number % 10 == 0:
             every = [task for task in answered if task.reward is not None]

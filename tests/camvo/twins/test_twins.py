@@ -5,7 +5,7 @@ from __future__ import annotations
 from camvo.joint.votes import excess_agreement, tabulate
 from camvo.state.drift_tests import DriftTests
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern
-from camvo.twins.twins import once_each, same_model, twins, unheard
+from camvo.twins.twins import not_voted, once_each, same_model, twins
 
 PRICES = {"haiku": 1.0, "haiku:20": 0.2, "gpt": 2.0, "gpt:20": 0.5, "small": 0.1}
 ARMS = sorted(PRICES)
@@ -70,4 +70,4 @@ def test_arms_that_were_never_asked_together_are_no_relatives() -> None:
 
 
 def test_a_model_whose_twin_has_voted_is_not_asked_as_another_one() -> None:
-    assert set(unheard({"haiku": 1.0, "gpt": 2.0, "gpt:20": 0.5}, ["haiku:20", "gpt:20"])) == {"gpt:20"}
+    assert set(not_voted({"haiku": 1.0, "gpt": 2.0, "gpt:20": 0.5}, ["haiku:20", "gpt:20"])) == {"gpt:20"}

@@ -1,4 +1,4 @@
-"""Types that several rooms of the algorithm share."""
+"""Types that several packages of the algorithm share."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ learnt for each arm (:mod:`camvo.joint.grades`).
 """
 
 NO_CONFIDENCES: Final[Confidences] = MappingProxyType({})
-"""The confidences of arms that say nothing of how sure they are."""
+"""The confidences of arms that give none."""

@@ -1,1 +1,1 @@
-"""People as voters: how often each annotator is right, and what several of them say together."""
+"""People as voters: how often each annotator is right, and the label that several of them give together."""

@@ -30,7 +30,7 @@ _LOWEST, _HIGHEST = 0.01, 0.995
 
 @dataclass(frozen=True, slots=True)
 class PeoplesTask:
-    """What was said about one question of one task that people labelled.
+    """The answers to one question of one task that people labelled.
 
     Attributes:
         people: annotator → label.
@@ -99,7 +99,7 @@ class _Coins:
         """How many labels of known truth would teach as much about each voter, at least 1; shape (V,).
 
         The information about the log-odds is that of the tasks' scores (Berndt, Hall, Hall and Hausman 1974).
-        The labels that the prior is worth are taken out.
+        The weight of the prior, in labels, is subtracted.
 
         Args:
             right: the accuracies, shape (V,).
@@ -174,7 +174,7 @@ class _Reliabilities:
 def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> _Reliabilities:
     """Fit the accuracies of all annotators and models.
 
-    Tasks with one annotator and without ground truth are left out: models alone judge nobody. The order of
+    Tasks with one annotator and without ground truth are left out: models cannot judge people. The order of
     the tasks changes the result by no more than rounding.
 
     Args:
@@ -208,14 +208,14 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> _Reliabiliti
 
 
 def _interval(right: float, labels: float) -> tuple[float, float]:
-    """The central interval of the Beta distribution with mean ``right`` after so many labels."""
+    """The central interval of the Beta distribution with mean ``right`` after ``labels`` labels."""
     tail = (1.0 - LEVEL) / 2.0
     low, high = betaincinv(right * labels, (1.0 - right) * labels, [tail, 1.0 - tail])
     return float(low), float(high)
 
 
 _LEAST_ODDS: Final = 2.0
-"""The label must be so many times as likely as any other."""
+"""The label must be at least this many times as likely as any other."""
 
 
 def log_odds(right: float, labels: int) -> float:
@@ -232,8 +232,8 @@ def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | No
     """The most likely label, if it is :data:`_LEAST_ODDS` times as likely as any other label.
 
     All labels are equally likely before the answers. People of equal accuracy are thus counted as by a
-    majority, and equal numbers for two labels decide nothing. Neither does an answer by somebody who is right
-    no more often than by chance.
+    majority, and a tie between two labels decides nothing. Neither does an answer by somebody who is right no
+    more often than by chance.
 
     Args:
         answers: the label and the accuracy, in (0, 1), of each person.

@@ -1,1 +1,1 @@
-"""One model of votes: what they say about the label, and which vote is worth its price."""
+"""One model of votes: what votes say about the label, and which further vote is worth its price."""

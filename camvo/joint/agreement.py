@@ -1,9 +1,9 @@
 """When to stop if a share of the labels must equal those of the votes of all arms.
 
-At each node of the lattice the beliefs say how probably its label is that of all votes. A plan weighs this
-against the prices of further votes, at a price for each label that differs. That price is the lowest one at
-which rounds that asked all arms bear the promise out, rounds that the plan was not fitted to. No truth is
-needed. While these rounds are too few, a plan stops only where no further vote can change the label.
+The beliefs at each node of the lattice give the probability that its label equals that of all votes. A plan
+weighs this probability against the prices of further votes, at a price for each label that differs. That
+price is the lowest one at which the promise holds on held-out rounds that asked all arms. No ground truth is
+needed. While there are too few such rounds, a plan stops only where no further vote can change the label.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def kept_labels(beliefs: Beliefs) -> Array:
     """The probability, at each node, that its most probable label is that of all votes, shape (N,).
 
     Computed from the nodes where all arms have voted back to the node without votes, asking the missing arms
-    in the order of their positions. The node without votes has no label, and its value says nothing.
+    in the order of their positions. The node without votes has no label, so its value is meaningless.
     """
     lattice = beliefs.lattice
     leads = beliefs.right.argmax(axis=1)
@@ -56,7 +56,7 @@ def kept_labels(beliefs: Beliefs) -> Array:
 def certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
     """Whether no further votes can change the most probable label of each node, shape (N,).
 
-    Whichever arms vote, and whatever they say: some may give no vote, so every set of further votes counts.
+    Some arms may give no vote, so every set of further votes is considered.
     """
     lattice = beliefs.lattice
     leads = beliefs.right.argmax(axis=1)
@@ -92,7 +92,8 @@ def _renamed(
 
 CONFIDENCE: Final = 0.8
 """The confidence level of the bound on a plan's errors. A project follows dozens of plans one after another,
-and its agreement is their mean. So it is kept more often than by a single plan (``docs/agreement.md``)."""
+and its agreement is their mean. So a project keeps its promise more often than a single plan does
+(``docs/agreement.md``)."""
 
 _FOLDS: Final = 2
 """The plan of each price is fitted to all folds of the rounds but one, and tested on that one."""
@@ -105,7 +106,7 @@ _PRIOR_ROUNDS: Final = 30.0
 
 
 def rounds_needed(agreement: float) -> int:
-    """How many rounds that asked all arms bear an agreement out if none of them contradicts it.
+    """How many rounds that asked all arms prove an agreement if none of them contradicts it.
 
     Args:
         agreement: the required share, in [0, 1].
@@ -151,7 +152,7 @@ class AgreementStops:
         """The value of stopping at each node with a vote, in prices of asking all arms, shape (N,)."""
         if self.error_price is not None:
             return self.error_price * self.kept
-        if self.others is not None:  # a label is certain once all arms have voted, which no node knows
+        if self.others is not None:  # a label is certain once all arms have voted; no node includes them all
             return np.full(len(self.kept), NEVER)
         return np.where(certain_labels(beliefs), 0.0, NEVER)
 
@@ -177,7 +178,7 @@ def fit_agreement(
 ) -> AgreementStops:
     """Find the cheapest stops whose labels equal those of all votes in at least ``agreement`` of the rounds.
 
-    The same rounds cannot choose a plan and judge it: of many plans, the one that looks best looks better
+    The same rounds cannot both choose a plan and judge it: the plan that looks best among many looks better
     than it is. So the plan of each price is fitted to one half of the rounds and tested on the other, both
     ways. The upper Clopper–Pearson bound on all errors has to fit the error budget 1 − ``agreement``.
 
@@ -193,7 +194,7 @@ def fit_agreement(
 
 
 class _Problem:
-    """The rounds that asked all arms, and what plans make of them."""
+    """The rounds that asked all arms, and the labels that plans give them."""
 
     def __init__(self, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float) -> None:
         whole = votes.rows.counts > 0.0
@@ -230,19 +231,19 @@ class _Problem:
         return best
 
     def stops(self, beliefs: Beliefs, counts: Array) -> AgreementStops:
-        """The stops without a price of an error, by rounds that were counted so often."""
+        """The stops without a price of an error, by ``counts`` rounds of each row."""
         kept = kept_labels(beliefs) if self._others is None else self._kept_by_all(beliefs, counts)
         return AgreementStops(kept, self._agreement, others=self._others)
 
     def _beliefs(self, counts: Array) -> Beliefs:
-        """The beliefs of a fit to so many rounds of each row. The model of votes stays that of all rounds."""
+        """The beliefs of a fit to ``counts`` rounds of each row, with the model of votes of all rounds."""
         every = self._votes.rows.counts.copy()
         every[every > 0.0] = counts
         votes = replace(self._votes, rows=replace(self._votes.rows, counts=every))
         return form_round_beliefs(votes, self._positions, self._fit.human, self._fit.labels)
 
     def _wrong(self, beliefs: Beliefs, stops: AgreementStops) -> NDArray[np.bool_]:
-        """Whether a plan gives each row another label than the votes of all arms."""
+        """For each row, whether the plan's label differs from that of the votes of all arms."""
         plan = plan_by_worth(beliefs, self._prices, stops)
         short = self._rows[:, self._positions]
         asked, finished = walk(plan, short)
@@ -258,7 +259,8 @@ class _Problem:
     def _kept_by_all(self, beliefs: Beliefs, counts: Array) -> Array:
         """How probably a node's label is that of all arms, where some are outside the lattice, shape (N,).
 
-        The model says how probably it is right, which is less. Rounds that passed through say more.
+        The model only gives the probability that the label is right, which is lower. Rounds that passed
+        through the node add direct evidence.
         """
         lattice, short = beliefs.lattice, self._rows[:, self._positions]
         rows = short if lattice.named else renumber(short)

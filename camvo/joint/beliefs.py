@@ -1,9 +1,9 @@
-"""What is believed at every node of the lattice, whatever arms cost.
+"""The beliefs at every node of the lattice, which do not depend on prices.
 
 At each node two things are needed: the probability that each label is right, and the probability of each vote
 of each arm that has not voted. The model of votes gives both. Both are shrunk towards the rounds that asked
-all arms and passed through the node: the model is wrong in details, and where rounds are many they know
-better. No truth is needed: the reference is what the votes of all arms make probable.
+all arms and passed through the node: the model is wrong in details, and many rounds are more reliable than
+it. No ground truth is needed: the reference is the probability of each label given the votes of all arms.
 """
 
 from __future__ import annotations

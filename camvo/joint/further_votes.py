@@ -1,8 +1,8 @@
-"""What further votes on a decided item are worth: the most right labels that money can bring there.
+"""What further votes on a decided item are worth: the most right labels that they can gain for their price.
 
-Going on is worth it as long as a right label costs less than it is worth. So the best use of further votes is
-found by asking at which price of a right label the best plan would stop: the break-even. Items with the
-highest break-even per dollar come first. It counts several votes together, where one alone changes nothing.
+Further votes pay as long as a right label costs less than it is worth. The *break-even* of an item is the
+price of a right label at which the best plan would stop. Items with the highest break-even per dollar come
+first. The break-even considers several votes together, because one vote alone may change nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class FurtherValue:
     """The best use of further votes on one item.
 
     Attributes:
-        break_even: the most right labels that asking everyone once may have to bring for going on to be
-            worth it; 0 if further votes bring nothing.
+        break_even: the highest gain that can be required of asking everyone once, in right labels, so that
+            further votes still pay; 0 if they gain nothing.
         arms: whom to ask first, at this price.
     """
 
@@ -80,7 +80,7 @@ class FurtherVotes:
                 return ()
             return tuple([own.shortlist[arm] for arm in worth.together(node, tilt)])
 
-        low, high = 0, _STEPS  # at ``low`` going on is too dear, at ``high`` it is worth it
+        low, high = 0, _STEPS  # further votes do not pay at ``low``, and do at ``high``
         arms: tuple[str, ...] = ()
         while high - low > 1:
             middle = (low + high) // 2
@@ -91,7 +91,7 @@ class FurtherVotes:
         return FurtherValue(_MOST * _STEP**-high, arms) if arms else NOTHING
 
     def _plan(self, fit: JointFit, failed: frozenset[str], step: int, *, shared: bool) -> Worth | GradedWorth:
-        """The best plan if asking everyone has to bring ``_MOST · _STEP^−step`` right labels.
+        """The best plan if asking everyone has to gain ``_MOST · _STEP^−step`` right labels.
 
         Args:
             fit: the item's fit.

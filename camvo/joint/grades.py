@@ -1,14 +1,14 @@
-"""Grades of confidence: what it says about a vote that its arm is sure or unsure, learnt for each arm.
+"""Grades of confidence: how an arm's confidence changes the odds of its vote, learnt for each arm.
 
-Models state confidences on scales of their own. Each arm's confidences are therefore sorted into a few
-*grades*, with about as many votes in each, and a grade is worth what it was worth before:
-log P(grade | right) − log P(grade | wrong), to be added to the log-odds of the vote. Calibration per model is
-the idea of UCCI; grades keep it a matter of counting. Where people have labelled enough of an arm's votes
-for a label, those are graded by themselves.
+Each model states confidences on its own scale. Each arm's confidences are therefore sorted into a few
+*grades* with about the same number of votes. The grade of a vote adds the log ratio of past votes,
+log P(grade | right) − log P(grade | wrong), to the log-odds of the vote. Calibration per model is the idea of
+UCCI; with grades it only takes counting. Once people have labelled enough of an arm's votes for a label, its
+votes for that label are graded separately.
 
 Without human labels a vote counts as right if it is the label of the other arms' weighted vote. The others
-err too, so the log ratios come out too small rather than too large where errors are independent. Votes
-with a human label replace them as they come: the estimate from votes is their prior.
+also make errors, so the log ratios are too small rather than too large if errors are independent. As human
+labels arrive, they replace this estimate, which serves as their prior.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
 _BELOW: Final = (0.2, 0.5)
-"""The shares of an arm's votes below its second and its third grade. An arm errs mostly where it is least
-sure, so the low grades are narrow."""
+"""The shares of an arm's votes below its second and its third grade. An arm makes most of its errors where
+it is least sure, so the low grades are narrow."""
 
 _BELOW_STUDENT: Final = (0.2, 0.4, 0.6, 0.75, 0.87, 0.95)
-"""The same for the student, whose confidence is a learnt probability: the highest ones say most."""
+"""The same for the student, whose confidence is a learnt probability: the highest ones inform most."""
 
 _MIN_VOTES: Final = 50
 """The fewest votes from which a scale is learnt."""
@@ -42,7 +42,7 @@ _PRIOR_VOTES: Final = 10.0
 """The weight, in votes, of the prior that a grade is as frequent among right votes as among wrong ones."""
 
 _FROM_VOTES: Final = 20.0
-"""The weight, in labelled votes, of the estimate from other arms' votes beside human labels."""
+"""The weight, in labelled votes, of the estimate from other arms' votes relative to human labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Grades:
     """The grades of all arms. Hashed by identity.
 
     Attributes:
-        arms: arm → its scale; arms whose confidences say nothing yet are absent.
+        arms: arm → its scale; arms whose confidences are not informative yet are absent.
         labels: (arm, label) → the scale of the arm's votes for the label, where people have labelled enough
             of them.
     """
@@ -112,16 +112,16 @@ class Grades:
 
 
 NO_GRADES: Final = Grades()
-"""The grades of arms that say nothing of how sure they are."""
+"""The grades of arms that give no confidences."""
 
 
 @lru_cache(maxsize=64)
 def learn_grades(counts: ConfidenceCounts) -> Grades:
     """Learn the scale of every arm that has voted often enough. Cached by the identity of ``counts``.
 
-    An arm may be unsure of one label and sure of another for reasons of its own. So its votes for a label
-    have a scale of their own where people have labelled enough of them. Other arms cannot teach it: they lean
-    towards labels themselves.
+    An arm may be systematically less sure of one label than of another. So its votes for a label have a
+    separate scale where people have labelled enough of them. Votes of other arms cannot replace these labels,
+    because the other arms also favour some labels.
     """
     tables = _tables(counts)
     blank = np.zeros((2, 2, TOP_LEVEL + 1))
@@ -157,7 +157,7 @@ def _below(arm: str) -> tuple[float, ...]:
 
 
 def _scale(table: Array, below: tuple[float, ...]) -> Scale | None:
-    """The scale of some votes from their table, shape (2, 2, levels); ``None`` if they say nothing."""
+    """The scale of some votes from their table, shape (2, 2, levels); ``None`` if it is not informative."""
     by_others, by_people = table
     votes = (by_others + by_people).sum(axis=0)
     if votes.sum() < _MIN_VOTES:
@@ -209,8 +209,8 @@ class SureVotes:
 
     Attributes:
         grades: the grades of the arms' confidences.
-        factor: what log ratios are multiplied by; those of the student, whose errors are read off beside all
-            other votes, count once.
+        factor: what log ratios are multiplied by; those of the student are not multiplied, because its errors
+            are estimated given all other votes.
     """
 
     grades: Grades = NO_GRADES
@@ -256,7 +256,7 @@ class SureVotes:
 
 
 NOT_SURE: Final = SureVotes()
-"""No arm says how sure it is."""
+"""No arm gives a confidence."""
 
 
 def tilted(probabilities: Mapping[str, float], tilts: Mapping[str, float]) -> dict[str, float]:

@@ -1,9 +1,10 @@
-"""What human labels say on top of the model of votes: a conditional logit over the labels that got a vote.
+"""Corrections of the model of votes by human labels: a conditional logit over the labels that got a vote.
 
 People and models disagree systematically, so human labels do not enter the model of votes as truths, which
 would spoil it. They correct its probabilities: by one exponent, by a term for each arm's vote, by a term for
 each label, and by a term for "none of the labels that got a vote". With two labels both are candidates.
-The terms for arms and labels are many for few human labels: each is as large as held-out labels prove.
+Few human labels cannot determine the many terms for arms and labels, so each term is only as large as
+held-out labels prove.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _TIGHTNESSES: Final = (16.0, 4.0, 1.0)
 """How many times these precisions count until held-out labels prove that the terms predict better."""
 
 _ERRORS_OF_TWO, _ERRORS_OF_MORE = 0.0, 1.0
-"""How many standard errors prove it, by the number of labels. Of two labels, every round shows most terms; of
-many, most terms belong to labels that few rounds show."""
+"""How many standard errors prove it, by the number of labels. With two labels, every round
+informs most terms; with many labels, most terms belong to labels that occur in few rounds."""
 
 _SURE, _SURE_PRECISION = 0.5, 2.0
 """The prior of what the log ratios of confidences are multiplied by."""
@@ -73,7 +74,7 @@ class HumanTerms:
 
     @property
     def left_out(self) -> float:
-        """The share of each term that :meth:`correct` leaves out, beside the exponent."""
+        """The share of each term that :meth:`correct` leaves out, apart from the exponent."""
         return 1.0 - self.exponent / self.divisor
 
     def left_to_add(self, votes: Mapping[str, str], arms: Sequence[str], *, named: bool) -> dict[str, float]:
@@ -93,10 +94,10 @@ class HumanTerms:
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
         """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
 
-        The exponent says how much surer the model of votes is than it should be, mostly because arms err
-        together. More votes do not help there, so plans of whom to ask go without it
-        (:meth:`calibrate` applies it). The order of the labels is the same with it, unless it is below a
-        third.
+        The exponent measures how overconfident the model of votes is, mostly because arms make the same
+        errors. More votes do not reduce such errors, so plans of whom to ask leave the exponent out
+        (:meth:`calibrate` applies it). The exponent does not change the order of the labels unless it is
+        below a third.
 
         Args:
             rows: shape (P, K).
@@ -196,7 +197,7 @@ def fit_human_terms(
     errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
     exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
     if exponent < _LEAST_EXPONENT:
-        # Terms beside a lower exponent would say what it says, so they are fitted anew beside the least one.
+        # With a lower exponent, terms would repeat its effect, so they are refitted with the least exponent.
         prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
         _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
         exponent = _LEAST_EXPONENT

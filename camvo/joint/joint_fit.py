@@ -38,7 +38,7 @@ from camvo.typing import Array
 def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
     """The beliefs once the student has voted, and has said how sure it is.
 
-    Nodes at which it has not voted keep their beliefs about labels. No task comes to them any more.
+    Nodes at which it has not voted keep their beliefs about labels. No task reaches them any more.
 
     Args:
         beliefs: the beliefs at the N nodes by votes alone.
@@ -49,7 +49,7 @@ def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Bel
     (voted,) = np.nonzero(number >= 0)
     odds = np.ones_like(beliefs.right)
     odds[voted, number[voted]] = np.exp(log_ratio)
-    # How probable this confidence is at each node, beside one that tells nothing.
+    # How probable this confidence is at each node, relative to an uninformative one.
     likely: Array = 1.0 + (beliefs.right * (odds - 1.0)).sum(axis=1)
     votes = []
     for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
@@ -59,8 +59,8 @@ def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Bel
 
 
 _PARTIAL_ROUNDS: Final = 300.0
-"""Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
-outweigh the others, the model drifts: it then believes what it stopped at."""
+"""Rounds that stopped early count at most as this many rounds. They improve the first fits, but if they
+outweigh the others, the model drifts: it confirms the labels at which it stopped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +120,7 @@ def fit_vote_rows(rows: VoteRows, labels: int) -> VotesFit:
 
 @lru_cache(maxsize=32)
 def _fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
-    """The same model with the student beside it (:mod:`camvo.joint.models`)."""
+    """The same model with the student added (:mod:`camvo.joint.models`)."""
     taught = arms.index(STUDENT)
     others = fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
     rows = tabulate(evidence.patterns, arms, labels)
@@ -202,7 +202,7 @@ class JointFit:
             reply is known.
         reply: the log ratio of the student's confidence, if it is a part of the beliefs; otherwise 0.
         contexts: skills by context; ``None`` if they do not predict votes better.
-        counted: what the counted rounds change of the model's beliefs, for tasks whose skills hang on their
+        counted: what the counted rounds change of the model's beliefs, for tasks whose skills depend on their
             context; ``None`` without skills by context.
         anywhere: for the fit of a task whose context counts, the fit for a task of any context.
     """
@@ -224,12 +224,12 @@ class JointFit:
 
     @property
     def reads_context(self) -> bool:
-        """Whether skills hang on the context."""
+        """Whether skills depend on the context."""
         silent = self.silent is not None and self.silent.reads_context
         return self.contexts is not None or silent
 
     def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
-        """The fit for one task: the same unless skills hang on the context, and it is known.
+        """The fit for one task: the same unless skills depend on the context and it is known.
 
         Args:
             context: the task's context, shape (d,).
@@ -268,9 +268,10 @@ class JointFit:
     def updated_by_context(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float], label: str, probability: float
     ) -> float:
-        """How much of what is known of a label comes from the task's context, in [0, 1).
+        """How much of the belief in a label comes from the task's context, in [0, 1).
 
-        It is 0 if the votes alone make the label as probable, and nears 1 as the context moves its log-odds.
+        It is 0 if the votes alone make the label as probable, and approaches 1 as the context moves its
+        log-odds.
 
         Args:
             votes: arm → label, ``None`` if the arm gave none.
@@ -338,7 +339,7 @@ class JointFit:
         return self.human.correct(rows, right, sorted(self.labels) if len(self.labels) == 2 else [])
 
     def effective_votes(self) -> float:
-        """How many independent arms the K arms are worth (Kish), from their excess agreement."""
+        """The effective number of independent arms among the K arms (Kish), from their excess agreement."""
         return float(tempers(self.excess).sum())
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The lattice of votes: everything that the votes of a few arms can have shown so far.
+"""The lattice of votes: every combination of votes that a few arms can have given so far.
 
 A node is a vote row without silent arms: which arms have voted, and who voted for the same label. Asking one
 more arm leads from a node to a node with one more vote. With seven arms and many labels there are 4,140
@@ -32,7 +32,7 @@ class Step:
         arm: the arm's position.
         nodes: the nodes at which it has not voted, shape (n,).
         following: the node after each vote, shape (G, n); −1 for a number that cannot follow.
-        labels: how many labels each number stands for: all labels without a vote share one, shape (G, n).
+        labels: how many labels each number represents: all labels without a vote share one, shape (G, n).
     """
 
     arm: int
@@ -118,7 +118,7 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 @lru_cache(maxsize=64)
 def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
-    """The largest number of arms whose lattice has at most so many nodes.
+    """The largest number of arms whose lattice has at most ``nodes`` nodes.
 
     Args:
         labels: M ≥ 1.
@@ -198,7 +198,7 @@ def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> 
     Args:
         lattice: the lattice, N nodes with G numbers each.
         rows: the votes of rounds, shape (P, K), as :meth:`.Lattice.find` takes them.
-        counts: how many rounds each row stands for, shape (P,).
+        counts: how many rounds each row represents, shape (P,).
         final: something of the label of each number at the row's own node, such as its probability; at most
             G numbers count, shape (P, ·).
 

@@ -1,8 +1,8 @@
-"""The student as an arm of the model of votes: what it says counts, but it is no witness.
+"""The student as an arm of the model of votes: its vote counts, but it is no independent evidence.
 
 The other arms taught the student, so its agreement with them is no evidence for them. The model of votes is
-therefore fitted to the votes of the others alone. What the student's vote is worth is then read off the
-rounds that asked all others, beside what their votes make probable.
+therefore fitted to the votes of the others alone. The accuracy of the student is then estimated from the
+rounds that asked all others, given the labels that their votes make probable.
 """
 
 from __future__ import annotations
@@ -188,12 +188,12 @@ class _Named:
 
 @lru_cache(maxsize=16)
 def _named_nodes(lattice: Lattice, labels: int, temper: tuple[float, ...]) -> _Named:
-    """The nodes of a lattice; cached, because every task whose skills hang on its context needs them."""
+    """The nodes of a lattice; cached, because every task whose skills depend on its context needs them."""
     return _Named.of(lattice.rows, labels, np.array(temper))
 
 
 def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
-    """Fit the model by EM to nothing but votes.
+    """Fit the model by EM to votes alone.
 
     Args:
         rows: vote rows, shape (P, K).
@@ -236,8 +236,8 @@ def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
 def _kind_accuracy(right: Array, cast: Array) -> Array:
     """Each arm's accuracy on each kind, pulled towards log-odds that are a sum of the arm's and the kind's.
 
-    Arms that are better on easy items are better on hard ones. Without the pull, hundreds of rounds are too
-    few to tell the arms' accuracies on rare kinds apart, and the best arm is often the wrong one.
+    Arms that are better on easy items are also better on hard ones. Without the pull, even hundreds of rounds
+    are too few to compare the arms' accuracies on rare kinds, and the fit often picks the wrong arm as best.
 
     Args:
         right: the expected number of right votes, shape (K, D).
@@ -374,8 +374,8 @@ class VoteModel(Protocol):
 def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> VoteModel:
     """Fit the model of votes for M labels: two coins for two labels, kinds of items for more.
 
-    With two labels, kinds of items cannot be told apart by votes, but an accuracy for each label can. With
-    more labels, an arm has too few votes for each label, and kinds of items can be told apart.
+    With two labels, votes cannot distinguish kinds of items, but they determine an accuracy for each label.
+    With more labels, an arm has too few votes for each label, but votes can distinguish kinds of items.
 
     Args:
         rows: vote rows, shape (P, K).
@@ -392,7 +392,7 @@ _PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.5, 20.0
 _LOWEST, _HIGHEST = 0.1, 0.995
 
 MOST_OTHERS: Final = 7
-"""Plans ask at most so many arms beside the student, which keeps the lattice small."""
+"""The most arms that a plan asks in addition to the student; the limit keeps the lattice small."""
 
 
 def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
@@ -409,7 +409,7 @@ def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
 
 
 def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> VoteModel:
-    """The model of the others' votes, and what the taught arm's votes are worth beside it.
+    """The model of the others' votes, extended by the accuracy of the taught arm.
 
     Args:
         model: the model of the votes of the K − 1 others.

@@ -2,9 +2,9 @@
 
 Stopping at a node is worth the probability of its most probable label, or what other stops say
 (:class:`Stops`). Asking an arm is worth the expected value of the node that its vote leads to, less its
-price. Prices are converted by the worth of a right label. The plan knows every order of asking, and what may
-follow each vote, so it neither stops because the next vote alone would change nothing, nor asks dear arms
-after cheap ones have settled the label.
+price. Prices are converted by the worth of a right label. The plan considers every order of asking and every
+vote that may follow. So it does not stop just because the next vote alone would change nothing, and it does
+not ask expensive arms after cheap ones have settled the label.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STEP: Final = 0.05
 """The steps of the logarithms of rounded prices."""
 
 NEVER: Final = -1e9
-"""The value of what must not happen. It is finite, so that its product with a probability of 0 is 0."""
+"""The value of an impossible step. It is finite, so that its product with a probability of 0 is 0."""
 
 
 class Stops(Hashable, Protocol):
@@ -94,7 +94,7 @@ class Worth:
     def finishes(self, node: int, left: Sequence[int]) -> bool:
         """Whether all arms that are left are asked now, also those that the plan does not know.
 
-        So it is if asking one after another would cost as much.
+        This is the case if asking one after another would cost as much.
 
         Args:
             node: the votes so far.
@@ -126,7 +126,7 @@ class Worth:
 
 
 def rounded(prices: tuple[float, ...]) -> tuple[float, ...]:
-    """Prices in steps of 5%, so that tasks of nearly the same length share a plan that takes long."""
+    """Prices in steps of 5%, so that tasks of nearly the same length share a plan: plans are slow to make."""
     return tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
 
 
@@ -194,8 +194,8 @@ def shadow_price(
 ) -> float:
     """Find the multiplier of the prices at which plans keep to the allowance on average.
 
-    Between two multipliers the plan jumps, for example from one arm to two. A draw then chooses one of both
-    plans, so that the money is used.
+    Between two multipliers the plan jumps, for example from one arm to two. A draw then chooses one of the
+    two plans, so that the allowance is used up.
 
     Args:
         beliefs: the beliefs at the nodes of K arms.
@@ -398,7 +398,7 @@ class _Move:
             lead = np.broadcast_to(before, following.shape)
             own = np.broadcast_to(np.arange(len(following))[:, None], following.shape)
         else:
-            # Numbers may change with the new vote, so an arm that voted for the label stands for it.
+            # Numbers may change with the new vote, so an arm that voted for the label identifies it.
             voters = lattice.rows[nodes] == before[:, None]
             known = voters.any(axis=1)
             lead = np.maximum(lattice.rows[after, voters.argmax(axis=1)], 0)
@@ -476,9 +476,9 @@ def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.b
 def fold_counts(rows: Rows, counts: Array, folds: int) -> Array:
     """How many rounds of each vote row are in each fold.
 
-    Rows are counted and rounds are not kept, so a hash of the row and of j puts the j-th round with this row
-    into its fold. Rounds with the same row are exchangeable. The folds are therefore distributed as if every
-    round had been put into one at random. A round that comes later changes the fold of no earlier one.
+    Only the counts of rows are kept, not the rounds, so a hash of the row and of j puts the j-th round with
+    this row into its fold. Rounds with the same row are exchangeable. The folds are therefore distributed as
+    if every round had been put into one at random. A later round never changes the fold of an earlier one.
 
     Args:
         rows: distinct vote rows, shape (P, K).

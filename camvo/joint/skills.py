@@ -1,8 +1,8 @@
-"""Skills that hang on a task's features: the log-odds of an arm being right, with a linear term.
+"""Skills that depend on a task's features: the log-odds of an arm being right, with a linear term.
 
 Arm k is right on a task with features x with log-odds b_kc + w_k·x, where c is the kind of the item, or its
-right label where there are two. With two labels the log-odds of the second one are linear in x as well:
-a text tells something of its label, and would otherwise pass that off as skill on items of that label.
+right label where there are two. With two labels the log-odds of the second one are linear in x as well.
+Without that term, what a text reveals about its label would be mistaken for skill on items of that label.
 Everything is fitted by EM to votes. The slopes have a normal prior, whose variance is learnt too (MacKay,
 1992).
 """
@@ -31,7 +31,7 @@ _FIRST_ACCURACY: Final = 0.7
 """With two labels all arms start alike, because biases found without features may be skills."""
 
 _ANCHOR_ROUNDS: Final = 5.0
-"""So many rounds with average features pull the accuracy of an arm to that of the model without features."""
+"""The weight, in rounds with average features, that pulls an arm's accuracy to the one without features."""
 
 _LONGEST_STEP: Final = 3.0
 _LOWEST, _HIGHEST = 0.005, 0.995
@@ -39,8 +39,8 @@ _LEAST_SHARE, _MOST_SHARE = 0.02, 0.98
 """The least and the most probable that features make a label."""
 
 _WITNESS: Final = 0.5
-"""How far the slopes of a label count beside votes. The models read the same text, so its word is no
-independent witness: where it misleads, it misleads them too."""
+"""The weight of the slopes of a label relative to votes. The models read the same text, so the text is not
+independent evidence: a text that misleads the slopes also misleads the models."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class SkillTerms:
     def at(self, features: Array) -> TwoCoins | Kinds:
         """The model of votes on one task, given its features, shape (r,).
 
-        The slopes of the label count by half: features and votes have the same text behind them.
+        The slopes of the label count by half, because features and votes come from the same text.
         """
         model = self._leaning(_WITNESS * features)
         return replace(model, accuracy=self.accuracy(features[None])[0])
@@ -99,7 +99,7 @@ def fit_skill_terms(
         model: the model of votes without features.
         rows: vote rows, shape (n, K).
         features: shape (n, r), with mean 0 and mean variance 1.
-        skilled: whether skills may hang on the features; otherwise only the label does.
+        skilled: whether skills may depend on the features; otherwise only the label does.
     """
     anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
     count = features.shape[1]
@@ -122,7 +122,7 @@ def fit_skill_terms(
 
 
 def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
-    """Fit by EM what features tell of the label; the accuracies stay those of the model.
+    """Fit by EM how features predict the label; the accuracies stay those of the model.
 
     Args:
         model: the model of votes without features.
@@ -231,7 +231,7 @@ _FOLDS: Final = 4
 _FEWEST_ROUNDS: Final = 36
 _ERRORS: Final = 3.0
 """By how many standard errors skills by context must predict held-out votes better. Fits are renewed some
-fifteen times in a project, so two would be passed by chance too often."""
+fifteen times in a project, so chance gains of two standard errors would be too frequent."""
 
 _LEAST_SPREAD: Final = 1e-4
 """Components whose deviation is below this share of the largest one are left out."""
@@ -292,7 +292,7 @@ class ContextSkills:
 
     @property
     def skilled(self) -> bool:
-        """Whether the context tells of skills; otherwise it tells only of the label."""
+        """Whether the context predicts skills; otherwise it predicts only the label."""
         return bool(self.terms.slopes.any())
 
     def model(self, context: Array) -> TwoCoins | Kinds:
@@ -337,12 +337,12 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
     """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
 
     The comparison is with the model without features, or with the same fit to none, whichever is better.
-    With two labels, skills by features must also predict better than fits in which features tell of the label
-    only: one with the model's accuracies, and one with accuracies of its own. Otherwise the gains are those
-    of the first of these over the model.
+    With two labels, skills by features must also predict better than two fits in which features predict the
+    label only: one with the model's accuracies, and one with refitted accuracies. Otherwise the gains are
+    those of the first of these two fits over the model.
 
     Returns:
-        The gains, and whether skills hang on the features.
+        The gains, and whether skills depend on the features.
     """
     skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
     for fold in range(_FOLDS):

@@ -63,7 +63,7 @@ def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: i
 
 
 def distinct(rows: Rows) -> tuple[Rows, Array]:
-    """Each row once, shape (P, K), and how often it stands among ``rows``, shape (P,)."""
+    """Each distinct row, shape (P, K), and how often it occurs in ``rows``, shape (P,)."""
     unique, counts = np.unique(rows, axis=0, return_counts=True)
     return unique, counts.astype(np.float64)
 
@@ -127,7 +127,7 @@ _MOST_SKILL: Final = -0.005
 """The largest log-skill: an arm that is always right would make every excess infinite."""
 
 _PULL: Final = 0.15
-"""The cost of a log-skill's distance from the mean, beside a cost of 1 for each pair's deviation."""
+"""The cost of a log-skill's distance from the mean, relative to a cost of 1 for each pair's deviation."""
 
 _FEWEST_ROUNDS: Final = 30
 _CUT: Final = 0.5
@@ -193,8 +193,9 @@ def families(excess: Array) -> list[list[int]]:
 def _without_mere_pairs(excess: Array) -> Array:
     """Drop pairs without a third relative, unless they say nearly the same.
 
-    Two models that are far better than the rest agree with each other as two related ones do: the rest err
-    together. Counting them as one loses far more than counting two related models as two.
+    Two models that are far better than the rest agree with each other as much as two related ones do, because
+    the rest make errors together. Counting two good models as one loses far more than counting two related
+    models as two.
     """
     related = excess > 0.0
     relatives = related.sum(axis=1)

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from camvo.typing import Array
 
 _FEW: Final = 24
-"""With at most so many features Newton's steps are quicker than L-BFGS, which needs no matrix of them."""
+"""Up to this many features, Newton's steps are faster than L-BFGS, which needs no matrix of features."""
 _MAX_STEPS: Final = 100
 _GRADIENT: Final = 1e-6
 """A search stops when no element of the gradient is larger."""
@@ -153,9 +153,9 @@ def fit_proven_logit(
 ) -> Array:
     """Fit a conditional logit whose prior is only as loose for the corrections as held-out rounds prove.
 
-    At first the corrections are 0. A looser prior takes over where it predicts rounds that it has not seen
-    better than the prior before it, by more than so many standard errors of the difference. Each fifth of the
-    rounds is held out once; below ten rounds nothing is proven.
+    At first the corrections are 0. A looser prior replaces the one before it if it predicts held-out rounds
+    better, by more than ``errors`` standard errors of the difference. Each fifth of the rounds is held out
+    once; fewer than ten rounds prove nothing.
 
     Args:
         choices: the rounds.
@@ -191,7 +191,7 @@ def _held_out(
 
 
 def _fit(choices: ChoiceSets, prior: NormalPrior, corrections: NDArray[np.bool_], tightness: float) -> Array:
-    """The coefficients, with corrections so much tighter than the prior; at ∞ they are 0."""
+    """The coefficients, with the precisions of corrections multiplied by ``tightness``; 0 at ∞."""
     if math.isfinite(tightness):
         tighter = np.where(corrections, tightness, 1.0) * prior.precision
         return fit_conditional_logit(choices, NormalPrior(prior.mean, tighter))

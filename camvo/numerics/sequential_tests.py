@@ -1,9 +1,10 @@
-"""Test as one goes whether scores still come from the same distribution as earlier ones.
+"""Test continuously whether scores still come from the same distribution as earlier ones.
 
-Under the hypothesis the scores of one *stratum* are exchangeable: their order says nothing. The rank of a new
-score among the earlier ones of its stratum, ties broken at random, is then uniform, and independent of all
-earlier ranks, whatever the distribution of the scores (Vovk et al. 2005). Bets on these ranks make a wealth
-(:mod:`camvo.numerics.sequential_tests`; for changes: Vovk et al. 2021, "Retrain or not retrain").
+Under the hypothesis the scores of one *stratum* are exchangeable: their order carries no information. The
+rank of a new score among the earlier ones of its stratum, ties broken at random, is then uniform, and
+independent of all earlier ranks, whatever the distribution of the scores (Vovk et al. 2005). Bets on these
+ranks accumulate a wealth (:mod:`camvo.numerics.sequential_tests`; for changes: Vovk et al. 2021, "Retrain or
+not retrain").
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import Any, TypeAlias
 from camvo.errors import InvalidParameterError
 
 _PATIENCE = 200.0
-"""About how many observations pass before half of the wealth that waits has been moved to some bet."""
+"""The approximate number of observations until half of the reserved wealth has been moved to bets."""
 
 
 class Wager:
     """The wealth of somebody who bets that a hypothesis is wrong from some observation on.
 
-    All of it waits at first. Before each observation a small part of what waits is moved, in equal parts, to
-    several bets; each bet then multiplies its part by a factor whose mean is at most 1 under the hypothesis.
-    A change late in a long series is noticed nearly as soon as an early one: it costs the logarithm of the
-    number of observations before it (*fixed share*: Herbster and Warmuth 1998).
+    All of it is held in reserve at first. Before each observation a small part of the reserve is moved, in
+    equal parts, to several bets; each bet then multiplies its part by a factor whose mean is at most 1 under
+    the hypothesis. A change late in a long series is noticed nearly as soon as an early one: it costs the
+    logarithm of the number of observations before it (*fixed share*: Herbster and Warmuth 1998).
 
     Args:
         bets: the number of bets.
@@ -93,7 +94,7 @@ STEPS = 20
 """Scores are whole numbers from 0 to this."""
 
 _LEAST = 20
-"""The number of earlier scores in a stratum from which on its scores are bet on."""
+"""A stratum's scores are bet on once it has this many earlier scores."""
 
 _Stratum: TypeAlias = tuple[str, ...]
 """The name of a stratum. Which one comes next may depend on earlier scores, but not on the next."""
@@ -169,15 +170,15 @@ class ExchangeabilityTest:
 def _factors(earlier: Mapping[int, int], rank: float, tilts: Sequence[float]) -> list[float]:
     """What one unit on each bet becomes if the next score has this rank, counted from the largest.
 
-    A bet is a density over the ranks, so that its mean is 1 if they are uniform. It is the one that would be
-    best if the earlier scores, and one more of each extreme, were all that there are.
+    A bet is a density over the ranks, so that its mean is 1 if they are uniform. The density is the best one
+    for the distribution of the earlier scores and one more of each extreme.
     """
     masses = {0: 1, STEPS: 1}
     for value, count in earlier.items():
         masses[value] = masses.get(value, 0) + count
     total = sum(masses.values())
     above, here = 0, 0
-    in_order = sorted(masses.items(), reverse=True)  # sums in the order of a dict would depend on its past
+    in_order = sorted(masses.items(), reverse=True)  # sums in the order of a dict would depend on insertions
     for value, count in in_order:
         above, here = above + count, value
         if rank * total < above:
@@ -199,9 +200,9 @@ _SMALLEST = 1e-6
 class PromiseTest:
     """Tests that errors are no more frequent than promised, each time with its own promise.
 
-    The hypothesis is that, whatever happened before, an error has at most the promised probability. Whoever
-    promises must do so before the outcome is known, and the outcomes that are tested must have been selected
-    without looking at them, such as by exploration.
+    The hypothesis is that, whatever happened before, an error has at most the promised probability. Promises
+    must be made before the outcome is known, and the tested outcomes must be selected without looking at
+    them, such as by exploration.
 
     >>> test = PromiseTest()
     >>> for _ in range(100):

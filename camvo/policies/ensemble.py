@@ -60,7 +60,7 @@ class Ensemble(EnsembleParameters):
     def reads_context(self, aggregation: Aggregation) -> bool:
         """Whether the policy reads the context itself for a question that is so aggregated.
 
-        A fit may read it besides (:attr:`camvo.policies.policy.Fit.reads_context`).
+        A fit may also read it (:attr:`camvo.policies.policy.Fit.reads_context`).
         """
         return True
 
@@ -300,7 +300,7 @@ class Fixed(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Baseline):
-    """Ask models drawn at random, with the weights of Algorithm 2: what a budget buys without a policy.
+    """Ask models drawn at random, with the weights of Algorithm 2: a baseline for any budget.
 
     Each model is equally likely, so the expected cost is ``share`` of the price of asking all models. The
     draw is derived from the context and the number of rewards, so that a replay gives the same result again.

@@ -1,4 +1,4 @@
-"""The joint policy: one model of votes says what further votes would change, and which of them to ask for."""
+"""The joint policy: one model of votes predicts what further votes would change, and chooses which to buy."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
 
 FIRST: Final = 36
-"""So many rounds ask all arms before any round stops early; again when an arm joins."""
+"""The number of rounds that ask all arms before any round stops early; counted anew when an arm joins."""
 
 MOST_FIRST: Final = 200
-"""Where an agreement is required, so many rounds at most ask all arms first; fewer if fewer can bear it out.
-As long as rounds do not suffice, the others stop only where the label is certain."""
+"""Where an agreement is required, at most this many first rounds ask all arms; fewer if fewer can prove it.
+While there are too few such rounds, the others stop only where the label is certain."""
 
 CAUTION_ROUNDS: Final = 200.0
-"""While so few rounds have asked all arms, a right label counts as worth twice as much.
+"""After this many rounds that ask all arms, a right label counts as worth twice as much.
 
-The best plan of a model that was fitted to few rounds is chosen partly for the model's errors, and these err
-on the side of stopping.
+The factor is larger after fewer rounds and approaches 1 after many. A model fitted to few rounds has errors,
+and choosing its best plan favours errors that make it stop too early.
 """
 
 
 _EXPLOIT: Final = 3.0
-"""Under a small allowance, rounds that ask all arms take a third of the money. They teach the others."""
+"""Under a small allowance, rounds that ask all arms take a third of the money; the others learn from them."""
 
 
 def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
@@ -83,11 +83,11 @@ def _explore(conditions: Conditions, draw: float, rate: float) -> Drawn:
 class Joint(Ensemble, JointParameters):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
 
-    Or, where an agreement is required, those without which the label may not be that of all votes.
+    Where an agreement is required, the policy asks the arms whose votes could still change the label.
 
-    Some rounds ask all arms, drawn at random: the first 36, and later 18 in E rounds when E have done so, so
-    that n rounds have about 6·√n of them. They teach a model of votes without any ground truth. Human labels
-    correct it.
+    Some rounds ask all arms: the first 36, and later ones drawn at random with probability 18/E after E such
+    rounds, so that n rounds include about 6·√n of them. The model of votes is fitted to these rounds without
+    any ground truth. Human labels correct it.
 
     Attributes:
         worth: the worth of one more right label, in prices of asking all models; positive and finite.
@@ -119,7 +119,7 @@ class Joint(Ensemble, JointParameters):
         total = sum(costs.values())
         if self.worth_usd is None or total <= 0.0:
             return self.worth
-        return float(f"{self.worth_usd / total:.2g}")  # so tasks of nearly the same price share one plan
+        return float(f"{self.worth_usd / total:.2g}")  # tasks of nearly the same price share one plan
 
     def worth_of(self, full: float) -> float:
         """The worth of one more right label about a task, in the unit of the prices.
@@ -167,7 +167,7 @@ class Joint(Ensemble, JointParameters):
     def decide(
         self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
     ) -> dict[str, Decision]:
-        """Decide by the weighted vote, corrected by what the policy has learnt of votes."""
+        """Decide by the weighted vote, corrected by the model of votes."""
         stages, decisions = self._stages(plan), super().decide(plan, votes)
         for question, decision in decisions.items():
             cast = {arm: answers.get(question) for arm, answers in votes.items()}
@@ -260,14 +260,14 @@ class Joint(Ensemble, JointParameters):
         return math.inf if self.agreement is not None else float(f"{conditions.allowance:.2g}")
 
     def exploration_rate(self, everyone: int) -> float:
-        """How often rounds ask all arms, whatever they vote, after so many that did; in [0, 1]."""
+        """How often rounds ask all arms, whatever they vote, after ``everyone`` that did; in [0, 1]."""
         first = FIRST
         if self.agreement is not None:
             first = min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
         return min(1.0, FIRST / 2.0 / everyone) if everyone >= first else 1.0
 
     def _unit(self, costs: Mapping[str, float], everyone: int, conditions: Conditions) -> float:
-        """What a unit of value is in prices of asking all arms: a right label, or with an agreement this."""
+        """The worth of a unit of value, in prices of asking all arms; 1 where an agreement is required."""
         if self.agreement is not None:
             return 1.0
         caution = 1.0 if conditions.decided else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
@@ -282,7 +282,7 @@ class Joint(Ensemble, JointParameters):
         allowance: float,
         draw: float,
     ) -> float:
-        """How many times prices must count, so that each question keeps to the allowance on average."""
+        """The factor on prices with which each question keeps to the allowance on average."""
         order, shares = cheapest_first(costs)
         share = dict(zip(order, shares, strict=True))
         dearer = [1.0]

@@ -54,5 +54,5 @@ def policy_by_name(name: str, parameters: Mapping[str, object]) -> Policy:
 
 
 def has_student(policy: Policy) -> bool:
-    """Whether a student votes beside the policy, unless settings turn it off."""
+    """Whether a student votes in addition to the models, unless settings turn it off."""
     return isinstance(policy, Ensemble) and policy.studies

@@ -2,8 +2,8 @@
 
 A policy class inherits its parameters from a class here. The section ``policy`` of ``camvo.yaml``, the
 overrides of a project and the options of ``camvo replay`` are made from these fields. A field without a
-:class:`Parameter` belongs to the library only. Nothing heavy is imported here, which keeps the help of
-``camvo replay`` quick.
+:class:`Parameter` belongs to the library only. This module has no heavy imports, so that the help of
+``camvo replay`` appears quickly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from camvo.errors import InvalidParameterError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """What is to be known of a parameter beside its name, type and default; stands in ``Annotated``.
+    """Facts about a parameter beyond its name, type and default, for use in ``Annotated``.
 
     Attributes:
         help: one line for the help of ``camvo replay``.
@@ -128,7 +128,7 @@ def declared(policy: type[Any]) -> Mapping[str, Declaration]:
 
 
 def declared_by(policies: Iterable[type[Any]]) -> dict[str, Declaration]:
-    """The declared parameters of several classes, by name. What is of one name is declared alike."""
+    """The declared parameters of several classes, by name. Equal names have equal declarations."""
     found: dict[str, Declaration] = {}
     policy: Any
     for policy in policies:
@@ -235,7 +235,7 @@ class JointParameters(EnsembleParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class OneModelParameters(EnsembleParameters):
-    """The parameters of the policies that ask one model after a beginning that asks more."""
+    """The parameters of the policies that ask one model per task after first rounds that ask more."""
 
     first: Annotated[
         int,

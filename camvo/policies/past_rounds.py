@@ -1,4 +1,4 @@
-"""A decided round as it was stored, and what a policy of today sees of it."""
+"""A decided round as it was stored, and how the current policy sees it."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class PastRound:
 
 
 _DEARER: Final = 10.0
-"""So many times dearer than its worth a gain may be before it is not asked for.
+"""A gain may cost up to this many times its worth; if it costs more, its arms are not asked.
 
-The worth comes from prices and states of some time before, and examples alone make a prompt several times as
-long. So only what has become pointless is left out.
+The limit is loose because the worth was computed from earlier prices and states, and examples alone make a
+prompt several times as long. So only votes that have become pointless are left out.
 """
 
 _FREE: Final = 1e-6
-"""The least share of the full price that models count with, so that those without a price have a value."""
+"""The least price of a model, as a share of the full price, so that free models have a finite value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +93,11 @@ class Revisit(CaMVo):
         return cls(**{each.name: getattr(policy, each.name) for each in fields(CaMVo)})
 
     def worth_of(self, full: float) -> float:
-        """Infinite: δ says how far to go, and money how many rounds."""
+        """Infinite: δ limits the votes of each round, and the budget the number of rounds."""
         return math.inf
 
     def policy_for(self, worth_usd: float) -> Revisit:
-        """The same policy, which passes over what has become far dearer than a right label is worth."""
+        """The same policy, skipping votes that now cost far more than their gain in right labels is worth."""
         return replace(self, worth_usd=worth_usd)
 
     def choose(
@@ -107,7 +107,7 @@ class Revisit(CaMVo):
         estimates: Mapping[str, Estimates],
         conditions: Conditions = ORDINARY,
     ) -> Choice:
-        """No arm: the votes that are there are where it begins."""
+        """No arm: the round starts from the votes it already has."""
         return Choice(())
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _price(plan: Plan, arms: Sequence[str]) -> float:
 
 
 class FurtherPolicy(Protocol):
-    """What a policy says of further votes."""
+    """A policy's view of further votes on decided rounds."""
 
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         """The best use of further votes on a decided round.
@@ -172,7 +172,7 @@ class FurtherPolicy(Protocol):
         ...
 
     def policy_for(self, worth_usd: float) -> Policy:
-        """The policy that asks for further votes on a decided task, beginning with the votes that are there.
+        """The policy that asks for further votes on a decided task, beginning with the votes it already has.
 
         Args:
             worth_usd: what one more right label is worth, in the unit of the prices; positive and finite.
@@ -213,7 +213,7 @@ class _JointFurther:
 
 
 def further_policy(policy: Policy) -> FurtherPolicy | None:
-    """What a policy says of further votes on one question; ``None`` if it says nothing of them.
+    """A policy's view of further votes on one question; ``None`` if it has none.
 
     >>> import camvo
     >>> further_policy(camvo.Baseline()) is None
@@ -225,9 +225,9 @@ def further_policy(policy: Policy) -> FurtherPolicy | None:
 
 
 def recount(policy: Policy, state: State, past: PastRound) -> Decision | None:
-    """Decide a past round again, by the votes that were cast and by what the state knows today.
+    """Decide a past round again, by the votes that were cast and by the current state.
 
-    The state is not changed. It contains what the round itself taught, as for every other round. A fit that
+    The state is not changed. It has learnt from the round itself, as from every other round. A fit that
     the policy needs is computed for the first round and kept for the others of the same labels and arms.
 
     Args:

@@ -186,7 +186,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Tasks that were planned, and whose votes are not back yet.
+    """Tasks that were planned and whose votes have not arrived yet.
 
     Attributes:
         rounds: how many.
@@ -418,8 +418,8 @@ class Plan:
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON, stored with the round. The context is stored apart.
 
-        What a human label may teach later is exact. What is only shown has six significant digits: the rest
-        would take most of the round's bytes.
+        Numbers that a later human label may be learnt from are exact. Numbers that are only shown have six
+        significant digits, because more would take most of the round's bytes.
         """
         estimates = self.estimates[question]
         columns = {

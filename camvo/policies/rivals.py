@@ -1,4 +1,4 @@
-"""Routing by context between the cheapest and the dearest model, as RouteLLM does (Ong et al. 2024)."""
+"""Routing by context between the cheapest and the most expensive model, as in RouteLLM (Ong et al. 2024)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 @dataclass(frozen=True, kw_only=True)
 class _OneModel(Baseline, OneModelParameters):
-    """Ask one model after a beginning that asks more. A model that gives no vote is replaced."""
+    """Ask one model per task after first rounds that ask more. A model that gives no vote is replaced."""
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The models of the plan; then the next candidate, while a question has no vote."""
@@ -37,8 +37,8 @@ class _OneModel(Baseline, OneModelParameters):
 class BestSingle(_OneModel):
     """Ask every model at first, and then only the one that human labels show to be right most often.
 
-    It learns from human labels alone. While there are none, it goes on asking every model. A model that gives
-    no vote is replaced by the next best.
+    It learns from human labels alone. While there are none, it continues to ask every model. A model that
+    gives no vote is replaced by the next best.
 
     Attributes:
         first: how many rounds ask every model, at least 0.
@@ -126,7 +126,7 @@ class Cascade(Baseline):
     """Ask one model after another, the cheapest first, until every question's score reaches the threshold.
 
     FrugalGPT (Chen, Zaharia and Zou, 2023) takes the answer of the last model asked and scores it by a
-    network trained on labelled answers. There is no such network here, because there are no labels. The label
+    network trained on labelled answers. This policy has no labels to train such a network on. The label
     is that of Algorithm 2's weighted vote of the models asked so far. Its score is the one-coin posterior
     (:func:`.label_posterior`), which treats errors as independent. All models asked get a reward, including
     those that were asked because the others disagreed.
@@ -166,19 +166,20 @@ class Cascade(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Router(_OneModel):
-    """Ask the cheapest model, or the dearest where the text says that it gains enough.
+    """Ask the cheapest model, or the most expensive where the text predicts a large enough gain.
 
     The first rounds ask both. The linear models of the state (LinUCB's ridge regressions) learn from the
-    contexts how likely each is right. A human label says who was right; without one, the dearest model's vote
-    counts as right. Where the estimate for the dearest exceeds that for the cheapest by more than the
-    threshold, the dearest is asked, else the cheapest. If the one asked gives no vote, the other is asked.
+    contexts how likely each is right. A human label decides which was right; without one, the vote of the
+    most expensive model counts as right. Where the estimate for the most expensive model exceeds that for the
+    cheapest by more than the threshold, the most expensive is asked, else the cheapest. If the one asked
+    gives no vote, the other is asked.
 
     RouteLLM learns from preferences between the two models' answers by matrix factorisation or a language
-    model. Here it is a ridge regression on the same kind of embedding, as a state has it.
+    model. This policy uses a ridge regression on the same kind of embedding instead, as the state keeps it.
 
     Attributes:
-        threshold: the gain in the probability of being right above which the dearest model is asked, in
-            [−1, 1].
+        threshold: the gain in the probability of being right above which the most expensive model is asked,
+            in [−1, 1].
         first: how many rounds ask both, at least 0.
 
     >>> import camvo
@@ -236,16 +237,16 @@ class Router(_OneModel):
         human: bool = False,
         confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
-        """What the state learns: who was right by the human label, or else by the dearest model's vote."""
+        """What the state learns: who was right by the human label, or else by the most expensive model."""
         _, dearest = _pair(plan)
         right = label if human else votes.get(plan.arms[dearest], {}).get(question, label)
         return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
 
     def _candidates(self, plan: Plan) -> list[str]:
-        """The cheapest model and the dearest."""
+        """The cheapest model and the most expensive."""
         return [plan.arms[position] for position in _pair(plan)]
 
 
 def _pair(plan: Plan) -> tuple[int, int]:
-    """The positions of the cheapest and the dearest arm; of equal prices, the first in the alphabet."""
+    """The positions of the cheapest and the most expensive arm; ties go to the first in the alphabet."""
     return int(plan.costs.argmin()), int(plan.costs.argmax())

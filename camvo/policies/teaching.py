@@ -188,7 +188,7 @@ class TaughtRound:
 
 
 def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
-    """The votes with a confidence beside the votes of the other arms, as the plan counts these."""
+    """The votes with a confidence, compared with the votes of the other arms as the plan counts these."""
     if not sure:
         return ()
     if plan.stages is not None:

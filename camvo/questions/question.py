@@ -48,7 +48,7 @@ class ScoredLabel(NamedTuple):
 class Task:
     """One task of a :class:`camvo.Question`: ask models, add their votes, decide, learn.
 
-    :meth:`camvo.Question.task` makes it. Pickle it together with its question, whose state it teaches.
+    :meth:`camvo.Question.task` makes it. Pickle it together with its question, whose state learns from it.
 
     Attributes:
         plan: what the policy knew and decided before the first model was asked.
@@ -159,8 +159,8 @@ class Task:
     def learn(self, *, human: str | None = None) -> None:
         """Learn from the task: from the label decided, or from a person's label if one is given.
 
-        A person's label replaces what the task taught before, however often the label changes. Calling
-        ``learn()`` again, or after ``learn(human=...)``, changes nothing.
+        A person's label replaces what was learnt from the task before, however often the label changes.
+        Calling ``learn()`` again, or after ``learn(human=...)``, changes nothing.
 
         Args:
             human: the label that a person gave, in the form of a vote.
@@ -187,7 +187,7 @@ class Task:
         self._taught = lesson
 
     def withdraw(self) -> None:
-        """Take back everything that the task taught.
+        """Take back everything that was learnt from the task.
 
         To take back a person's label alone, call ``learn()`` afterwards: it learns from the votes again.
         """
@@ -296,7 +296,7 @@ class Question:
     def task(self, embedding: ArrayLike) -> Task:
         """Plan one task.
 
-        The plan is frozen: what other tasks teach later does not change it, so any number of tasks may be
+        The plan is frozen: learning from other tasks later does not change it, so any number of tasks may be
         open at the same time.
 
         Args:

@@ -28,8 +28,8 @@ _SHARES: Final[Mapping[str, tuple[float, float]]] = {
 }
 """Policy → the lowest and the highest share of the price of asking everyone that its rounds cost.
 
-For ``joint`` they hold every table of docs/results.md, rounds that ask everyone left out. Policies that are
-not here may cost anything.
+For ``joint`` the range covers every table of docs/results.md, excluding rounds that ask everyone. Policies
+that are not listed may cost anything.
 """
 
 _WITH_AGREEMENT: Final = (0.15, 0.9)
@@ -37,7 +37,7 @@ _WITH_AGREEMENT: Final = (0.15, 0.9)
 
 
 _WITH_STUDENT: Final = 0.12
-"""The same, all rounds counted, where a student votes: it may spare every model."""
+"""The same, all rounds counted, where a student votes, which may make every model unnecessary."""
 
 
 def documented_share(
@@ -70,7 +70,7 @@ def documented_share(
 
 
 def _everyone(tasks: int, first: int) -> float:
-    """How many rounds of a project ask everyone: so many at first, and later ones by a draw."""
+    """How many rounds of a project ask everyone: the first ``first`` rounds, and later ones by a draw."""
     return float(tasks) if tasks <= first else math.sqrt(first**2 + FIRST * (tasks - first))
 
 
@@ -127,7 +127,7 @@ class KnownVotes:
         )
 
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
-        """Whom the plan of a fit asks about each task, shape (n, K), if no draw lets it ask everyone.
+        """Whom the plan of a fit asks about each task, shape (n, K), without the draw that may ask everyone.
 
         Args:
             fit: the fit.
@@ -140,7 +140,7 @@ class KnownVotes:
         positions = [fit.arms.index(arm) for arm in fit.shortlist]
         asked = np.zeros(unique.shape, dtype=np.bool_)
         asked[:, positions], _ = walk(plan, unique[:, positions], 1.0 / len(self.labels))
-        # A task without any vote goes on to the cheapest arm; whoever is silent there is a rare case.
+        # A task without any vote asks the cheapest arm next. That this arm gives no vote either is rare.
         asked[~(asked & (unique >= 0)).any(axis=1), int(self.shares.argmin())] = True
         return asked[place.reshape(-1)]
 
@@ -148,9 +148,9 @@ class KnownVotes:
         """Draw the votes of further tasks, as vote rows, shape (count, K).
 
         The distribution is uncertain itself, so each call first draws one: these rounds with random weights
-        (the Bayesian bootstrap, Rubin 1981). Rounds alone would repeat themselves, and a plan that was fitted
-        to them would seem to know every task. So votes are drawn one after another from the beliefs that a
-        fit forms of the weighted rounds, which blend the model of votes with the rounds that passed there.
+        (the Bayesian bootstrap, Rubin 1981). Drawing from these rounds alone would repeat them, and a plan
+        that was fitted to them would seem to know every task. So votes are drawn one after another from the
+        beliefs of a fit to the weighted rounds, which blend the model of votes with the rounds at each node.
         """
         weights = rng.dirichlet(np.ones(len(self.rows))) * len(self.rows)
         if len(self.arms) > most_arms(len(self.labels)):
@@ -178,10 +178,10 @@ _GROWTH: Final = 1.4
 change little from fit to fit, and this takes half the time."""
 
 _LEAST: Final = 64
-"""The fewest tasks between two fits: a busy server plans about as many at once."""
+"""The fewest tasks between two fits: a busy server plans about this many at once."""
 
 _LOOKS: Final = 40
-"""How often a project looks at what is left of its money."""
+"""How often a project checks how much of its budget is left."""
 
 
 @dataclass(slots=True)
@@ -277,14 +277,14 @@ class JointProject:
 
 
 def _rate(everyone: int, tasks: int) -> float:
-    """The expected share of the next tasks that ask everyone by a draw, after so many rounds that did."""
+    """The expected share of the next tasks that ask everyone by a draw, after ``everyone`` that did."""
     return min((math.sqrt(everyone**2 + FIRST * tasks) - everyone) / tasks, 1.0)
 
 
 REPLAYS: Final = 12
 
 DRIFT: Final = 1.11
-"""How many times as much projects cost as their replays from the first rounds: plans that are fitted to more
+"""The factor by which a project costs more than its replays from the first rounds: plans fitted to more
 rounds find more votes worth their price. Measured by ``benchmarks/quotes.py``."""
 
 _DRIFT_SPREAD: Final = 0.08
@@ -294,7 +294,7 @@ WIDEST: Final = 1.5
 """A forecast ends at this many times its lower end, ±20% of the middle: the run keeps to the upper end."""
 
 KEPT_FROM: Final = 150
-"""The rounds that asked everyone from which on a run keeps to its forecast. Fewer say too little."""
+"""A run keeps to its forecast after this many rounds that asked everyone. Fewer are not enough to go by."""
 
 _NORMAL: Final = 1.96
 

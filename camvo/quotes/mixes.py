@@ -1,9 +1,10 @@
 """The cheapest mix of models and people that makes a given share of all labels right.
 
 Models label every task, and people label those of which the models are least sure; a person's label counts
-as right. Tasks that people have labelled already say how many labels are wrong above each sureness. That
-needs no assumption about scores, but the votes that the policy would have asked for: tasks about which
-everyone was asked serve any worth of a right label, the others only the worth at which they were asked.
+as right. The tasks that people have labelled already show how many labels are wrong above each confidence.
+This needs no assumption about scores, but it needs the votes that the policy would have asked for. Tasks
+about which everyone was asked have these votes for any worth of a right label; other tasks have them only for
+the worth at which they were asked.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from camvo.state.exploration import UNASKED
 from camvo.typing import Array
 
 _TIMES: Final = (0.1, 0.3, 1.0, 3.0)
-"""The worths that are tried, in that of the policy as it is set."""
+"""The worths to try, as multiples of the policy's own worth."""
 
 FEWEST: Final = 30
 """The fewest labelled tasks that a mix may rest on."""
 
 _MOST: Final = 3_000
-"""The most tasks of a replay; in larger projects, the others are like these."""
+"""The most tasks of a replay; in larger projects, the other tasks count as similar."""
 
 _GROWTH: Final = 2.0
-"""The growth of the number of rounds after which a replay renews its fit: rarer than in a forecast."""
+"""The growth of the number of rounds after which a replay renews its fit, less often than in a forecast."""
 
 _LEVEL: Final = 0.95
 
@@ -87,7 +88,7 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
     *,
     replays: int = 3,
 ) -> list[Mix]:
-    """What reaches the target, for each worth of which enough is known.
+    """The mixes that reach the target, for each worth with enough data.
 
     Args:
         known: rounds that asked everyone.
@@ -121,7 +122,7 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
             for project in replayed
             if project.fit is not None
         ]
-        # Which label is less sure than which hangs on the fit, and nobody knows the last one yet.
+        # The order of labels by confidence depends on the fit, and the last fit is not known yet.
         likely, sure = np.array(shares).T
         humans = float(likely.mean()), float(sure.max())
         found.append(Mix(times, min(DRIFT * share, 1.0), *humans, len(of_worth[times].human)))

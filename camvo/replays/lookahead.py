@@ -1,7 +1,7 @@
-"""A state that is told the next contexts in advance, so that a replay scores and learns faster.
+"""A state that gets the next contexts in advance, so that a replay scores and learns faster.
 
 LinUCB reads A⁻¹ only at the contexts that it scores. For m announced contexts these are the m×m values
-eᵢᵀA⁻¹eⱼ. A round is a rank-one update of that matrix, as it is of A⁻¹, which is (d/m)² times as large. A⁻¹
+eᵢᵀA⁻¹eⱼ. A round is a rank-one update of that matrix, and of A⁻¹, which is (d/m)² times as large. A⁻¹
 and b are therefore updated only once, after the last announced context, by one product of matrices. Apart
 from rounding, the scores equal those of a state that updates A⁻¹ after every round. A server cannot do this,
 because it does not know the next tasks.
@@ -153,7 +153,7 @@ class _LookaheadArm(Arm):
 
 
 class LookaheadState(State):
-    """A :class:`State` that can be told the next contexts. It learns the same as any other state.
+    """A :class:`State` to which the next contexts can be announced. It learns the same as any other state.
 
     Args:
         dimension: d, the dimension of the contexts.

@@ -1,6 +1,6 @@
 """Measures of a replay: accuracy, the quality of its scores, and the interval of a mean over runs.
 
-Labels and truth are positions in the label set, shape (n,). Two values stand for missing ones:
+Labels and truth are positions in the label set, shape (n,). A missing value is −1:
 
 - A truth of −1 is unknown. Only :func:`full_vote_agreement` counts such items.
 - A label of −1 is no answer. It is wrong and predicts no label. :func:`calibration_error` ignores it, and
@@ -357,7 +357,7 @@ def _rank_voted_labels(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Replace label positions by ranks among the labels that have a vote on the item; −1 for none.
 
-    The vote depends only on the order of these labels, so many more items share a pattern of ranks.
+    The vote depends only on the order of these labels. More items share a pattern of ranks than of labels.
 
     Args:
         votes: label positions, shape (n, K); −1 where a model gave no vote.

@@ -135,7 +135,7 @@ class StudentArm:
         self._ngrams = [hashed_ngrams(text) for text in table.texts]
 
     def vote(self, item: int) -> StudentVote | None:
-        """What the student says of an item, by what the state knows now; ``None`` if it says nothing."""
+        """The student's vote on an item, by the current state; ``None`` if it gives none."""
         student = teach(self._state.texts.lessons)
         return None if student is None else student.vote(self._ngrams[item])
 
@@ -399,7 +399,7 @@ class _Run:
         return taught
 
     def reviewed(self, decided: int) -> list[Contribution]:
-        """What the human labels from the review queue teach, once so many items have been decided."""
+        """Learn from the reviewed labels that are due once ``decided`` items have been decided."""
         taught = []
         for item, correction in self.queue.due():
             taught.append(correction())
@@ -429,7 +429,7 @@ class _Run:
         return [taught]
 
     def _correction(self, item: int, plan: Plan, answers: _Answers, taught: Contribution) -> Contribution:
-        """What a human label changes of what the round taught."""
+        """The correction of a round's contribution by a human label."""
         votes, confidences = answers
         truth = self.table.labels[self.table.truth[item]]
         corrected = self.policy.contribution(

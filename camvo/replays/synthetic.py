@@ -38,7 +38,7 @@ def draw_votes_table(
     correlation: float = 0.2,
     skill_spread: float = 0.35,
 ) -> VotesTable:
-    """Draw a table of votes whose contexts tell which models are likely to be right.
+    """Draw a table of votes whose contexts predict which models are likely to be right.
 
     Each item belongs to one of six topics. The context of an item is close to the centre of its topic, and
     each model has a skill for each topic. A Gaussian copula correlates the errors of the models on an item.

@@ -5,9 +5,9 @@ changes.
 
 - Few labels: Beta calibration (Kull, Silva Filho and Flach, 2017), logit p = a·ln s − b·ln(1 − s) + c with
   a, b ≥ 0. Platt scaling of the logits is the special case a = b. A normal prior is centred on the identity,
-  a = b = 1 and c = 0, so the map changes nothing without labels. Its covariance is that of the maps which
-  made-up tables of many kinds need. A few labels therefore move the map in the directions in which such maps
-  differ.
+  a = b = 1 and c = 0, so the map changes nothing without labels. Its covariance is that of the maps
+  fitted to many kinds of synthetic tables. A few labels therefore move the map in the directions in which
+  such maps differ.
 - Many labels: isotonic regression (PAVA), which can take any monotone shape. The Beta map contributes
   observations worth :data:`_ANCHOR_LABELS` labels in all, spread over the scores. A range of scores without
   an error is therefore not mapped to certainty.
@@ -226,10 +226,10 @@ TOLERANCE = 0.05
 """By how much a score may differ from the share right without an alarm."""
 
 LEAST = 10
-"""Labels that an alarm needs."""
+"""The fewest labels for an alarm."""
 
 _LATEST = 100
-"""Labels that decide whether an alarm is over."""
+"""The number of labels that decide whether an alarm is over."""
 
 _BETS = np.array([0.4, 0.8, 1.6, 3.2])
 """|λ|: the odds are e^0.4 to e^3.2 times as high, or as low, as promised."""
@@ -237,7 +237,7 @@ _BETS = np.array([0.4, 0.8, 1.6, 3.2])
 
 @dataclass(frozen=True, slots=True)
 class ScoreCheck:
-    """The scores of the latest labels beside what people said of them.
+    """The scores of the latest labels, and whether people found these labels right.
 
     Attributes:
         count: the number of these labels.
@@ -346,8 +346,8 @@ class Scorer:
 def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     """Blend the scorer's score with the decision's own score, which human labels or contexts taught.
 
-    The two complement each other: the panel knows how errors are correlated, the fitted vote knows which
-    models are right, and what the task's context says.
+    The two complement each other: the panel models how errors are correlated, and the fitted vote models
+    which models are right and the effect of the task's context.
 
     Args:
         scores: the scorer's scores, in [0, 1], any shape.

@@ -1,7 +1,7 @@
 """The selective guarantee: accept every label with score ≥ s, and at least 97% of them are right.
 
 People look at the result repeatedly and stop when they like it. An interval made for a single look, such as
-Clopper and Pearson's, is then wrong far more often than its level says. A *betting test* (test martingale)
+Clopper and Pearson's, is then wrong far more often than its level allows. A *betting test* (test martingale)
 stays valid under repeated looks:
 
 - Each threshold s of a fixed grid runs one test of the hypothesis that at most a share m of its labels are
@@ -9,9 +9,9 @@ stays valid under repeated looks:
 - The test's wealth starts at 1. At each label it is multiplied by 1 + λ(r − m), with r = 1 for a right label
   and 0 for a wrong one. The bet λ = u/m is mixed over a fixed grid of u in (0, 1).
 - If the hypothesis holds, the wealth is a supermartingale. By Ville's inequality it ever reaches 1/a with
-  probability at most a. A threshold that may err with probability a therefore needs the wealth 1/a.
+  probability at most a. A threshold that may be wrong with probability a therefore needs the wealth 1/a.
 - The error α is split in two halves. One is shared equally by all G thresholds. The other half belongs to
-  the highest threshold, which hands all it has to the next lower one once it is certified, and so on
+  the highest threshold, which passes all its error to the next lower one once it is certified, and so on
   downwards (the *fallback procedure* of Wiens). The half from the top needs fewer labels where most scores
   are high. The shared half certifies a lower threshold where few scores reach the highest.
 
@@ -27,10 +27,10 @@ and a withdrawn answer is subtracted from them. A partly right label counts in b
 wealth, because the logarithm is concave.
 
 The certified quantity is the mean, over all audited labels so far with a score of at least s, of their
-probability of being right when they came. It says nothing about future labels from another distribution. What
-is handed down presumes that a threshold whose share is above m stays above it; the shared half holds also if
-texts, models and calibration drift, and if a label's score depends on all previous rounds. The test requires
-that
+probability of being right when they were audited. It does not cover future labels from another distribution.
+The half that is passed down is valid only if a threshold whose share is above m stays above it. The shared
+half is also valid if texts, models and calibration drift, and if a label's score depends on all previous
+rounds. The test requires that
 
 - audits were chosen at random before any vote,
 - they come in an order that was fixed before any answer, and none is left out
@@ -101,11 +101,11 @@ def unbroken_run(queue: Iterable[BlindTask]) -> list[BlindTask]:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What the answers on one blind task have said about its label. Nothing said is ever taken back.
+    """The verdicts of the answers on one blind task about its label. No verdict can be raised later.
 
-    A second look is usually given to labels that disagreed with the vote. If it could turn a wrong label
-    into a right one, the errors in the vote's favour would stay and the others would go. So the first answer
-    bounds what later ones can say, and an answer that is changed counts with the least that it ever said.
+    People usually take a second look at labels that disagreed with the vote. If that could turn a wrong label
+    into a right one, errors in the vote's favour would remain and the others would disappear. So the first
+    answer is an upper bound for later ones, and a changed answer counts with its lowest verdict so far.
 
     Attributes:
         first: how right the label was by the first answer, in [0, 1]; ``None`` before it.
@@ -122,10 +122,10 @@ class Verdicts:
         return Verdicts(first, {**self.lowest, **changed})
 
     def reward(self, standing: Iterable[int]) -> float:
-        """How right the label counts while these answers stand, in [0, 1].
+        """How right the label counts as being, given the answers that remain, in [0, 1].
 
-        It is the first verdict or the lower median of the standing ones, whichever is less. Two people who
-        disagree are tied, which the lower median counts as wrong. If no answer stands, because the task was
+        It is the first verdict or the lower median of the remaining ones, whichever is less. Two people who
+        disagree are tied, which the lower median counts as wrong. If no answer remains, because the task was
         skipped or its answers were deleted or withdrawn, the label counts as wrong.
         """
         rewards = [self.lowest[number] for number in standing]
@@ -141,7 +141,7 @@ _BETS = 1.0 - (1.0 - (np.arange(32) + 0.5) / 32) ** 2
 """The grid of u = λm, shape (32,): quantiles of Beta(1, ½), all of the same weight."""
 
 _LOG_LOSSES = np.log1p(-_BETS)
-"""What a wrong label does to the log wealth of each bet, shape (32,)."""
+"""The change of each bet's log wealth by a wrong label, shape (32,)."""
 
 _BISECTIONS = 50
 
@@ -222,7 +222,7 @@ class Guarantee:
     def bounds(self) -> Array:
         """A lower bound of the share of right labels for each threshold, valid at every look, shape (G,).
 
-        All bounds hold together. Each uses its threshold's own part of the error, nothing handed down.
+        All bounds hold together. Each uses only its threshold's own part of the error.
         """
         required = -np.log(self._own_errors)
         low: Array = np.zeros(len(self.grid))
@@ -253,7 +253,7 @@ class Guarantee:
         return None if at is None else self.grid[at]
 
     def _smallest_certified(self) -> int | None:
-        """The index of the smallest certified threshold; each hands its error down once it is certified."""
+        """The index of the smallest certified threshold; each passes its error down once it is certified."""
         log_wealth, own, found, handed = self.log_wealth(self.target), self._own_errors, None, 0.0
         for at in reversed(range(len(self.grid))):
             error = own[at] + handed
@@ -286,7 +286,7 @@ def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
 
 
 _PRIOR = 4.0
-"""For how many labels the score itself counts in what is expected of each cell of the grid."""
+"""The weight of the score itself, in labels, in the expected share of right labels of a cell of the grid."""
 
 
 def labels_to_certify(

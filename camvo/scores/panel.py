@@ -1,7 +1,7 @@
 """The panel: the probability of each label if models' errors are correlated, learnt without ground truth.
 
 Lemma 1 and :func:`.label_posterior` assume that errors are independent. Real errors are correlated: a hard
-text is hard for all models, and models that err tend to err alike. Under independence, labels with a score
+text is hard for all models, and models tend to make the same errors. Under independence, labels with a score
 of 0.99 were right in only 85% of the cases. In the panel every task has its own distribution p of answers,
 and the truth is one more answer:
 
@@ -12,15 +12,16 @@ and the truth is one more answer:
   p.
 - The truth is drawn from p too, like the vote of a model that slips in 6% of the tasks (:data:`SLIP`).
 
-If models err independently, ν is estimated near 0, and the panel is the one-coin posterior with estimated
-accuracies. The more errors are correlated, the less agreement counts. The likelihood of a vote pattern is
-exact (:mod:`camvo.scores.panel`). A vote depends on p and the model's slip alone, and integrating
+If models make errors independently, ν is estimated near 0, and the panel is the one-coin posterior with
+estimated accuracies. The more errors are correlated, the less agreement counts. The likelihood of a vote
+pattern is exact (:mod:`camvo.scores.panel`). A vote depends on p and the model's slip alone, and integrating
 p out leaves sums over how many of a label's votes were not slips. Which models are asked may depend on
-earlier votes, as where a plan asks one after another; the likelihood stays correct.
+earlier votes, as in a plan that asks one after another; the likelihood remains correct.
 
-Votes cannot reveal what all models misread, such as a convention of the annotators. :data:`SLIP` accounts for
-it: between 3% and 6% of the labels of published test sets are contestable, and overconfidence does more harm
-than underconfidence. :mod:`camvo.scores.calibration` learns the rest from human labels.
+Votes cannot reveal an error that all models share, such as misreading a convention of the annotators.
+:data:`SLIP` accounts for it: between 3% and 6% of the labels of published test sets are contestable, and
+overconfidence does more harm than underconfidence. :mod:`camvo.scores.calibration` learns the rest from human
+labels.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The gain of labelling a task is measured in corrected labels:
 - Its own labels: the label that was voted for is wrong with probability 1 − score.
 - What it teaches. Labels show which models are right where their votes are in doubt, by p(1 − p) for a vote
   that is right with probability p. A task on which all agree, or few were asked, teaches little. Labels also
-  teach most where nothing similar has been labelled: that is the variance eᵀ(I + Σ eeᵀ)⁻¹e which LinUCB's
-  linear model has left after the contexts e of the labelled tasks. At most, one label teaches as much as
+  teach most where nothing similar has been labelled. This is measured by eᵀ(I + Σ eeᵀ)⁻¹e, the variance that
+  LinUCB's linear model still has after the contexts e of the labelled tasks. One label counts for at most
   :data:`TEACHES` corrected labels.
 
 Tasks are chosen one after another, each as if those before it were labelled. The second of two
@@ -26,7 +26,7 @@ from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
 MIN_SHARE: Final = 0.1
-"""The smallest share of rounds with examples, and of rounds without: both must be tried to be compared."""
+"""The smallest share of rounds with examples, and of rounds without: comparing them needs both."""
 
 _GRID_CELLS: Final = 4096
 
@@ -71,21 +71,21 @@ def _accuracy_below(right: float, votes: int, share: Array) -> Array:
 
 SHARE: Final = 0.02
 _SPREAD: Final = 0.03
-"""The prior mean of ρ∞, which is what recounts gained on real votes (docs/review.md), and its deviation."""
+"""The prior mean of ρ∞, measured by counting real votes again (docs/review.md), and its deviation."""
 
 HALF: Final = 100.0
-"""n½: so many labels teach half of what all labels can teach."""
+"""n½: the number of labels that teach half of what all labels can teach."""
 
 _IDLE: Final = 5.0
-"""A lead time counts as at most so many times the median: people leave tasks open."""
+"""A lead time counts as at most this many times the median, because people leave tasks open."""
 
 _UNKNOWN_SECONDS, _UNKNOWN_LABELS = 20.0, 3
-"""Before lead times are known, a label takes 20 seconds; three such labels are added to those that are."""
+"""The prior of lead times: three labels of 20 seconds, added to the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaughtBefore:
-    """What labels have taught so far: seen on tasks that were labelled after their votes were counted again.
+    """The effect of labels so far, on tasks that were labelled after their votes were counted again.
 
     Attributes:
         labels: how many labels had taught when they were counted again.
@@ -249,7 +249,7 @@ def suggest(
     inverse = np.linalg.inv(np.eye(unit.shape[1]) + known.T @ known)
     novelty = np.einsum("nd,nd->n", unit @ inverse, unit)
     embedded = unit.any(axis=1)
-    if not embedded.all():  # what is not known of a task counts as on the average of the others
+    if not embedded.all():  # unknown values of a task are the average of the others
         novelty[~embedded] = novelty[embedded].mean() if embedded.any() else 1.0
     wrong = np.array([candidate.wrong for candidate in candidates], dtype=np.float64)
     lessons = teaches * np.array([candidate.dispute for candidate in candidates], dtype=np.float64)

@@ -6,10 +6,10 @@ Blind tasks are chosen by a hash before any vote, and are labelled in the order 
 - all blind tasks up to it, if every one is labelled;
 - the front of the first cohort's blind tasks in the order of their places.
 
-A front of the tasks of several cohorts is none: it is labelled only after the first cohort is, so it would
-be taken where by chance none of the later tasks has a place in it.
+The front of the tasks of several cohorts is not a random sample. It is labelled only after the first cohort,
+so it would be taken only if, by chance, none of the later tasks has a place in it.
 
-Only answers that count in the queue are considered, so a task that was passed over never is in the sample.
+Only answers that count in the queue are considered, so a skipped task is never in the sample.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _log_factorial(of: _Counts) -> Array:
 
 @cache
 def _small_log_factorials() -> Array:
-    """A table: reading it is several times as fast as computing them, and most populations fit in."""
+    """A table: reading it is several times faster than computing, and most populations fit in it."""
     return np.asarray(gammaln(np.arange(1 << 17) + 1.0))
 
 

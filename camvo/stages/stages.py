@@ -1,4 +1,4 @@
-"""The stages of a task: what a plan that asks in stages holds."""
+"""The stages of a task: the content of a plan that asks in stages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def uniform_draw(tasks: Iterable[Array | str], rounds: int) -> float:
     The same ledger gives the same draw in every process.
 
     Args:
-        tasks: what tells the task from others, for each question: a name, or its embedding, shape (d,).
+        tasks: what identifies the task, for each question: a name, or its embedding, shape (d,).
         rounds: the number of earlier rounds.
     """
     digest = hashlib.blake2b(rounds.to_bytes(8, "little"), digest_size=8)
@@ -131,7 +131,7 @@ class _StageWorth:
 def plan_by_stages(
     beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
 ) -> _StageWorth:
-    """Compute the best plan for so many stages, the next one included.
+    """Compute the best plan for a number of stages, the next one included.
 
     Args:
         beliefs: the beliefs at the nodes of K arms.
@@ -191,10 +191,10 @@ _TRUSTED_LABELS = 50.0
 than half by labels."""
 
 _SLACK, _SLACK_AT_LEAST = 1.5, 0.01
-"""A promise is the plan's own estimate, half as much again, and one in a hundred more.
+"""A promised error rate is 1.5 times the plan's own estimate, plus 0.01.
 
-The estimate is about right on average. It is of a plan that was chosen by the same estimates, and a model
-that was fitted to few rounds misses rare patterns.
+The estimate is about right on average. The margin is needed because the plan was chosen by the same estimates
+and because a model that was fitted to few rounds misses rare patterns.
 """
 
 
@@ -256,7 +256,7 @@ class QuestionStages:
         if self.fit is None:
             return ()
         if self.silent is not None and self.silent.fit is not None:
-            # The student was taught by the others, so it is no witness for them.
+            # The student learnt from the others, so it is no independent evidence for them.
             without = {arm: label for arm, label in votes.items() if arm != STUDENT}
             return (
                 *self.silent.compared(without, {arm: sure[arm] for arm in sure if arm != STUDENT}),
@@ -311,7 +311,7 @@ class QuestionStages:
         return [self.fit.shortlist[arm] for arm in plan.together(node, tilt)]
 
     def within(self, votes: Cast, prices: Mapping[str, float], left: int, sure: Sure = UNKNOWN) -> list[str]:
-        """The arms to ask now if so many stages are left; empty to stop.
+        """The arms to ask now, given the number of stages left; empty to stop.
 
         Args:
             votes: the votes so far.
@@ -376,7 +376,7 @@ class QuestionStages:
         return QuestionStages(self.labels, self.fit.after_reply(votes, sure), self.prices)
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
+        """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries next to it."""
         if self.fit is None:
             return {}, {}
         stops = {} if self.stops is None else {"agreement": self.stops.describe()}

@@ -165,7 +165,7 @@ def score(solved: Array, b: Array, contexts: Array) -> Array:
 
 
 Standing: TypeAlias = tuple[float, float, float, float, float, float]
-"""What is known of an arm whatever the context.
+"""What is known of an arm regardless of the context.
 
 N, μ as it counts in a weight (1 before the first reward), μ as the prior of Est (½ before it), and the three
 coefficients of the Beta mixture's evidence.
@@ -175,7 +175,7 @@ NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 """The standing of an arm without rewards."""
 
 NOT_LINEAR = "the state keeps no linear models of the context; make it with linear=True"
-"""What reading A⁻¹ or b of such a state is answered with."""
+"""The message of the error for reading A⁻¹ or b of such a state."""
 
 Update: TypeAlias = tuple[Array, bool, float]
 """A context e of shape (d,), whether A becomes A + eeᵀ, and the factor s by which b becomes b + s·e."""
@@ -234,7 +234,7 @@ class Arm:
         return self.reward_sum / self.rewards if self.rewards else None
 
     def standing(self, estimator: EstimatorName) -> Standing:
-        """The arm's standing: what is known of it whatever the context."""
+        """The arm's standing: what is known of it regardless of the context."""
         mu = self.mu
         if mu is None:
             return NEWCOMER
@@ -287,13 +287,13 @@ def _add_contexts(inverse: Inverse, contexts: Sequence[Array], sign: int) -> Non
 RUN = 20
 """How many answers in a row must report another version before the arm continues with another history.
 
-While a provider rolls a version out, two versions alternate. Neither then starts a history, until one of them
-has given this many answers in a row.
+While a provider rolls out a version, two versions alternate. Neither of them starts a history until it has
+given this many answers in a row.
 """
 
 MOST_VERSIONS = 8
-"""How many versions of an arm may start a history. Where a provider reports ever new ones, only a test of the
-arm's votes starts another."""
+"""How many versions of an arm may start a history. If a provider keeps reporting new versions, only a test of
+the arm's votes starts another."""
 
 _SEPARATOR = "\x1f"
 
@@ -408,9 +408,9 @@ class Histories:
 
 _COUNT, _REWARD, _SQUARE, _PRODUCT = range(4)
 _WAITING = 64
-"""How many rounds are added up together. Adding them one by one would cost more than the rest of learning."""
+"""How many rounds are summed together. Adding them one by one would take longer than the rest of learning."""
 _NO_SPREAD = 1e-9
-"""The largest n²·variance that counts as 0: rounding leaves as much of equal rewards."""
+"""The largest n²·variance that counts as 0: equal rewards may reach it by rounding."""
 
 
 class PairSums:

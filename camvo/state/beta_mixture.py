@@ -26,7 +26,7 @@ EstimatorName: TypeAlias = Literal["moments", "mle"]
 
 
 NO_SPREAD = 1e-12
-"""The largest variance that counts as 0. Rounding leaves as much after thousands of equal estimates."""
+"""The largest variance that counts as 0: thousands of equal estimates may reach it by rounding."""
 
 
 def _inside(value: float) -> float:
@@ -84,7 +84,7 @@ class ClassSums:
         """(α, β) of maximum likelihood (Appendix B), or ``None`` if :meth:`moments` is ``None``.
 
         Two cases fall back to :meth:`moments`: a variance below ε, and a fit by Newton's method that does not
-        converge. The result depends on the sums alone, so a withdrawn round leaves no trace.
+        converge. The result depends on the sums alone, so a withdrawn round has no lasting effect.
         """
         moments = self.moments()
         if moments is None:

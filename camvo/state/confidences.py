@@ -1,6 +1,6 @@
-"""How sure the arms said they were, beside whether they were right, as signed counts.
+"""The confidences of the arms' votes and whether these votes were right, as signed counts.
 
-An arm may give a confidence with its vote, such as the probability of its answer's tokens. What it is worth
+An arm may give a confidence with its vote, such as the probability of its answer's tokens. Its meaning
 is learnt for each arm from two sources:
 
 - Rounds that asked all arms independently of the votes compare each vote with the weighted vote of the
@@ -27,8 +27,8 @@ TOP_LEVEL: Final = 80
 _STEPS_PER_LOGIT: Final = 4.0
 
 _GROWTH: Final = 1.25
-"""The growth of the number of votes after which the evidence is renewed. Confidences are distributed alike
-over a whole project, so fits need not follow every one of them."""
+"""The growth of the number of votes after which the evidence is renewed. The distribution of
+confidences hardly changes in a project, so fits need not be renewed with every vote."""
 
 
 class SureVote(NamedTuple):
@@ -111,7 +111,7 @@ class ConfidenceCounts:
 
 
 NO_COUNTS: Final = ConfidenceCounts()
-"""The counts of arms that say nothing of how sure they are."""
+"""The counts of arms that give no confidences."""
 
 
 @dataclass(slots=True)

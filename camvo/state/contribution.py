@@ -16,7 +16,7 @@ from camvo.student.taught_texts import Ngrams, TaughtText
 from camvo.typing import Array
 
 RestartKind: TypeAlias = Literal["stops", "tasks", "arm", "version"]
-"""What was noticed.
+"""The reason for a restart.
 
 ``"stops"``: early stops gave another label than promised too often. ``"tasks"``: the arms agree less with
 each other, whichever of them is left out. ``"arm"``: one arm agrees with the others more or less often than
@@ -26,11 +26,11 @@ before. ``"version"``: an arm's provider reports another version.
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What begins anew, and why.
+    """A restart: what begins anew, and why.
 
     With ``"stops"`` and ``"tasks"`` the learned stops are forgotten. With ``"arm"`` and ``"version"`` one arm
-    continues with another history: what it taught before is kept under the earlier history's number, and
-    counts no more while another history is current.
+    continues with another history. Its earlier sums are kept under the earlier history's number and do not
+    count while another history is current.
 
     Attributes:
         kind: what was noticed.
@@ -212,7 +212,7 @@ class Contribution:
 
 
 def _lesson(data: list[str] | None, text: Ngrams) -> TaughtText | None:
-    """What a header says of a text: nothing, its label alone, or the n-grams too."""
+    """The header's entry for a text: nothing, its label alone, or the n-grams too."""
     if data is None:
         return None
     return TaughtText(text, data[0]) if len(data) == 1 else TaughtText.from_list(data)

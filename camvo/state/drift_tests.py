@@ -1,8 +1,8 @@
-"""Tests of one question that run as it goes: do stops keep their promise, and have votes changed?
+"""Continuous tests of one question: do stops keep their promise, and have votes changed?
 
-Exploration rounds feed them, in the order of the ledger. All of them are valid at every look. A project whose
-tasks come in random order from unchanged models, and whose stops keep their promise, ever sees a false alarm
-with a probability of at most 5%, over all tests together.
+Exploration rounds feed them, in the order of the ledger. All of them are valid at every look. Suppose
+that tasks arrive in random order, models do not change and stops keep their promise. Then all tests together
+ever raise a false alarm with a probability of at most 5%.
 
 Three kinds of tests:
 
@@ -15,7 +15,7 @@ Three kinds of tests:
 
 The last two look only at votes that were asked for independently of other votes. Where tasks become harder,
 all arms disagree more. An arm has changed only if the others do not disagree more among themselves, so there
-is a test of the tasks without each arm as well; that one raises no alarm of its own.
+is also a test of the tasks without each arm, which raises no alarm itself.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LEVEL: Final = 0.05
 _MORE: Final = (0.5, 1.0, 2.0, 4.0)
 _MORE_OR_LESS: Final = (1.0, 2.0, 4.0, -1.5)
 _CLEAR: Final = 3.0
-"""An arm is blamed if its evidence is this many times the others', and theirs among themselves."""
+"""An arm is blamed if its evidence is this many times that of each other arm, and of the others together."""
 
 _WAIT: Final = 5.0
-"""Evidence beyond an alarm that is awaited until it is clear whether an arm or the tasks have changed."""
+"""The further evidence to wait for after an alarm, to decide whether an arm or the tasks have changed."""
 
 
 class DriftTests:
@@ -84,7 +84,7 @@ class DriftTests:
                 _add(test, stratum, others, self._draw(f"without {arm}"))
 
     def due(self) -> Restart | None:
-        """What has to begin anew by now, if anything."""
+        """The restart that is due, if any."""
         level = _LEVEL / 3.0
         arms = sorted(self.arms, key=lambda arm: self.arms[arm].evidence, reverse=True)
         excess = -math.inf
@@ -125,7 +125,7 @@ class DriftTests:
         """Begin anew after a restart.
 
         After ``"stops"`` only the test of the promise begins anew. After ``"tasks"`` all do. After an arm's
-        restart all do, but those scores stay known in which the arm had no part.
+        restart all do, but scores in which the arm had no part are kept.
         """
         self.restarts += 1
         self.rounds = 0

@@ -1,8 +1,8 @@
 """Vote patterns: which arms agreed in a round, and whether stopping early would have been right.
 
 In an exploration round, a random draw before the first vote decides to ask all arms, whatever they vote.
-Only such rounds can teach whether the leader of an early vote is the label of the full vote: a round that
-went on because its votes were divided says nothing about easy tasks. No ground truth is needed.
+Only such rounds show without bias whether the leader of an early vote is the label of the full vote: a round
+that continued because its votes were divided is no evidence about easy tasks. No ground truth is needed.
 
 A round leaves its *vote pattern*: which arms voted for the same label, not for which label. Patterns are
 counted with a sign, like every sum of the state. There are at most as many patterns as rounds.
@@ -124,7 +124,7 @@ class VotePattern:
 
 @dataclass(frozen=True, slots=True)
 class ExplorationRound:
-    """What one round shows.
+    """The evidence of one round.
 
     Attributes:
         pattern: the pattern of its votes.
@@ -205,7 +205,7 @@ class ExplorationSums:
     def everyone_rounds(self, arms: Collection[str]) -> int:
         """How many rounds asked the models of all these arms, independently of the votes.
 
-        A model was asked if one of those of its arms was that are in ``arms``.
+        A model was asked if at least one of its arms in ``arms`` was asked.
         """
         groups = same_model(arms)
         models = {groups.get(arm, frozenset([arm])) for arm in arms}

@@ -1,6 +1,6 @@
-"""Rounds kept whole: those with a human label.
+"""Rounds that are kept whole: those with a human label.
 
-Sums over single arms cannot show what a vote is worth beside other votes. These rounds therefore keep each
+Sums over single arms cannot show what a vote is worth given other votes. These rounds therefore keep each
 arm's vote. There are at most as many of them as human labels, and each can be taken back.
 """
 

@@ -3,13 +3,13 @@
 A finished round adds a :class:`Contribution`. A human label adds another, which replaces the old rewards by
 new ones. Withdrawing the label adds the opposite. Learning, correcting and withdrawing are therefore one
 operation on signed sums. Only the vote patterns, the few rounds that are kept whole
-(:mod:`camvo.state.kept_rounds`) and the texts that teach the student, up to a fixed number, grow with the
-number of rounds.
+(:mod:`camvo.state.kept_rounds`) and the student's texts, up to a fixed number, grow with the number of
+rounds.
 
-The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are no sums: they depend on
-the order of the rounds, and a corrected or withdrawn round stays in them. What they demand becomes a
-contribution of its own (:meth:`State.restart_due`), so that the state changes at the same place of every
-ledger's replay.
+The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are not sums: they depend on
+the order of the rounds, and a corrected or withdrawn round stays in them. A restart that they require becomes
+a separate contribution (:meth:`State.restart_due`), so that every replay of the ledger restarts at the same
+place.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class State:
         return self._arms.get(arm)
 
     def standings(self, arms: Sequence[str], estimator: EstimatorName) -> list[Standing]:
-        """What is known of each arm whatever the context, in the order of ``arms``."""
+        """What is known of each arm regardless of the context, in the order of ``arms``."""
         return [
             NEWCOMER if (arm := self._arms.get(name)) is None else arm.standing(estimator) for name in arms
         ]
@@ -164,7 +164,7 @@ class State:
         self._add(contributions[start:])
 
     def restart_due(self) -> Restart | None:
-        """What has to begin anew by now, if anything; to be added as a contribution, and asked for again."""
+        """The next restart that is due, if any. Add it as a contribution, and then call this method again."""
         if (changed := self.histories.changed_version()) is not None:
             arm, version, history = changed
             before = self.histories.version(arm)
@@ -218,7 +218,7 @@ class State:
                 if in_full and contribution.rounds:
                     self.context_rounds.add(explored.pattern, contribution.context, contribution.rounds)
                 if contribution.rounds == 1 and not names:
-                    # What was promised before a restart is not held against what is learnt after it.
+                    # A promise made before a restart does not count as a test of the stops learnt after it.
                     since = contribution.restarts == self.drift.restarts
                     self.drift.add(explored if since else replace(explored, promised=None))
         self.rounds += sum(contribution.rounds for contribution in contributions)

@@ -1,1 +1,1 @@
-"""The student: an arm that costs nothing, taught by the labels that came out."""
+"""The student: an arm that costs nothing, taught by the labels of past tasks."""

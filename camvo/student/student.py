@@ -1,13 +1,13 @@
-"""The student: what the labels that came out teach about texts, as an arm that costs nothing.
+"""The student: a free arm that learns from the labels of past texts.
 
-A ridge regression on hashed character n-grams gives each label a score. How far the first label leads the
-second says how sure the student is. What a lead is worth is learnt from texts that the student has not seen:
-every fifth one is held back, a logistic curve of the lead is fitted to whether the student was right about
-it, and then the student learns from all texts. The penalty of the regression is the one that is right about
-more of the texts held back.
+A ridge regression on hashed character n-grams gives each label a score. The lead of the first label over the
+second measures how sure the student is. The lead is calibrated on texts that the student has not seen: every
+fifth text is held out, and a logistic curve of the lead is fitted to whether the student was right about it.
+Then the student learns from all texts. The penalty of the regression is the one with which the student is
+right about more of the texts held out.
 
-A student that does not expect to be right says nothing. With few texts, or where the answer is not a matter
-of topics, such as the letters of multiple-choice questions, it is therefore silent.
+A student that does not expect to be right gives no vote. It is therefore silent if it has few texts, or if
+the answer does not depend on the topic, as with the letters of multiple-choice questions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CLOSE: Final = 0.01
 def fit_ridge(design: Any, targets: Array, ridge: float, start: Array | None = None) -> Array:
     """Minimise ‖design · W − targets‖² + ridge · ‖W‖² as far as 25 steps go.
 
-    The columns are independent problems with one matrix, so each has step lengths of its own.
+    The columns are independent problems with one matrix, so each has its own step lengths.
 
     Args:
         design: a sparse matrix, shape (n, F).
@@ -86,7 +86,7 @@ _LEAST_PROBABILITY: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StudentVote:
-    """What the student says of a text.
+    """The student's vote on a text.
 
     Attributes:
         label: the label.
@@ -162,7 +162,7 @@ class _Fit:
 def _fit(texts: Sequence[_Numbers], targets: Array, ridge: float, near: _Fit | None) -> _Fit:
     """Fit the ridge regression of the labels, one-hot in ``targets``, around their shares.
 
-    ``near`` is a fit of nearly the same problem: to begin there saves time.
+    ``near`` is a fit of nearly the same problem: starting there saves time.
     """
     frequency = np.bincount(np.concatenate(texts), minlength=FEATURES)
     rarity = np.log((1.0 + len(texts)) / (1.0 + frequency)) + 1.0

@@ -59,7 +59,7 @@ FEATURES: Final = BOUND
 """The number of different features."""
 
 LONGEST: Final = 1000
-"""How many characters of a text are read. Topics show early, and rows of long texts would fill the memory:
+"""How many characters of a text are read. Topics show early, and long texts would fill the memory:
 1,000 characters of English take 1.1 kB."""
 
 _LENGTHS: Final = (1, 2, 3, 4)
@@ -96,8 +96,8 @@ def numbers_in(ngrams: Ngrams) -> NDArray[np.int64]:
 def sealed(ngrams: Ngrams) -> Ngrams:
     """The seal of features, which takes their place where they must be forgotten: a digest of them.
 
-    It says which lesson of the student is taken back, and nothing of the text but whether a guess of the
-    whole is right.
+    The seal identifies the lesson of the student that is taken back. It reveals nothing about the text,
+    except to somebody who guesses the whole text.
 
     >>> numbers_in(sealed(hashed_ngrams("soup"))).tolist()
     []
@@ -137,7 +137,7 @@ STUDENT: Final = "student"
 """The name of the student among the arms."""
 
 MOST_TEXTS: Final = 20_000
-"""How many texts are kept. Later ones do not teach, so that memory does not grow with the rounds; a text of
+"""How many texts are kept. Later ones are ignored, so that memory does not grow with the rounds; a text of
 200 characters takes half a kilobyte."""
 
 _GROWTH: Final = 1.25
@@ -145,7 +145,7 @@ _GROWTH: Final = 1.25
 
 
 def without_silent_student(votes: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The votes without the student's entry if it said nothing, for people: it cost nothing and did nothing.
+    """The votes without the student's entry if it gave no vote, for people: a silent student has no effect.
 
     Args:
         votes: arm → label, ``None`` if the arm gave none.
@@ -195,12 +195,12 @@ class StudiedText(NamedTuple):
     voted: str | None
 
     def lesson(self, human: str | None) -> TaughtText | None:
-        """What it teaches, by the human label if there is one; ``None`` if nobody says what is right."""
+        """The lesson of the round, by the human label if there is one; ``None`` without any label."""
         label = human or self.voted
         return None if label is None else TaughtText(self.ngrams, label)
 
     def to_list(self) -> list[str | None]:
-        """What a round's plan says of it, as plain JSON. The n-grams are kept beside the round's context."""
+        """Its entry in a round's plan, as plain JSON. The n-grams are kept with the round's context."""
         return [self.voted]
 
     @classmethod
@@ -271,7 +271,7 @@ class TaughtTexts:
         """Remove the latest text that is the same lesson; without one, it is owed.
 
         The features of the one that is removed go to an earlier one whose features are sealed: that is the
-        one which had to be forgotten.
+        one that had to be forgotten.
         """
         same = self._same(text.sealed)
         if not same:

@@ -4,8 +4,8 @@ Lemma 1 bounds the probability of this event: the right arms carry more than hal
 two labels, that is the event that the right label wins outright. With more labels it is sufficient, but not
 necessary. Wrong votes may split over several labels, and the right label may lead with less than half.
 
-- δ_A is therefore a lower bound of the probability that the weighted vote is right, whatever the wrong
-  answers are. The bound is reached if all wrong arms agree.
+- δ_A is therefore a lower bound of the probability that the weighted vote is right, for any wrong
+  answers. The bound is reached if all wrong arms agree.
 - Ties count as lost in all forms, although a tie-break may win them.
 - The bound depends on L: if an arm is right less often than its L says, so is the vote.
 

@@ -1,8 +1,8 @@
 """The Oracle: the cheapest set of arms whose vote is confident enough (Algorithm 1, line 11).
 
 Sets are visited in the order of their cost (:mod:`camvo.subsets.oracle`), so the first set that satisfies
-every question is the cheapest. More arms can mean less confidence, so a set says nothing about its supersets.
-A set is skipped only if a valid bound shows that it cannot reach δ.
+every question is the cheapest. More arms can mean less confidence, so a set's confidence does not bound that
+of its supersets. A set is skipped only if a valid bound shows that it cannot reach δ.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _split_arms(n: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def _all_sets(n: int) -> Array:
-    """Every set of n arms as an indicator column, shape (n, 2ⁿ). Bit i of its position stands for arm i."""
+    """Every set of n arms as an indicator column, shape (n, 2ⁿ). Bit i of its position is arm i."""
     return np.where(np.arange(2**n) >> np.arange(n)[:, None] & 1, 1.0, 0.0)
 
 
@@ -220,7 +220,7 @@ class _ConfidentSets:
     limit: float = np.inf
 
     def add(self, sets: Array, costs: Array, reached: Array, enough: float) -> None:
-        """Add those of m sets that reach ``enough`` and are not dearer than the limit."""
+        """Of m sets, add those that reach ``enough`` and cost no more than the limit."""
         (hits,) = (reached >= enough).nonzero()
         if len(hits):
             self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + COST_TIE))

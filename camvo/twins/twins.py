@@ -1,7 +1,7 @@
 """Twins: a model asked about one task, and the same model asked about several tasks in one prompt.
 
-The packed arm of the model ``haiku`` with up to 20 tasks in a prompt is named ``haiku:20``. What packing
-costs in accuracy is learnt, so the two are arms of their own. Wherever all models count together, a model
+The packed arm of the model ``haiku`` with up to 20 tasks in a prompt is named ``haiku:20``. The loss
+of accuracy by packing is learnt, so the two are separate arms. Where all models count together, a model
 counts once.
 """
 
@@ -16,16 +16,16 @@ from typing import Final
 from camvo.numerics.sequential_tests import PromiseTest
 
 MOST_DISAGREEMENT: Final = 0.15
-"""How often two votes of one model may differ. Models asked twice in other words differ that often on hard
-tasks, so a smaller number would blame packing for it."""
+"""How often two votes of one model may differ. A model asked twice in different words differs this often on
+hard tasks, so a smaller number would blame packing for these differences."""
 
 LEVEL: Final = 0.05
-"""The probability of ever unpacking an arm that differs no more often, for each question."""
+"""The probability, for each question, of ever unpacking an arm that differs no more often than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PackVerdict:
-    """What comparisons of packed and single votes say."""
+    """The result of comparing packed and single votes."""
 
     compared: int
     differed: int

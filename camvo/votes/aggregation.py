@@ -23,7 +23,7 @@ of the weight is right in the following sense:
   weight does, so does the vote on that place. Its boundaries are right if those of more than half of the
   weight are.
 
-For these kinds δ_A bounds the expected reward of the answer under two assumptions: arms err independently,
+For these kinds δ_A bounds the expected reward of the answer under two assumptions: errors are independent,
 and an arm is as likely to be right at one tolerance (or on one pair) as at another. Both rarely hold. Narrow
 tolerances are hard for all arms together, just as label errors are correlated. Check δ by replay.
 """

@@ -54,7 +54,7 @@ class NumericVote:
 
     The reward is 1 − |y − ŷ| / scale, at least 0. The scale is fixed in advance. A scale learnt from the
     votes would change with them, so a reward could not be recomputed when a human corrects the round. Set a
-    smaller scale if the range says little about a good answer (a year, a price). Otherwise nearly every vote
+    smaller scale if the range is far wider than typical errors (a year, a price). Otherwise nearly every vote
     earns almost 1.
 
     Attributes:

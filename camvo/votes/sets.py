@@ -1,4 +1,4 @@
-"""Subsets of labels: each label is a yes/no vote of its own."""
+"""Subsets of labels: each label is a separate yes/no vote."""
 
 from __future__ import annotations
 

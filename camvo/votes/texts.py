@@ -52,10 +52,10 @@ class OpenVote:
     given texts it has the largest expected reward. The reward is the overlap, too, so that an answer that
     lacks a word earns more than a wrong one. Dates are compared exactly.
 
-    The score depends on how many answers were possible: agreement of two arms says little among two labels
-    and much among a million. Arms that err on a text choose among few plausible answers. M is therefore the
-    number of plausible answers, not of all possible texts. There are ``size`` of them, and at least one that
-    no arm gave.
+    The score depends on how many answers were possible: agreement of two arms is weak evidence among two
+    labels and strong evidence among a million. Arms with a wrong text choose among few plausible answers. M
+    is therefore the number of plausible answers, not of all possible texts. There are ``size`` of them, and
+    at least one that no arm gave.
 
     Attributes:
         comparison: ``"exact"`` (dates) or ``"words"`` (texts).

@@ -95,7 +95,7 @@ class Voters:
         """The expected price in $ of each arm that may be asked.
 
         Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
-        shown it are left out. A model's packed arm stands beside it if the task may share a prompt.
+        shown it are left out. If the task may share a prompt, a model's packed arm is included as well.
 
         Args:
             job: the task.

@@ -315,7 +315,7 @@ class Desk:
             job: the job.
             code: why.
             limit: the most tokens that may be enqueued, if there were too many; smaller jobs are sent then.
-            report: told of any other reason, which is not tried again.
+            report: called with any other reason; such a job is not tried again.
         """
         await self._refuse(job, code)
         if limit is not None:

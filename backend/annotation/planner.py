@@ -209,5 +209,5 @@ class Planner:
 
 
 def _task_name(question: JobQuestion) -> str:
-    """What tells the task from others in the exploration draw: the same in every process."""
+    """The name that identifies the task in the exploration draw. It is the same in every process."""
     return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"

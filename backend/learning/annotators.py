@@ -189,7 +189,7 @@ class ReliabilityFits:
 
 
 def is_due(annotations: int, fitted_on: int) -> bool:
-    """Whether so many annotations are far enough from those of the last fit: a tenth, and ten."""
+    """Whether the number of annotations differs from that of the last fit by a tenth of it plus ten or more."""
     return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
 
 

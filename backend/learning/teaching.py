@@ -134,7 +134,7 @@ def answering(
 def record_blind_answer(connection: Connection, round_: Round, round_id: int) -> None:
     """Tell the queue of blind tasks what people say about a blind round, if anybody has annotated its task.
 
-    A task whose annotations are skipped, deleted or withdrawn has no answer that stands, and counts as wrong.
+    A task whose annotations are skipped, deleted or withdrawn has no valid answer, and counts as wrong.
     If the votes were counted again before an answer, the answer is about the label by that counting.
     """
     key = round_.key

@@ -363,7 +363,7 @@ def take_lines(connection: Connection, line: BatchLine, job: str, call: int) -> 
 
 
 def end_lines(connection: Connection, key: str, state: _LineState, code: str | None, usd: float) -> None:
-    """End a line that cost so many dollars, and forget its prompt."""
+    """End a line that cost ``usd`` dollars, and forget its prompt."""
     connection.execute(_END, {"of": key, "now": state, "why": code, "paid": to_picodollars(usd)})
 
 

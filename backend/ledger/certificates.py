@@ -144,7 +144,7 @@ def certificates_of(connection: Connection, project: str) -> list[Issued]:
 
 
 def standings(connection: Connection, project: str) -> list[_Standing]:
-    """Return how a project's certificates stand, the latest first. Reads every round that one covers.
+    """Return the state of each certificate of a project, the latest first. Reads every round that they cover.
 
     A certificate holds until
 

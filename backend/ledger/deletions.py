@@ -46,7 +46,7 @@ def mark_deleted(connection: Connection, project: str, tasks: Sequence[int], now
 
 
 def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] | None:
-    """Return a project and at most so many of its deleted tasks whose records are still there."""
+    """Return a project and at most ``most`` of its deleted tasks whose records still exist."""
     rows = connection.execute(_NEXT, {"most": most}).all()
     if not rows:
         return None

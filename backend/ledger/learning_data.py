@@ -56,7 +56,7 @@ class JudgedRound:
 
 
 def latest_judged(connection: Connection, project: str, control: str, epoch: str) -> dict[int, JudgedRound]:
-    """Return task → the latest round of a question in an epoch, for tasks with an annotation that stands."""
+    """Return task → the latest round of a question in an epoch, for tasks with a valid annotation."""
     annotated = select(_annotations.task).where(
         _annotations.project == project,
         ~_annotations.deleted,

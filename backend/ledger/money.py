@@ -59,9 +59,9 @@ TOTAL = "total"
 """The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
 
 _PurseName = Literal["job", "further", "background"]
-"""What the money of a project is set aside for: the job of ``camvo label``, which is all its runs on the
-project; votes that somebody asked for after the first round (``--ask-more``); and votes that the server asks
-for by itself (``background_share``)."""
+"""The purposes that a project's money is set aside for: the job of ``camvo label``, which is all its runs on
+the project; votes that somebody requested after the first round (``--ask-more``); and votes that the server
+requests on its own (``background_share``)."""
 
 _PURPOSES: Final[dict[_PurseName, str]] = {
     "job": "the job",
@@ -208,7 +208,7 @@ class MoneyQueue:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until a settlement may have set money free, at most so many seconds."""
+        """Wait until a settlement may have freed money, for at most ``seconds``."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         with contextlib.suppress(TimeoutError):

@@ -83,7 +83,7 @@ def is_machine_label(
 ) -> bool:
     """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
 
-    The webhook may come before Label Studio has told which annotation it made; then the labels decide.
+    The webhook may arrive before Label Studio has reported which annotation it made; then the labels decide.
     """
     row = connection.execute(_OF_TASK, {"of": project, "number": task}).one_or_none()
     if row is None or row.annotation_id not in {None, annotation_id}:

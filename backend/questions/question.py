@@ -85,7 +85,7 @@ class ConfigQuestion:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of everything that models are told about the question; part of its epoch."""
+        """SHA-256 (hex) of everything that prompts say about the question; part of its epoch."""
         return _digest(self)
 
     def vote_from_annotation(self, result: Sequence[object]) -> str | None:

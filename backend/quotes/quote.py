@@ -72,13 +72,13 @@ class JobTally:
         self.own += count_text(packed.fenced(TYPICAL_ID))
 
     def packed(self, tasks: float) -> float:
-        """The input tokens of all tasks if so many were asked about in one prompt, where they may."""
+        """Return the input tokens of all tasks if tasks that may share a prompt do so, ``tasks`` in each."""
         if tasks <= 1.0:
             return self.input
         return self.shared / tasks + self.own + self.unpackable
 
     def calls(self, tasks: float) -> float:
-        """The prompts of all tasks if so many were asked about in one, where they may."""
+        """Return the number of prompts if tasks that may share a prompt do so, ``tasks`` in each."""
         return self.tasks - self.packable + self.packable / max(tasks, 1.0)
 
     def plus(self, other: JobTally) -> JobTally:
@@ -413,7 +413,7 @@ def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) 
 
 
 def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
-    """The hours that so many calls and tokens take at the model's limits; ``None`` without limits."""
+    """Return the hours that the calls and tokens take at the model's limits; ``None`` without limits."""
     minutes = []
     if model.rpm is not None:
         minutes.append(calls / model.rpm)

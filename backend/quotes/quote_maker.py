@@ -114,7 +114,7 @@ def _forecast(
 ) -> _PolicyShare:
     """The forecasts of all questions as one.
 
-    One call answers all questions, so costs lie between those of the dearest question and the sum of all.
+    One call answers all questions, so costs lie between those of the most expensive question and their sum.
     """
     rng = np.random.default_rng(_SEED)
     forecasts = [forecast(rounds.votes, to_come, worth, rng, progress=progress) for rounds in known]

@@ -1,4 +1,4 @@
-"""Counts a project's kept votes again: by itself it changes nothing, on request it stores what changes."""
+"""Recounts a project's stored votes. It changes nothing unless asked to store the new labels and scores."""
 
 from __future__ import annotations
 
@@ -380,7 +380,7 @@ class Doubting:
         return task.value * self.policy.worth_of(task.full_usd) >= 1.0
 
     def best(self, usd: float, most: int) -> Doubts:
-        """Choose the tasks on which so much money brings the most.
+        """Choose the tasks on which ``usd`` dollars improve the labels most.
 
         Args:
             usd: what may be spent, in $. The tasks are those whose next calls it covers.
@@ -615,7 +615,7 @@ class Recounter:
         return ProjectCount(tuple(found), sequence, time.monotonic() - began)
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
-        """Find the tasks on which so much money, spent on further votes, brings the most right labels.
+        """Find the tasks on which further votes for ``usd`` dollars correct the most labels.
 
         Args:
             project: the project's key.
@@ -663,7 +663,7 @@ class Recounter:
                 lambda_l=settings.policy.lambda_l,
                 linear=linear,
             )
-            own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
+            own = State.restore(state.snapshot(), linear=linear)  # the original continues to learn
             counter = _QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence

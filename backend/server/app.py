@@ -183,7 +183,7 @@ def quote() -> Response:
 
 @commands.post("/recount")
 def recount() -> Response:
-    """Count a project's kept votes again; a long counting goes on, and the caller asks again."""
+    """Recount a project's stored votes. A long recount continues, and the caller asks again."""
     body = payloads.parse_request(payloads.RecountRequest, _json_object(request))
     try:
         counting = runtime().recount(body.project)

@@ -109,7 +109,7 @@ HEADER_SECONDS = 10.0
 """For a header, from its first byte or from the connection's start."""
 BODY_SECONDS = 30.0
 BODY_RATE = 100_000
-"""A body has :data:`BODY_SECONDS`, and a second more for each of so many bytes that have arrived."""
+"""A body has :data:`BODY_SECONDS`, plus one second for every ``BODY_RATE`` bytes that have arrived."""
 _LINGER_SECONDS = 5.0
 """For a client to read a refusal and close, while what it still sends is thrown away."""
 

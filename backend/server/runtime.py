@@ -1,8 +1,8 @@
 """One worker process: an event loop in its own thread, and everything that runs on it.
 
-A Flask view submits work to the loop and waits until its deadline at most. Unfinished work goes on, within a
-bound, so that a repeated request finds the answers. A runtime is created after the fork: neither an event
-loop nor torch survives one.
+A Flask view submits work to the loop and waits until its deadline at most. Unfinished work continues,
+within a bound, so that a repeated request finds the answers. A runtime is created after the fork: neither an
+event loop nor torch survives one.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class LastingWork(Generic[_Result]):
             start: starts it.
 
         Raises:
-            TimeoutError: it was not done by the deadline; it goes on, and the same request gets it.
+            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
         """
         with self._lock:
             self._drop_abandoned()
@@ -200,7 +200,7 @@ class _Quotes:
             counted: the sums over all tasks.
 
         Raises:
-            TimeoutError: it was not done by the deadline; it goes on, and the same request gets it.
+            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
             BadBodyError: there are other sums than these.
         """
         require_questions(config)
@@ -315,7 +315,7 @@ class _ServedProjects:
 
 
 _LONGEST = 0.05
-"""Seconds after which the loop goes on, even if the request is not answered."""
+"""Seconds after which the loop continues, even if the request is not answered."""
 
 
 class UrgentRequests:
@@ -521,7 +521,7 @@ class Runtime:
             The counting; ``None`` if nothing changed.
 
         Raises:
-            TimeoutError: it was not done by the deadline; it goes on.
+            TimeoutError: it was not done by the deadline; it continues.
             LedgerError: the ledger failed.
         """
         future = self._thread.submit(self.recounter.recount(project, "command"))

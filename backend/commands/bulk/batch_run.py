@@ -1,7 +1,7 @@
 """``camvo label --batch``: a first window, then everything else through providers' batches.
 
-A run keeps no state of its own. It looks after the jobs that are out, counts the votes that are back, and
-sends what the next stage wants. The same command goes on whenever it is run again.
+A run keeps no state of its own. It checks the submitted jobs, counts the votes that have arrived, and sends
+what the next stage needs. Running the same command again continues the work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_WINDOW: Final = 150
 """The most tasks that are labelled first, so that stopping is learnt before the large batches."""
 
 _SHARE: Final = 20
-"""The first window is at most one task in so many."""
+"""The first window has at most one in this many tasks."""
 
 _LEAST: Final = 10
 """Fewer tasks teach nothing, so that there is no first window then."""
@@ -103,7 +103,7 @@ class BatchRun:
         label: sweeps over the tasks, or some of them; those whose answers are not back wait.
         console: where the run says what it does.
         wait: whether the run waits for its batches.
-        pause: waits for so many seconds; tests may replace it.
+        pause: waits for the given number of seconds; tests may replace it.
     """
 
     jobs: DatasetJobs

@@ -100,7 +100,7 @@ class Labelling:
     def _one_by_one(self) -> Iterator[Job]:
         """Try jobs without money again when nothing else is reserved; one that is refused then ends the run.
 
-        Every call reserves the most that it may cost, so many at once reserve far more than they will cost.
+        Every call reserves the most that it may cost, so parallel calls reserve far more than they will cost.
         """
         yield from self._drained()
         self.at_once = max(self.at_once // 2, 1)

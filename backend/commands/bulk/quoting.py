@@ -172,7 +172,7 @@ _WITHOUT_ASKING = 1.0
 
 
 def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend so much, unless it is little or the options say so already.
+    """Ask whether to spend this amount, unless it is small or the options already allow it.
 
     Args:
         usd: the most that the run may cost, in $.
@@ -213,7 +213,7 @@ class RandomSample:
     Args:
         index: the tasks.
         project: the project's key.
-        size: how many tasks; all of them if there are not so many.
+        size: how many tasks; all of them if there are fewer.
 
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`.
     """

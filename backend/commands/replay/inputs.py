@@ -1,4 +1,4 @@
-"""What is odd about a table or its options, but not wrong: it is said, and the replay goes on."""
+"""What is odd about a table or its options, but not wrong: the replay warns about it and continues."""
 
 from __future__ import annotations
 
@@ -535,7 +535,7 @@ def shuffle_items(
         seed: determines the order and, independently, random human labels.
         limit: how many items are replayed, from the start of the order; ``None`` means all.
         human_labels: which of the replayed items with a known truth a human labels.
-        in_order: leave the items as they stand.
+        in_order: keep the order of the table.
     """
     order = np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
     order = order[:limit]

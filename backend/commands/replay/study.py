@@ -44,7 +44,7 @@ BLOCK = 500
 
 
 def series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
-    """Measure each block of a run by itself.
+    """Measure each block of a run separately.
 
     Args:
         table: the items, in the order of the trace.

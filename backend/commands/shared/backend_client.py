@@ -305,7 +305,7 @@ class BackendClient:
         Raises:
             BackendError: the server refused, or cannot be reached.
         """
-        while True:  # a large project takes longer than one request; the server goes on in between
+        while True:  # a large project takes longer than one request; the server continues in between
             answer = self._answer("POST", "/recount", json={"project": project_key}, timeout=_SLOW)
             if answer["done"]:
                 counting: dict[str, Any] | None = answer["counting"]

@@ -144,7 +144,7 @@ class _SqliteFile:
         return f"{self.path.as_uri()}?mode=rw"
 
     def identity(self) -> _Identity | None:
-        """Return what tells the file at the path from any other one; ``None`` if there is no file."""
+        """Return what distinguishes the file at the path from any other; ``None`` if there is no file."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -302,7 +302,7 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
     def commit(connection: Connection) -> None:
         if _mode(connection) == "write":
             check_file(connection)
-        # On a full disk SQLite rolls back by itself. The driver's commit() would then silently do nothing.
+        # On a full disk SQLite rolls back on its own. The driver's commit() would then silently do nothing.
         driver: Any = connection.connection.dbapi_connection
         if not driver.in_transaction:
             raise OperationalError(
@@ -411,7 +411,7 @@ class Ledger:
             )
 
     def compact(self) -> None:
-        """Give the room of deleted rows in a SQLite file back. PostgreSQL reuses it by itself.
+        """Free the space of deleted rows in a SQLite file. PostgreSQL reuses it automatically.
 
         The file is rewritten, so writers wait and the disk must have room for a second one.
 

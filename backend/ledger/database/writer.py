@@ -211,7 +211,7 @@ def _run(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
         raise
     except BaseException as error:
         raise _JobRaisedError from error
-    # On a full disk SQLite rolls back by itself; what follows would be written outside any transaction.
+    # On a full disk SQLite rolls back on its own; later writes would be outside any transaction.
     if not getattr(connection.connection.dbapi_connection, "in_transaction", True):
         raise OperationalError("job", None, RuntimeError("SQLite rolled the transaction back by itself"))
     return [_Outcome(value) for value in values]

@@ -137,7 +137,7 @@ class AlertWatch:
             pause = min(pause, _LEASE / 2)
 
     async def look(self) -> list[AlertKey]:
-        """Look once, if no other worker does; return the alarms that people were told of now."""
+        """Look once, if no other worker does; return the alarms that were reported now."""
         mine = await self._writer.run(
             lambda connection: bookings.acquire_claim(connection, _CLAIM, self._owner, _LEASE)
         )

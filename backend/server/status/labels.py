@@ -38,7 +38,7 @@ HISTOGRAM = 20
 """Number of bars of the histogram of scores."""
 
 _MOST_NAMES = 12
-"""Labels that are told apart; the rest is one."""
+"""Labels that are shown separately; all others are shown as one."""
 
 _OTHER = "other labels"
 """The name of all labels beyond the most frequent ones."""

@@ -204,7 +204,7 @@ class QuestionableLabel:
         human: the human label; ``None`` in the same case.
         score: the vote's score.
         annotators: how many people annotated the task.
-        certain: whether a certain vote stands against a single annotator, who may be wrong.
+        certain: whether a certain vote contradicts a single annotator, who may be wrong.
     """
 
     task: int
@@ -264,7 +264,7 @@ class RecountReport:
         would_move: by how much it would change the scores, on average.
         command: the command to run; ``None`` if there is nothing to do by hand.
         further: votes of models that rounds had left out, asked for where labels were in doubt.
-        completed: such votes that the server asked for by itself on tasks that people labelled.
+        completed: such votes that the server requested on its own, on tasks that people labelled.
     """
 
     countings: int
@@ -291,7 +291,7 @@ class AnnotatorReport:
         people: how many people the row is about.
         labels: how many labels of theirs count, over all questions.
         tasks: on how many tasks.
-        minutes: the time that they took, where Label Studio told it; ``None`` if it never did.
+        minutes: the time that they took, where Label Studio reported it; ``None`` if it never did.
         seconds_per_task: its median, in seconds.
         agreement: how often the others on the same task gave the same label; each label counts as the share
             of the others who did. ``None`` for those with few labels, as all that follows.
@@ -457,7 +457,7 @@ class GuaranteeReport:
             the run, or lie in a later cohort that is only partly labelled.
         blind: the number of blind tasks in the queue.
         labelled: how many of them somebody has answered, skipped or deleted.
-        run: how many of these stand without a gap at the front of the queue; only they certify.
+        run: how many of these are at the front of the queue without a gap; only they certify.
         next_task: the first task that nobody has answered, ``None`` if there is none.
         counting: SHA-256 of what the run's labels and scores were counted from, each as first predicted: the
             plan with its weights, the label, the calibrated score. ``None`` without a run.
@@ -677,7 +677,7 @@ class Alert:
         code: a stable code.
         message: what is wrong. It names models and controls, and quotes no task.
         fix: what to do.
-        level: ``alarm`` if labels or money are at stake, which people are told of; else ``note``.
+        level: ``alarm`` if labels or money are at stake, which is reported to people; else ``note``.
         subject: the model or the control that it is about, empty if none.
     """
 

@@ -30,7 +30,7 @@ from camvo.twins.twins import twins
 
 @dataclass(frozen=True, slots=True)
 class _StandingAnswer:
-    """How far one model's answer is."""
+    """The state of one model's answer."""
 
     key: str
     reply: ModelReply | None

@@ -28,12 +28,12 @@ from camvo.typing import Confidences, Votes
 from camvo.votes.labels import LABEL_VOTE
 
 _SECONDS: Final = 2.0
-"""For so long a count of the finished tasks is good enough."""
+"""Seconds for which a count of the finished tasks is considered current."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """What bounds a project's spending.
+    """The limits of a project's spending.
 
     Attributes:
         project: the project's key.

@@ -189,7 +189,7 @@ class ReliabilityFits:
 
 
 def is_due(annotations: int, fitted_on: int) -> bool:
-    """Whether the number of annotations differs from that of the last fit by a tenth of it plus ten or more."""
+    """Whether the number of annotations differs from that of the last fit by at least a tenth, plus ten."""
     return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
 
 

@@ -108,7 +108,7 @@ def _counting_of(connection: Connection, project: str, control: str, epoch: str)
 
 
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
-    """Note that a counting has changed a question's labels or scores."""
+    """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
     connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
 
@@ -252,7 +252,7 @@ def waiting(connection: Connection, project: str, epochs: Mapping[str, str], lim
     Args:
         connection: in a read transaction.
         project: the project's key.
-        epochs: control → its epoch. A task that several questions wait for is listed once, where it comes first.
+        epochs: control → its epoch. A task of several questions is listed once, where it comes first.
         limit: the most tasks to return.
     """
     tasks: dict[int, tuple[int, int, int]] = {}

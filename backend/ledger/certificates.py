@@ -81,7 +81,7 @@ def resting_on(queue: BlindQueue) -> list[QueuedTask]:
 
 
 def hash_evidence(blind: Sequence[QueuedTask]) -> str:
-    """SHA-256 of blind tasks, what people said of them, and how right their labels count."""
+    """SHA-256 of blind tasks, their human answers, and the rewards of their labels."""
     listed = [[each.task, each.answers, each.reward] for each in blind]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 

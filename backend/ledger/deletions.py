@@ -188,7 +188,7 @@ def prune_rounds(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a pruned round's plan: what a stored prediction and a report still read."""
+    """The part of a pruned round's plan that stored predictions and reports still read."""
     kept = {name: plan[name] for name in ("labels", "aggregation", "score") if name in plan}
     arms = {
         arm: {name: columns[name] for name in ("cost", "correctness") if name in columns}

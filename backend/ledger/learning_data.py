@@ -122,7 +122,7 @@ def store_reliabilities(connection: Connection, fit: StoredReliabilities) -> boo
 
 
 def set_reliabilities_applied(connection: Connection, fit: StoredReliabilities) -> None:
-    """Record that every task's human label goes by a fit, so that no earlier one is left to apply."""
+    """Record that a fit is applied to every task's human label, so that no earlier fit is pending."""
     connection.execute(
         update(_reliabilities)
         .where(

@@ -118,7 +118,7 @@ _CURES: dict[type[ModelError], str] = {
     UnusableAnswersError: "give the labels hints in the label config, or take the model out",
     NotBookedError: "look for ledger_down in the log: money could not be booked",
 }
-"""What to do about a model that fails again and again, where a single failure needs no cure."""
+"""What to do about a model that fails repeatedly, if a single failure needs no fix."""
 
 
 def cure(code: str) -> str:

@@ -214,7 +214,7 @@ def _of_message(content: str) -> int:
 
 @lru_cache(maxsize=1)
 def _of_prompt() -> int:
-    """The tokens that a prompt has beside its messages."""
+    """The tokens that a prompt has in addition to its messages."""
     two = [{"role": "user", "content": ""}] * 2
     return 2 * _of_message("") - int(litellm().token_counter(model=_TOKENIZER, messages=two))
 

@@ -184,7 +184,7 @@ def count_parts(arm: str, contents: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _PackClaim:
-    """What a process may ask about."""
+    """The tasks that a process may ask about."""
 
     stored: Mapping[str, PaidAnswer]
     mine: tuple[str, ...]

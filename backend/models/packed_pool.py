@@ -70,8 +70,8 @@ class Collector:
     """The bins of one process. Used from one event loop only.
 
     Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
-    instructions. Whoever knows that a task may be on its way into a bin says so (:meth:`preparing`). Soon
-    after none is, all bins are sent. Otherwise they wait for a bounded time.
+    instructions. Code that knows that a task may soon enter a bin announces it (:meth:`preparing`). Soon
+    after the last such task, all bins are sent. Otherwise they wait for a bounded time.
 
     Args:
         send: sends a prompt about some tasks.
@@ -99,7 +99,7 @@ class Collector:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """During the block, a task that is prepared waits for answers, and is on its way nowhere."""
+        """During the block, a task that is prepared waits for answers, so it will not enter a bin."""
         self._on_their_way -= 1
         try:
             yield

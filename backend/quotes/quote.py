@@ -127,7 +127,7 @@ def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool
 
 
 def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
-    """What was measured of an arm; of its twin, if only that was asked so far."""
+    """The measurements of an arm, or of its twin if only that was asked so far."""
     own = asking.arm(model)
     known = {model.name} | ({model.packed.name} if model.packed is not None else set())
     measured = sorted((name for name in known if pool.meter(name).calls), key=lambda name: name != own)
@@ -162,7 +162,7 @@ def label_price(connection: Connection, project: str, humans: HumanSettings) -> 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A 95% interval, or a range of what is documented; ``likely`` is ``None`` if nothing says."""
+    """A 95% interval, or a documented range; ``likely`` is ``None`` if nothing is known about it."""
 
     low: float
     high: float
@@ -175,7 +175,7 @@ class Range:
 
     @property
     def middle(self) -> float:
-        """What is likely, or the middle."""
+        """The likely value, or the middle of the range."""
         return (self.low + self.high) / 2.0 if self.likely is None else self.likely
 
     def to_json(self) -> dict[str, float | None]:
@@ -266,7 +266,7 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class QuoteEvidence:
-    """What the policy's share rests on.
+    """The evidence for the policy's share.
 
     Attributes:
         rounds: the rounds of this project that asked everyone; 0 if it is what is documented.

@@ -52,7 +52,7 @@ def _is_worth_it(found: ProjectCount) -> bool:
 
 
 class AutomaticRecounts:
-    """Looks what a recount would change, and makes it if that is worth it. Used from one event loop only.
+    """Checks what a recount would change, and recounts if that is worth it. Used from one event loop only.
 
     A server without a key for Label Studio, or with ``recount: false``, only remembers what it saw:
     ``/status`` then names the command.
@@ -87,7 +87,7 @@ class AutomaticRecounts:
         return self._delivery.possible
 
     async def run(self) -> None:
-        """Tend all projects again and again until cancelled."""
+        """Look after all projects repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._pause)
             try:

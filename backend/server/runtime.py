@@ -59,14 +59,14 @@ _log = structlog.get_logger(__name__)
 
 
 class _Deletions:
-    """Forgets what is left to forget, also after a restart. Used from one event loop only."""
+    """Deletes the records of tasks marked as deleted, also after a restart. Used from one event loop only."""
 
     def __init__(self, writer: Writer, settings: Settings, clock: Callable[[], float]) -> None:
         self._writer, self._settings, self._clock = writer, settings, clock
         self._marked = asyncio.Event()
 
     def wake(self) -> None:
-        """Begin at once, since tasks were marked."""
+        """Start immediately, because tasks were marked."""
         self._marked.set()
 
     async def run(self) -> None:
@@ -515,7 +515,7 @@ class Runtime:
             self._thread.call_soon(partial(self._reliabilities.wake, event.project_key))
 
     def recount(self, project: str) -> Counting | None:
-        """Count a project's kept votes again, or wait for the counting under way; nothing is delivered.
+        """Recount a project's stored votes, or wait for the recount under way; nothing is delivered.
 
         Returns:
             The counting; ``None`` if nothing changed.
@@ -625,7 +625,7 @@ class Runtime:
         }
 
     def stop_asking(self) -> None:
-        """Ask no model any more, because the process stops; a signal handler may call this."""
+        """Call no more models, because the process stops; a signal handler may call this."""
         self._process.stop_asking()
 
     def close(self, patience: float = 10.0) -> None:

@@ -64,7 +64,7 @@ _FLUSH = 5000
 
 
 class TraceSpan:
-    """A span under way; the one that nobody records takes note of nothing."""
+    """A span under way. Without tracing it records nothing."""
 
     __slots__ = ("_span",)
 

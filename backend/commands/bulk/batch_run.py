@@ -82,7 +82,7 @@ def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: boo
 
 
 def _first_window(jobs: DatasetJobs, tasks: int) -> int:
-    """How many more tasks are labelled before the others are planned."""
+    """The number of further tasks to label before the others are planned."""
     if jobs.again:
         return 0
     policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
@@ -195,7 +195,7 @@ class BatchRun:
                 seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 
     def _look(self, desk: Desk) -> DeskReport:
-        """Settle what is back, and send what was held back."""
+        """Settle the jobs that have ended, and send the lines that were held back."""
         report = self._finished(desk.look(self.jobs.project))
         if report.settled:
             self.console.print(f"{_batches(report.settled)} back", highlight=False)
@@ -205,7 +205,7 @@ class BatchRun:
         return sent
 
     def _send(self, desk: Desk, full: Collection[str] = ()) -> DeskReport:
-        """Send what is wanted, and say which jobs are out."""
+        """Send the wanted lines, and report which jobs are out."""
         jobs, report = self.jobs, DeskReport(full=set(full))
 
         async def send() -> DeskReport:
@@ -222,7 +222,7 @@ class BatchRun:
         return report
 
     def _finished(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Do some work with providers; after an interruption, first let it end."""
+        """Run some work with providers; let it finish even after an interruption."""
         future = self.jobs.process.thread.submit(work)
         try:
             return future.result()
@@ -236,7 +236,7 @@ class BatchRun:
         return sum(number for (_, state), number in counted.items() if state == "wanted")
 
     def _say(self, report: DeskReport) -> None:
-        """Say what is out, and when to come back."""
+        """Print which jobs are out, and when to run the command again."""
         self._problems |= dict.fromkeys(report.problems)
         for problem in self._problems:
             self.console.print(problem, highlight=False, soft_wrap=True)

@@ -67,7 +67,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class PartOutcome:
-    """What came of one part.
+    """The outcome of one part.
 
     Attributes:
         part: its number.
@@ -319,7 +319,7 @@ def _refuse_batches(settings: Settings) -> None:
 
 
 def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
-    """Show the quote, ask whether to spend it, and let every part keep to it."""
+    """Show the quote, ask whether to spend it, and make every part keep to it."""
     with asking_nobody(work.settings, work.environment) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
         aim = agreed(jobs, index, work.options, console).aim_usd

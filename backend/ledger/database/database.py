@@ -74,7 +74,7 @@ _POSTGRESQL_OUTAGES = (
     "57",  # cancelled by a time-out or by an operator: the server stops, starts or has crashed
     "58",  # input or output failed
 )
-"""How the SQLSTATE of a failure that may pass begins."""
+"""Prefixes of the SQLSTATE of temporary failures."""
 
 
 def place(url: URL) -> str:
@@ -92,7 +92,7 @@ def _ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
 
 
 def _is_outage(error: SQLAlchemyError) -> bool:
-    """Whether the database is down, full, locked or read-only, so that the same may succeed later."""
+    """Whether the database is down, full, locked or read-only, so that a retry may succeed later."""
     if isinstance(error, PoolTimeoutError):
         return True
     if not isinstance(error, DBAPIError):

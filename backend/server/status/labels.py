@@ -1,4 +1,4 @@
-"""What the labels of one question are like: their scores, their shares, and what people made of them."""
+"""Describes the labels of one question: their scores, their shares, and how people labelled the tasks."""
 
 from __future__ import annotations
 

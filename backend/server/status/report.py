@@ -492,7 +492,7 @@ class GuaranteeReport:
 
 @dataclass(frozen=True, slots=True)
 class RestartReport:
-    """What began anew because the tasks or a model had changed (docs/drift.md).
+    """What restarted because the tasks or a model had changed (docs/drift.md).
 
     Attributes:
         kind: ``stops``, ``tasks``, ``arm`` or ``version``.
@@ -605,7 +605,7 @@ class PackReport:
 
     @property
     def unpacked(self) -> bool:
-        """Whether the arm is asked no more."""
+        """Whether the arm is no longer asked."""
         return any(each.unpacked for each in self.comparisons)
 
 
@@ -623,7 +623,7 @@ def of(value: int, noun: str) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Dollars: with cents from $100 on, with four decimals from a cent on, with three digits below."""
+    """Dollars: two decimals from $100, four decimals from one cent, and three digits below that."""
     if value is None:
         return _NOTHING
     if value >= 100.0:
@@ -640,7 +640,7 @@ def percent(value: float | None) -> str:
 
 
 def share_of_hundred(value: float) -> str:
-    """A share that a person has set, without decimals that say nothing: ``90%``, ``97.5%``."""
+    """A share that a person has set, without superfluous decimals: ``90%``, ``97.5%``."""
     return f"{100.0 * value:.4g}%"
 
 

@@ -195,7 +195,7 @@ class Contacts:
 
     @property
     def grace(self) -> float:
-        """Seconds for which expired claims of other owners are left alone."""
+        """Seconds for which expired claims of other owners are not taken over."""
         return self._lease if self._clock() - self._back < self._lease else 0.0
 
 

@@ -215,7 +215,7 @@ class MoneyQueue:
             await asyncio.wait_for(turn, seconds)
 
     def release(self) -> None:
-        """Let the first waiting calls look again, because a call was settled."""
+        """Let the first waiting calls check again, because a call was settled."""
         woken = 0
         while self._waiting and woken < _WOKEN:
             turn = self._waiting.popleft()
@@ -372,7 +372,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """What one call cost.
+    """The cost of one call.
 
     Attributes:
         call: its id, as :func:`reserve_each` returned it.
@@ -492,7 +492,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Key → what a call's row holds of it: the beginning, by which a person finds the answer in its table."""
+    """Key → the part of it in a call's row: the beginning, by which people find the answer in its table."""
     names = {key: key[:_KEY_DIGITS] for key in keys}
     return names if len(set(names.values())) == len(names) else {key: key for key in keys}
 

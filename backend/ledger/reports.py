@@ -721,7 +721,7 @@ def alert_raised(connection: Connection, keys: Collection[AlertKey]) -> None:
 
 
 def known_alerts(connection: Connection) -> dict[AlertKey, bool]:
-    """Return every alert there ever was → whether it is still there."""
+    """Return every alert that was ever recorded → whether it still holds."""
     query = select(
         _alert_columns.project, _alert_columns.code, _alert_columns.subject, _alert_columns.over_at
     )

@@ -184,7 +184,7 @@ def count_parts(arm: str, contents: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _PackClaim:
-    """The tasks that a process may ask about."""
+    """The answers that are stored already, and the tasks that this process may ask about in a call."""
 
     stored: Mapping[str, PaidAnswer]
     mine: tuple[str, ...]

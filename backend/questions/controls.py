@@ -1,4 +1,4 @@
-"""Match a model's words to a label. Words that fit no label, or several, are not a vote."""
+"""Controls, their answers as votes, and the label that a model's words name; ambiguous words are no vote."""
 
 from __future__ import annotations
 

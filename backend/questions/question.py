@@ -141,7 +141,7 @@ class TaskQuestion:
 
     @property
     def source(self) -> Mapping[str, str]:
-        """Field key → plain text before redaction, or address of an image: what a task's edit changes."""
+        """Field key → plain text before redaction, or address of an image: the parts that an edit changes."""
         originals = {key: text.original for key, text in self.content.redacted.items()}
         return {**self.texts, **originals, **self.images}
 

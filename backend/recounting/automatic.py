@@ -1,4 +1,4 @@
-"""Recounts without being asked: when they are worth it, by one worker of all processes, and seldom."""
+"""Recounts projects automatically: rarely, only when it is worth it, and in one worker of all processes."""
 
 from __future__ import annotations
 

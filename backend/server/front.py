@@ -138,7 +138,7 @@ class Connection:
         self._body_since = 0.0
 
     def await_request(self, seconds: float) -> bytes:
-        """Wait this long for the first byte of another request; return the bytes that have already arrived."""
+        """Wait this long for another request's first byte; return the bytes that have already arrived."""
         self.sock.setblocking(False)
         self.stage, self.parser = _Stage.IDLE, None
         self.expires_at = time.monotonic() + seconds
@@ -146,14 +146,14 @@ class Connection:
         return behind
 
     def await_header(self, incoming: _IncomingRequest) -> _IncomingRequest:
-        """The first byte of a request is there. The first request's time runs since the connection began."""
+        """Record a request's first byte. The first request's time runs from the connection's start."""
         self.incoming = incoming
         if self.stage is _Stage.IDLE:
             self.stage, self.expires_at = _Stage.HEADER, time.monotonic() + HEADER_SECONDS
         return incoming
 
     def await_body(self, received: int) -> None:
-        """The header is there, and ``received`` bytes in all."""
+        """Record that the header has arrived, and ``received`` bytes in all."""
         now = time.monotonic()
         if self.stage is not _Stage.BODY:
             self.stage, self._body_since = _Stage.BODY, now

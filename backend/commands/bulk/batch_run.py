@@ -222,7 +222,7 @@ class BatchRun:
         return report
 
     def _finished(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run some work with providers; let it finish even after an interruption."""
+        """Run some work with providers; after an interruption, first give it time to finish."""
         future = self.jobs.process.thread.submit(work)
         try:
             return future.result()

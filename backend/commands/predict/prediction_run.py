@@ -288,7 +288,7 @@ EVERY = 1.0
 
 
 class _Watched(Protocol):
-    """The server's part that is watched."""
+    """The part of the server's interface that :func:`watching` needs."""
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None

@@ -28,7 +28,7 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """What the server says about one task.
+    """The server's answer about one task.
 
     Attributes:
         predictions: one, several (each model's own before the ensemble's), or none.

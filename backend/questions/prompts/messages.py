@@ -179,7 +179,7 @@ def _property_spans(content: str) -> dict[str, tuple[int, int]]:
 
 
 def _value(content: str, place: int) -> tuple[object, int]:
-    """Return the JSON value that begins at a place, after blanks, and the place where it ends."""
+    """Return the JSON value that starts at a position, after blanks, and the position where it ends."""
     return _DECODER.raw_decode(content, _skip(content, place))
 
 

@@ -191,7 +191,7 @@ def packed_texts(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def task_text(body: Mapping[str, Any]) -> str:
-    """Return the text of the task in a prompt about one; several fields stand below each other."""
+    """Return the text of the task in a prompt about one task, one field below another."""
     prompt = str(body["messages"][-1]["content"])
     return "\n".join(text for _, text in _TEXT.findall(prompt))
 
@@ -274,7 +274,7 @@ class OpenAIServer:
         return sum(model is None or request.model == model for request in self.requests)
 
     def wait_for(self, number: int, timeout: float = 10.0) -> bool:
-        """Wait until so many requests have arrived; ``False`` if they have not within ``timeout`` seconds."""
+        """Wait until ``number`` requests have arrived; ``False`` if they do not within ``timeout``."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._requests) >= number, timeout)
 

@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What came of asking one model.
+    """The result of asking one model.
 
     Attributes:
         votes: question → vote; empty if the model failed.
@@ -95,7 +95,7 @@ class Voters:
         """The expected price in $ of each arm that may be asked.
 
         Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
-        shown it are left out. A model's packed arm stands beside it if the task may share a prompt.
+        shown it are left out. If the task may share a prompt, a model's packed arm is included as well.
 
         Args:
             job: the task.
@@ -250,7 +250,7 @@ COIN: Final = 0.02
 """The share of packed tasks whose models are asked singly, too."""
 
 _SAME: Final = 0.5
-"""Two votes count as the same if one would earn at least this reward where the other is right."""
+"""Two votes count as equal if one would earn at least this reward where the other is right."""
 
 
 def _is_checked(project: str, task: int) -> bool:
@@ -316,7 +316,7 @@ class PackGuard:
         self._known: dict[str, tuple[object, frozenset[str]]] = {}
 
     async def unpacked(self, job: Job) -> frozenset[str]:
-        """The packed arms that a project asks no more, because of any of its questions."""
+        """The packed arms that a project no longer asks, because of any of its questions."""
         if not any(model.pack for model in job.settings.models):
             return frozenset()
         return await self._reads.read(job.project)

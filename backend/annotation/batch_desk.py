@@ -1,4 +1,4 @@
-"""The desk: sends what is wanted, asks how far jobs are, settles what is back, and tidies up.
+"""The desk sends the wanted lines, polls the jobs, settles those that have ended, and cleans up.
 
 Everything that it knows is in the ledger, so another process can go on at any moment. One that died while it
 sent a job may have reached the provider: the job is looked for there before anything is sent again.
@@ -37,7 +37,7 @@ from backend.settings import BudgetSettings, ModelSettings
 from camvo.twins.twins import same_model
 
 LEASE: Final = 15.0
-"""Seconds until another process may look after a job whose sender is silent."""
+"""Seconds until another process may take over a job whose sender is silent."""
 
 _REFUSED: Final = (KeyRejectedError, RejectedError, ContextTooLongError, RateLimitedError)
 """Failures that say for certain that the provider has not taken the batch."""
@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class DeskReport:
-    """What a look at the jobs brought.
+    """The result of a look at the jobs.
 
     Attributes:
         out: jobs whose answers are still to come.
@@ -109,7 +109,7 @@ class Desk:
                     _log.error("leases_not_renewed", code=error.code, reason=str(error))
 
     async def look(self, project: str | None = None) -> DeskReport:
-        """Ask how far the jobs are; settle those that have ended, and tidy up after them.
+        """Poll the jobs; settle those that have ended, and clean up after them.
 
         Args:
             project: look at its jobs only.
@@ -177,7 +177,7 @@ class Desk:
             await self._recover(job, provider, report)
 
     async def _recover(self, job: BatchJob, provider: BatchProvider, report: DeskReport) -> None:
-        """Go on with a job whose sender is gone."""
+        """Take over a job whose sender is gone."""
         if job.state == "filling":
             if job.cancelled:
                 await self._refuse(job, "batch_cancelled")
@@ -309,13 +309,13 @@ class Desk:
         )
 
     async def _not_taken(self, job: BatchJob, code: str, limit: int | None, report: DeskReport) -> None:
-        """Let go of a job that the provider refused as a whole.
+        """Give up a job that the provider refused as a whole.
 
         Args:
             job: the job.
             code: why.
             limit: the most tokens that may be enqueued, if there were too many; smaller jobs are sent then.
-            report: told of any other reason, which is not tried again.
+            report: called with any other reason; such a job is not tried again.
         """
         await self._refuse(job, code)
         if limit is not None:

@@ -37,7 +37,7 @@ class _BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class _PackedLine:
-    """A line of a packed arm, and its task as it stands in the prompt."""
+    """A line of a packed arm, and its task as written in the prompt."""
 
     line: BatchLine
     task: PackedTask

@@ -30,7 +30,7 @@ from camvo.twins.twins import twins
 
 @dataclass(frozen=True, slots=True)
 class _StandingAnswer:
-    """How far one model's answer is."""
+    """The state of one model's answer."""
 
     key: str
     reply: ModelReply | None
@@ -273,7 +273,7 @@ class BatchStage:
         return self._open
 
     def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
-        """The packed arms that the task does not ask; it goes on with the arms that it has asked.
+        """Return the packed arms that the task must not ask. Those it has already asked are left out.
 
         Args:
             unpacked: those that the project does not ask.

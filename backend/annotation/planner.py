@@ -28,12 +28,12 @@ from camvo.typing import Confidences, Votes
 from camvo.votes.labels import LABEL_VOTE
 
 _SECONDS: Final = 2.0
-"""For so long a count of the finished tasks is good enough."""
+"""Seconds for which a count of the finished tasks is considered current."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """What bounds a project's spending.
+    """The limits of a project's spending.
 
     Attributes:
         project: the project's key.
@@ -209,5 +209,5 @@ class Planner:
 
 
 def _task_name(question: JobQuestion) -> str:
-    """What tells the task from others in the exploration draw: the same in every process."""
+    """The name that identifies the task in the exploration draw. It is the same in every process."""
     return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"

@@ -182,7 +182,7 @@ class JobQueue:
                     raise
 
     def _move_to_background(self, tasks: Sequence[_Task]) -> None:
-        """Let unfinished tasks go on in the background as long as there is room; cancel the others."""
+        """Let unfinished tasks continue in the background as long as there is room; cancel the others."""
         for task in tasks:
             if task.done() or task in self._background:
                 continue

@@ -75,7 +75,7 @@ class EmbeddedContexts:
         await asyncio.gather(*(self.of(question) for question in questions))
 
     def embed(self, questions: Sequence[JobQuestion]) -> asyncio.Task[None]:
-        """Begin :meth:`of_all`; nobody need wait for it."""
+        """Start :meth:`of_all` without waiting for it."""
         embedding = asyncio.ensure_future(self.of_all(questions))
         # asyncio would log an error that nobody waits for
         embedding.add_done_callback(lambda done: done.cancelled() or done.exception())

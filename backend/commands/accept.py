@@ -1,4 +1,4 @@
-"""What the ledger says of a project's predictions: their scores, which are blind, which are certified."""
+"""The ledger's facts about a project's predictions: their scores, which are blind, which are certified."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
 
 
 def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, int | None]:
-    """What becomes of an accepted annotation, and its number if it is still there."""
+    """The state of an accepted annotation, and its number if it still exists."""
     for annotation in task["annotations"] if task is not None else ():
         if annotation["id"] == record.annotation_id:
             touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")

@@ -38,7 +38,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _LiveCall:
-    """What one model did with one call."""
+    """The outcome of one call to one model."""
 
     name: str
     vote: str | None = None

@@ -65,7 +65,7 @@ def annotator_number(said: object, place: str) -> int | None:
 
     Args:
         said: a number or a name; blank for nobody.
-        place: where it stands.
+        place: where it was read, for errors.
 
     Raises:
         DatasetError: it is a number that no user can have.

@@ -124,7 +124,7 @@ class Index:
 
         Args:
             draw: from a task's number to a number in [0, 2⁶³).
-            count: how many; fewer if there are not so many tasks. Drawn from the whole source.
+            count: how many; fewer if there are fewer tasks. Drawn from the whole source.
         """
         self._database.create_function("draw", 1, draw, deterministic=True)
         drawn = self._database.execute("SELECT draw(number) AS d FROM tasks ORDER BY d LIMIT ?", (count,))
@@ -192,7 +192,7 @@ class Part:
 
 
 def rows_of_a_part(rows: int) -> int:
-    """How many rows a part of a dataset with so many rows has."""
+    """Return how many rows each part of a dataset with ``rows`` rows has."""
     return min(max(-(-rows // _PARTS), _FEWEST), _MOST)
 
 

@@ -50,7 +50,7 @@ class Row:
     """One row of a source.
 
     Attributes:
-        place: where it stands, such as ``line 7``, for errors.
+        place: its position in the source, such as ``line 7``, for errors.
         data: the row's values by column.
         id: the id that the format itself gives, such as a Label Studio task's; ``None`` if it gives none.
     """

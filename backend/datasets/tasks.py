@@ -209,7 +209,7 @@ class Dataset:
             )
 
     def place(self, row: Row) -> str:
-        """Where a row stands: the file and the line."""
+        """Return the position of a row: the file and the line."""
         return f"{self.source.path}, {row.place}"
 
 

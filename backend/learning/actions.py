@@ -173,7 +173,7 @@ def forget_next(connection: Connection, settings: Settings, now: float) -> bool:
 def _forget(
     connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
 ) -> None:
-    """Take human labels out of the rewards and texts from the student, and forget the tasks.
+    """Remove human labels from the rewards and texts from the student, and forget the tasks.
 
     The first takes milliseconds a task, and the second nearly one. If many of the tasks have human labels or
     texts that taught, only the first of those are forgotten.
@@ -304,7 +304,7 @@ def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class AffectedLabels:
-    """What a withdrawal changes.
+    """The effects of a withdrawal.
 
     Attributes:
         tasks: project's key → the tasks whose annotations change, in ascending order.
@@ -331,7 +331,7 @@ def bounded(connection: Connection, withdrawal: Withdrawal) -> Withdrawal:
 
 
 def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
-    """What a withdrawal will change, or has still to change if an earlier run of it was interrupted."""
+    """Return what a withdrawal will change, or still has to change if an earlier run was interrupted."""
     commands: dict[str, list[Withdrawal]] = {}
     changing = []
     for annotation in _in_scope(connection, withdrawal):

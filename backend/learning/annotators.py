@@ -1,4 +1,4 @@
-"""Annotators' reliabilities are fitted again in the background, once enough labels are new."""
+"""Refits annotators' reliabilities in the background, once there are enough new labels."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class ReliabilityFits:
         await self.fit(event.project_key)
 
     async def fit(self, project: str) -> None:
-        """Fit the reliabilities of every question of a project, store those that are news, and apply them."""
+        """Fit the reliabilities of a project's questions, store those that have changed, and apply them."""
         try:
             while not await self._store_news(project):
                 pass  # another fit took the number, perhaps one of fewer annotations
@@ -151,7 +151,7 @@ class ReliabilityFits:
             _log.error("reliabilities_not_fitted", project=project, code=error.code, reason=str(error))
 
     async def _store_news(self, project: str) -> bool:
-        """Fit, and store what is news; return whether all of it was stored."""
+        """Fit, and store what has changed; return whether all of it was stored."""
         news = await self._read(partial(_news, project, self.clock()))
         return all(
             [await self.writer.persist(partial(learning_data.store_reliabilities, fit=fit)) for fit in news]
@@ -189,7 +189,7 @@ class ReliabilityFits:
 
 
 def is_due(annotations: int, fitted_on: int) -> bool:
-    """Whether so many annotations are far enough from those of the last fit: a tenth, and ten."""
+    """Whether the number of annotations differs from that of the last fit by at least a tenth, plus ten."""
     return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
 
 

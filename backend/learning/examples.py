@@ -50,7 +50,7 @@ class LabelledTasks:
     read_at: float
 
     def nearest(self, key: RoundKey, context: Array, count: int) -> list[LabelledTask]:
-        """The ``count`` tasks most similar to a context, the most similar last: models heed the last most.
+        """The ``count`` tasks most similar to a context, the most similar last: models follow the last most.
 
         The task itself and tasks with the same text are left out.
         """

@@ -1,4 +1,4 @@
-"""What the ledger knows about a project: its own settings, and what Label Studio last said of it."""
+"""The ledger's facts about a project: its own settings, and what Label Studio last reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backend.settings import Settings
 from camvo.votes.labels import LABEL_VOTE
 
 _LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
-"""Columns that stay as they are if Label Studio says nothing of them."""
+"""Columns that are unchanged if Label Studio does not report them."""
 
 
 def project_settings(stored: Project | None, settings: Settings) -> tuple[Settings, ConfigError | None]:
@@ -62,7 +62,7 @@ def is_new(stored: Project | None, columns: Mapping[str, Any]) -> bool:
 def remember_project(
     connection: Connection, key: str, columns: Mapping[str, Any], now: float
 ) -> Project | None:
-    """Store what Label Studio said of a project, unless the ledger holds the same.
+    """Store what Label Studio reported about a project, unless the ledger holds the same.
 
     Args:
         connection: a write transaction.

@@ -33,7 +33,7 @@ _IDLE = 3600.0
 """Seconds after which a copy looks for a base before it catches up. Only older events are ever folded."""
 
 _NEWS = 1.05
-"""The growth of the number of rounds after which what the tests have found is stored again."""
+"""The growth of the number of rounds after which the findings of the tests are stored again."""
 
 _T = TypeVar("_T")
 _Clock = Callable[[], float]
@@ -132,7 +132,7 @@ class States:
                 del self._copies[key]
 
     async def _restore(self, key: StateKey, copy: _Copy) -> None:
-        """Begin with the latest snapshot, or else the base, unless the copy has every event before these."""
+        """Start from the latest snapshot, or else the base, unless the copy has every event before these."""
 
         def stored(connection: Connection) -> tuple[list[Snapshot], Base | None]:
             names = (key.project, key.control, key.epoch)
@@ -201,7 +201,7 @@ class States:
         )
 
     async def _report(self, key: StateKey, copy: _Copy) -> None:
-        """Store what the tests have found, if that is news."""
+        """Store the findings of the tests, if they have changed."""
         rounds = copy.state.rounds
         if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
             tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
@@ -244,5 +244,5 @@ def _unfolded(base: Base, empty: State) -> State:
 
 
 def _form(state: State) -> tuple[int, float, bool]:
-    """What a copy must have in common with the state that is asked for."""
+    """The properties that a copy must share with the requested state."""
     return state.dimension, state.lambda_l, state.linear

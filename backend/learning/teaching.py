@@ -1,4 +1,4 @@
-"""What rounds teach: rewards by the vote at first, corrected by signed contributions as humans answer.
+"""The lessons of rounds: rewards by the vote at first, corrected by signed contributions as humans answer.
 
 Every correction and every restart is an event of its own, so each process's state can catch up by addition.
 """
@@ -107,7 +107,7 @@ def weigh(
 
 
 def person(annotation: Annotation) -> str:
-    """The id of the annotator; an unknown one is somebody else each time."""
+    """The id of the annotator; each unknown one counts as a different person."""
     by = annotation.completed_by
     return f"annotation {annotation.annotation_id}" if by is None else str(by)
 
@@ -134,7 +134,7 @@ def answering(
 def record_blind_answer(connection: Connection, round_: Round, round_id: int) -> None:
     """Tell the queue of blind tasks what people say about a blind round, if anybody has annotated its task.
 
-    A task whose annotations are skipped, deleted or withdrawn has no answer that stands, and counts as wrong.
+    A task whose annotations are skipped, deleted or withdrawn has no valid answer, and counts as wrong.
     If the votes were counted again before an answer, the answer is about the label by that counting.
     """
     key = round_.key
@@ -259,7 +259,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
 
 
 def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now: float) -> None:
-    """Take what the texts of tasks taught the student back, and seal their n-grams for good.
+    """Undo what the texts of tasks taught the student, and seal their n-grams permanently.
 
     Each lesson has an event of its own, so that every process forgets it. The event has the seal, and so have
     the earlier ones of the round from now on.
@@ -285,7 +285,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
 
 
 def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
-    """What takes the human label of a round out of a state that knows it, so that the voted label teaches.
+    """The contribution that removes a round's human label from a state, so that the voted label teaches.
 
     Args:
         round_: the round.
@@ -296,7 +296,7 @@ def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
 
 
 def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -> None:
-    """Note what people say about a pruned round, and that it teaches nothing: its context is deleted."""
+    """Record what people say about a pruned round. It teaches nothing, because its context is deleted."""
     rounds.set_human(connection, round_.id, human, round_.confirmed)
     projects.count_refused_feedback(connection, round_.key.project)
     metrics.feedback_refused.labels(project=round_.key.project).inc()

@@ -92,7 +92,7 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
 def store_each(
     connection: Connection, bought: Sequence[tuple[StoredAnswer, tuple[str, int]]], now: float
 ) -> None:
-    """Store answers, each linked to the project and the number of its task; one that is stored stays."""
+    """Store answers, each linked to the project and the number of its task; stored ones are kept."""
     rows = [
         {
             "key": answer.key,
@@ -187,7 +187,7 @@ class Contacts:
         self._last = self._back = -math.inf
 
     def note(self) -> None:
-        """Note that the ledger is reached."""
+        """Record that the ledger has been reached."""
         at = self._clock()
         if math.isfinite(self._last) and at - self._last > 2 / 3 * self._lease:
             self._back = at
@@ -195,7 +195,7 @@ class Contacts:
 
     @property
     def grace(self) -> float:
-        """Seconds for which expired claims of other owners are left alone."""
+        """Seconds for which expired claims of other owners are not taken over."""
         return self._lease if self._clock() - self._back < self._lease else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Batch jobs: what was sent to a provider as one batch, and how far it is.
+"""Batch jobs: the requests sent to a provider as one batch, and their state.
 
 A job goes from ``filling`` (its lines are being claimed) over ``sending`` (the provider may have it) and
 ``out`` (the provider has it) to ``ended`` (every line is settled) and ``closed`` (the provider's files are
@@ -218,7 +218,7 @@ _END = (
 _LineState = Literal["wanted", "out", "answered", "failed", "discarded"]
 
 ENDED: Final[Sequence[_LineState]] = ("answered", "failed", "discarded")
-"""States of lines that wait for nothing."""
+"""States of lines that are finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +276,7 @@ class BatchLine:
 
     @property
     def usd(self) -> float:
-        """What it cost, $."""
+        """The cost in $."""
         return from_picodollars(self.cost or 0)
 
 
@@ -363,12 +363,12 @@ def take_lines(connection: Connection, line: BatchLine, job: str, call: int) -> 
 
 
 def end_lines(connection: Connection, key: str, state: _LineState, code: str | None, usd: float) -> None:
-    """End a line that cost so many dollars, and forget its prompt."""
+    """End a line that cost ``usd`` dollars, and forget its prompt."""
     connection.execute(_END, {"of": key, "now": state, "why": code, "paid": to_picodollars(usd)})
 
 
 def give_back_lines(connection: Connection, key: str, code: str | None, *, tried: bool) -> None:
-    """Let a line be wanted again.
+    """Mark a line as wanted again.
 
     Args:
         connection: a write transaction.
@@ -465,7 +465,7 @@ def store_tasks(connection: Connection, task: BatchTask) -> None:
 
 
 def forget_task(connection: Connection, tasks: Iterable[tuple[str, int]]) -> None:
-    """The tasks wait no more; each is a project and a number, and they are at most some hundred."""
+    """Remove the rows of waiting tasks. Each task is a project and a number; pass a few hundred at most."""
     for project, numbers in by_project(tasks):
         connection.execute(_FORGET, {"of": project, "numbers": numbers})
 

@@ -29,7 +29,7 @@ class QueuedTask(BlindTask):
     Attributes:
         counting: hash of what the models' votes were counted to: the label, the score, and the plan with its
             weights.
-        answers: hash of the human answers that stand, by annotation; empty without one.
+        answers: hash of the valid human answers, by annotation; empty without one.
         closed_through: on the entry whose answer closed its cohort, the newest round of the project then.
         recount: the number of the counting that fixed its label and score, 0 for the first.
         round_id: its round.
@@ -85,7 +85,7 @@ class BlindQueue:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Cohort → the last round that it stands for; a cohort that nobody has answered is absent."""
+        """Cohort → the last round that it represents; a cohort that nobody has answered is absent."""
         return {
             entry.cohort: entry.closed_through for entry in self.entries if entry.closed_through is not None
         }
@@ -108,7 +108,7 @@ def _counting_of(connection: Connection, project: str, control: str, epoch: str)
 
 
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
-    """Note that a counting has changed a question's labels or scores."""
+    """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
     connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
 
@@ -158,9 +158,9 @@ def record_answer(
         connection: a write transaction.
         round_: the blind round. Later rounds of a task that has one in the queue change nothing.
         round_id: its id.
-        rewards: annotation → how right the voted label is by it, for the answers that stand, in the order of
-            their arrival.
-        said: the answers that stand, as one text; only its hash is kept.
+        rewards: annotation → how right the voted label is according to it, for the valid answers, in the
+            order of their arrival.
+        said: the valid answers, as one text; only its hash is kept.
     """
     fields = (_columns.cohort, _columns.verdicts, _columns.reward)
     entry = connection.execute(
@@ -216,12 +216,12 @@ def recounted(
     number: int,
     results: Mapping[int, tuple[str, float]],
 ) -> list[int]:
-    """Begin a queue for the labels of a new counting, with every task behind the run of the last one.
+    """Begin a queue for the labels of a new counting, with every task after the run of the last queue.
 
     The run is a part of the queue that a hash chose, and so is what is left. The tasks of the run keep what
     certified the earlier labels, and certify nothing any more. The others stay in their cohorts. An answer
-    among them came out of turn; the caller has it heard against the new label, so that it counts with the
-    least that it says about either. If every task is in the run, the new queue is empty until others come.
+    among them was given out of turn; the caller compares it with the new label too, and the lower of both
+    rewards counts. If every task is in the run, the new queue is empty until others come.
 
     Args:
         connection: a write transaction.
@@ -252,7 +252,7 @@ def waiting(connection: Connection, project: str, epochs: Mapping[str, str], lim
     Args:
         connection: in a read transaction.
         project: the project's key.
-        epochs: control → its epoch. A task that several questions wait for stands where it comes first.
+        epochs: control → its epoch. A task of several questions is listed once, where it comes first.
         limit: the most tasks to return.
     """
     tasks: dict[int, tuple[int, int, int]] = {}

@@ -1,4 +1,4 @@
-"""What a call brought, in the ledger: the answer is stored, and its price is booked."""
+"""The result of a call in the ledger: the answer is stored, and its price is booked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoughtAnswer:
-    """What a call brought for one task.
+    """The result of a call for one task.
 
     Attributes:
         key: the key of the answer.

@@ -81,7 +81,7 @@ def resting_on(queue: BlindQueue) -> list[QueuedTask]:
 
 
 def hash_evidence(blind: Sequence[QueuedTask]) -> str:
-    """SHA-256 of blind tasks, what people said of them, and how right their labels count."""
+    """SHA-256 of blind tasks, their human answers, and the rewards of their labels."""
     listed = [[each.task, each.answers, each.reward] for each in blind]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
@@ -144,7 +144,7 @@ def certificates_of(connection: Connection, project: str) -> list[Issued]:
 
 
 def standings(connection: Connection, project: str) -> list[_Standing]:
-    """Return how a project's certificates stand, the latest first. Reads every round that one covers.
+    """Return the state of each certificate of a project, the latest first. Reads every round that they cover.
 
     A certificate holds until
 

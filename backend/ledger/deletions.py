@@ -46,7 +46,7 @@ def mark_deleted(connection: Connection, project: str, tasks: Sequence[int], now
 
 
 def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] | None:
-    """Return a project and at most so many of its deleted tasks whose records are still there."""
+    """Return a project and at most ``most`` of its deleted tasks whose records still exist."""
     rows = connection.execute(_NEXT, {"most": most}).all()
     if not rows:
         return None
@@ -188,7 +188,7 @@ def prune_rounds(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a pruned round's plan: what a stored prediction and a report still read."""
+    """The part of a pruned round's plan that stored predictions and reports still read."""
     kept = {name: plan[name] for name in ("labels", "aggregation", "score") if name in plan}
     arms = {
         arm: {name: columns[name] for name in ("cost", "correctness") if name in columns}

@@ -56,7 +56,7 @@ class JudgedRound:
 
 
 def latest_judged(connection: Connection, project: str, control: str, epoch: str) -> dict[int, JudgedRound]:
-    """Return task → the latest round of a question in an epoch, for tasks with an annotation that stands."""
+    """Return task → the latest round of a question in an epoch, for tasks with a valid annotation."""
     annotated = select(_annotations.task).where(
         _annotations.project == project,
         ~_annotations.deleted,
@@ -122,7 +122,7 @@ def store_reliabilities(connection: Connection, fit: StoredReliabilities) -> boo
 
 
 def set_reliabilities_applied(connection: Connection, fit: StoredReliabilities) -> None:
-    """Record that every task's human label goes by a fit, so that no earlier one is left to apply."""
+    """Record that a fit is applied to every task's human label, so that no earlier fit is pending."""
     connection.execute(
         update(_reliabilities)
         .where(

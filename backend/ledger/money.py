@@ -59,9 +59,9 @@ TOTAL = "total"
 """The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
 
 _PurseName = Literal["job", "further", "background"]
-"""What the money of a project is set aside for: the job of ``camvo label``, which is all its runs on the
-project; votes that somebody asked for after the first round (``--ask-more``); and votes that the server asks
-for by itself (``background_share``)."""
+"""The purposes that a project's money is set aside for: the job of ``camvo label``, which is all its runs on
+the project; votes that somebody requested after the first round (``--ask-more``); and votes that the server
+requests on its own (``background_share``)."""
 
 _PURPOSES: Final[dict[_PurseName, str]] = {
     "job": "the job",
@@ -208,14 +208,14 @@ class MoneyQueue:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until a settlement may have set money free, at most so many seconds."""
+        """Wait until a settlement may have freed money, for at most ``seconds``."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(turn, seconds)
 
     def release(self) -> None:
-        """Let the first waiting calls look again, because a call was settled."""
+        """Let the first waiting calls check again, because a call was settled."""
         woken = 0
         while self._waiting and woken < _WOKEN:
             turn = self._waiting.popleft()
@@ -372,7 +372,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """What one call cost.
+    """The cost of one call.
 
     Attributes:
         call: its id, as :func:`reserve_each` returned it.
@@ -492,7 +492,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Key → what a call's row holds of it: the beginning, by which a person finds the answer in its table."""
+    """Key → the part of it in a call's row: the beginning, by which people find the answer in its table."""
     names = {key: key[:_KEY_DIGITS] for key in keys}
     return names if len(set(names.values())) == len(names) else {key: key for key in keys}
 

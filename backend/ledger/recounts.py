@@ -1,4 +1,4 @@
-"""What a later counting made of a round's kept votes. The round stays as it was."""
+"""The result of a later counting of a round's stored votes. The round itself is unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FurtherVote:
 
 
 def store_further_votes(connection: Connection, project: str, votes: Sequence[FurtherVote]) -> None:
-    """Store votes; those that are there already stay as they are."""
+    """Store votes; stored ones are unchanged."""
     if votes:
         connection.execute(
             insert_new(connection.dialect, _further_votes),
@@ -91,7 +91,7 @@ def all_confidences(confidences: Mapping[str, float], further: Sequence[FurtherV
 
 @dataclass(frozen=True, slots=True)
 class FurtherSum:
-    """What a project's further votes of one purpose cost.
+    """The cost of a project's further votes for one purpose.
 
     Attributes:
         tasks: how many tasks have some.
@@ -185,7 +185,7 @@ def _decided(recount: Recount | None) -> dict[str, Any]:
 def new_ones(
     connection: Connection, project: str, results: Iterable[Recount], blind: Collection[int]
 ) -> list[Recount]:
-    """Return the results that change something now: those of rounds that are still there, and still open.
+    """Return the results that change something now: those of rounds that still exist and are still open.
 
     Args:
         connection: in the transaction that stores them.
@@ -219,7 +219,7 @@ def differs(before: tuple[str, float], after: tuple[str, float]) -> bool:
 def store(
     connection: Connection, project: str, number: int, recounts: Sequence[Recount], hidden: Collection[int]
 ) -> None:
-    """Store what a counting changed.
+    """Store the changes by a counting.
 
     Args:
         connection: a write transaction.
@@ -428,7 +428,7 @@ def record_check_answers(
     round_id: int,
     confirmation: Callable[[str], float | None],
 ) -> None:
-    """Take in a new answer to a round that was counted again, or that an answer is gone.
+    """Record a new answer, or the loss of an answer, to a round that was counted again.
 
     Args:
         connection: a write transaction.
@@ -629,14 +629,14 @@ def countings_of(connection: Connection, project: str) -> list[Counting]:
 
 
 def last_look(connection: Connection, project: str) -> Look | None:
-    """Return what the server last saw that a counting would change; ``None`` before the first look."""
+    """Return the changes that the server last expected of a counting; ``None`` before the first look."""
     names = [_looks.c[field.name] for field in fields(Look)]
     row = connection.execute(select(*names).where(_looks.c.project == project)).one_or_none()
     return None if row is None else Look(**row._mapping)
 
 
 def remember_look(connection: Connection, project: str, look: Look) -> None:
-    """Replace what the server last saw."""
+    """Replace the result of the server's last look."""
     row = {"project": project, **asdict(look)}
     connection.execute(insert_or_replace(connection.dialect, _looks), row)
 
@@ -676,7 +676,7 @@ def incomplete(connection: Connection, project: str, *, after: int, limit: int) 
 
 
 def taught_before(connection: Connection, project: str) -> TaughtBefore:
-    """What labels have taught, by the tasks that people labelled after a counting; not by blind ones.
+    """The effect of labels, measured on tasks that people labelled after a counting, without blind ones.
 
     Args:
         connection: in a read transaction.

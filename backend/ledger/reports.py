@@ -572,7 +572,7 @@ def judged_labels(connection: Connection, project: str, control: str, epoch: str
 
 
 def annotators(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, int]:
-    """Return task → how many annotations of it stand, for those of the tasks that have one."""
+    """Return task → the number of its valid annotations, for those of the tasks that have one."""
     query = (
         select(_human_annotations.task, func.count().label("annotations"))
         .where(
@@ -662,7 +662,7 @@ _alerts = tables.alerts
 _alert_columns = _alerts.c
 
 _PATIENCE = 900.0
-"""Seconds for which an alert must not be seen before it is over: one that flickers is told once."""
+"""An alert is over when it was not seen for this many seconds, so that a flickering one is reported once."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -695,7 +695,7 @@ def see_alerts(connection: Connection, seen: Collection[AlertKey]) -> list[Alert
         seen: the alerts of this moment.
 
     Returns:
-        Those of them that nobody was told of since they began.
+        Those of them that have not been reported to people since they began.
     """
     at = now(connection)
     for key in sorted(seen):
@@ -714,14 +714,14 @@ def see_alerts(connection: Connection, seen: Collection[AlertKey]) -> list[Alert
 
 
 def alert_raised(connection: Connection, keys: Collection[AlertKey]) -> None:
-    """Record that people were told of these alerts."""
+    """Record that these alerts were reported to people."""
     at = now(connection)
     for key in keys:
         connection.execute(update(_alerts).where(*_IS).values(posted_at=at), _named(key))
 
 
 def known_alerts(connection: Connection) -> dict[AlertKey, bool]:
-    """Return every alert there ever was → whether it is still there."""
+    """Return every alert that was ever recorded → whether it still holds."""
     query = select(
         _alert_columns.project, _alert_columns.code, _alert_columns.subject, _alert_columns.over_at
     )

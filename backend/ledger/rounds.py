@@ -58,7 +58,7 @@ def store_accepted(connection: Connection, accepted: Sequence[Accepted]) -> None
 
 
 def set_accepted_annotation(connection: Connection, project: str, task: int, annotation_id: int) -> None:
-    """Note which annotation an accepted task got."""
+    """Record which annotation an accepted task got."""
     connection.execute(
         update(_accepted)
         .where(_accepted.c.project == project, _accepted.c.task == task)
@@ -83,7 +83,7 @@ def is_machine_label(
 ) -> bool:
     """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
 
-    The webhook may come before Label Studio has told which annotation it made; then the labels decide.
+    The webhook may arrive before Label Studio has reported which annotation it made; then the labels decide.
     """
     row = connection.execute(_OF_TASK, {"of": project, "number": task}).one_or_none()
     if row is None or row.annotation_id not in {None, annotation_id}:
@@ -348,7 +348,7 @@ def labelled_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
 
 
 def tasks_with_texts(connection: Connection, project: str, tasks: Sequence[int]) -> list[int]:
-    """Return those of the tasks that have n-grams beside a context."""
+    """Return those of the tasks that have n-grams stored with a context."""
     query = (
         select(_table.c.task)
         .join(_contexts, _contexts.c.round_id == _table.c.id)
@@ -369,7 +369,7 @@ def with_texts(connection: Connection, project: str, tasks: Sequence[int]) -> li
 
 
 def seal_texts(connection: Connection, of: Sequence[Round]) -> None:
-    """Replace the n-grams beside the contexts of rounds by their seals, for good."""
+    """Replace the n-grams stored with the contexts of rounds by their seals, permanently."""
     sealing = [
         {"number": round_.id, "beside": pack_context(round_.context, sealed(round_.text))}
         for round_ in of

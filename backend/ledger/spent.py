@@ -1,4 +1,4 @@
-"""Tokens that the answered calls to each model used."""
+"""Sums over calls: what accounts must hold, what each task cost, and the tokens that each model used."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ class CallLedger:
         """Run the transaction that ends a call, and count the call.
 
         Args:
-            step: stores what came and settles the account; must be safe to run twice.
+            step: stores the result and settles the account; must be safe to run twice.
             query: what the call was for.
             call: its id.
             outcome: how it ended.

@@ -118,7 +118,7 @@ _CURES: dict[type[ModelError], str] = {
     UnusableAnswersError: "give the labels hints in the label config, or take the model out",
     NotBookedError: "look for ledger_down in the log: money could not be booked",
 }
-"""What to do about a model that fails again and again, where a single failure needs no cure."""
+"""What to do about a model that fails repeatedly, if a single failure needs no fix."""
 
 
 def cure(code: str) -> str:
@@ -179,7 +179,7 @@ def line_error(status: int | None, code: str | None, model: str) -> ModelError:
 def _unreachable(error: BaseException) -> str | None:
     """Return why no connection to the provider came about; ``None`` if one did.
 
-    litellm reports it as HTTP 500, although nothing answered. Only the chain of causes tells.
+    litellm reports it as HTTP 500, although nothing answered. Only the chain of causes shows it.
     """
     cause: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
@@ -211,7 +211,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of the provider's response, if litellm tells it."""
+    """Return the HTTP status of the provider's response, if litellm reports it."""
     try:
         status = int(getattr(error, "status_code", None) or 0)
     except (TypeError, ValueError):

@@ -200,7 +200,7 @@ def _missing_variables(model: str) -> tuple[str, ...]:
 def count_tokens(contents: tuple[str, ...]) -> int:
     """Return the tokens of a prompt. Recent counts are cached, because every model prices the same prompt.
 
-    Each message is counted by itself, as the system message is the same for all tasks.
+    Each message is counted separately, because the system message is the same for all tasks.
     """
     return _of_prompt() + sum(_of_message(content) - _of_prompt() for content in contents)
 
@@ -214,7 +214,7 @@ def _of_message(content: str) -> int:
 
 @lru_cache(maxsize=1)
 def _of_prompt() -> int:
-    """The tokens that a prompt has beside its messages."""
+    """The tokens that a prompt has in addition to its messages."""
     two = [{"role": "user", "content": ""}] * 2
     return 2 * _of_message("") - int(litellm().token_counter(model=_TOKENIZER, messages=two))
 
@@ -358,7 +358,7 @@ class TokenMeter:
         self._counted = self._reported = self._cached = self._output = self._calls = self._tasks = 0
 
     def observe(self, used: Used, *, calls: int = 1, tasks: int = 1) -> None:
-        """Learn from calls about so many tasks. Without input tokens only the output is used."""
+        """Learn from calls about ``tasks`` tasks each. Without input tokens only the output is used."""
         if used.counted > 0 and used.input > 0:
             self._counted += used.counted
             self._reported += used.input
@@ -504,7 +504,7 @@ class Model:
         return self.count(messages) * self.meter.factor
 
     def cost(self, messages: Messages, tasks: int = 1) -> float:
-        """Return the expected cost of one call about so many tasks, $."""
+        """Return the expected cost in $ of one call about ``tasks`` tasks."""
         return self._cost_of(self.count(messages), tasks)
 
     def packed_cost(self, system: str, texts: str, *, batched: bool = False) -> float:
@@ -525,7 +525,7 @@ class Model:
         return self.prices.cost(expected, output, self.meter.cached_share * expected)
 
     def for_tasks(self, number: int) -> Model:
-        """Return the model for a prompt about so many tasks: its answer may be that many times as long."""
+        """Return the model for a prompt about ``number`` tasks: its answer may be that many times as long."""
         if number == 1:
             return self
         most = number * self.settings.max_tokens

@@ -248,7 +248,7 @@ class ModelCaller:
         """Return the answer in a response, and learn from the usage that it reports.
 
         Args:
-            model: the model, for so many tasks.
+            model: the model, for the number of tasks in the prompt.
             response: in litellm's form.
             counted: our own count of the input tokens.
             most_input: the most input tokens that are believed.

@@ -45,7 +45,7 @@ class Member:
 
     Attributes:
         query: what to ask; ``model`` is the packed arm, and the prompt about one task is not sent.
-        task: the task as it stands in the prompt.
+        task: the task as written in the prompt.
         key: the key of its answer.
         until: unix seconds; the latest time to wait.
         usable: whether an answer gives a vote.
@@ -86,7 +86,7 @@ class _Packable(Protocol):
 
     @property
     def task(self) -> PackedTask:
-        """The task as it stands in the prompt."""
+        """The task as written in the prompt."""
         ...
 
 
@@ -116,7 +116,7 @@ class Pack(Generic[_P]):
 
     @property
     def tasks(self) -> dict[str, PackedTask]:
-        """The tasks as they stand in the prompt, by id."""
+        """The tasks as written in the prompt, by id."""
         return {number: member.task for number, member in self.members.items()}
 
     @property
@@ -160,7 +160,7 @@ def pack_key(pool: Pool, arm: str, task: PackedTask) -> str:
     Args:
         pool: the models.
         arm: the name of the packed arm, which says how many tasks a prompt may hold.
-        task: the task as it stands in a prompt.
+        task: the task as written in a prompt.
     """
     alone = {TYPICAL_ID: task}
     fingerprint = pool.fingerprint(arm, packed_messages(alone), packed_schema(alone))
@@ -184,7 +184,7 @@ def count_parts(arm: str, contents: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _PackClaim:
-    """What a process may ask about."""
+    """The answers that are stored already, and the tasks that this process may ask about in a call."""
 
     stored: Mapping[str, PaidAnswer]
     mine: tuple[str, ...]

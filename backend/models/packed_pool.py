@@ -70,8 +70,8 @@ class Collector:
     """The bins of one process. Used from one event loop only.
 
     Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
-    instructions. Whoever knows that a task may be on its way into a bin says so (:meth:`preparing`). Soon
-    after none is, all bins are sent. Otherwise they wait for a bounded time.
+    instructions. Code that knows that a task may soon enter a bin announces it (:meth:`preparing`). Soon
+    after the last such task, all bins are sent. Otherwise they wait for a bounded time.
 
     Args:
         send: sends a prompt about some tasks.
@@ -99,7 +99,7 @@ class Collector:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """During the block, a task that is prepared waits for answers, and is on its way nowhere."""
+        """During the block, a task that is prepared waits for answers, so it will not enter a bin."""
         self._on_their_way -= 1
         try:
             yield
@@ -187,7 +187,7 @@ class PackedPool:
 
         Args:
             query: what to ask; its prompt and schema are those about one task, and are not sent.
-            task: the task as it stands in a prompt.
+            task: the task as written in a prompt.
             patience: seconds for waiting, retries and the call.
             usable: whether an answer gives a vote.
 
@@ -313,7 +313,7 @@ class PackedPool:
                 raise
 
     async def _call(self, pack: Pack[Member], call: int | None, until: float) -> None:
-        """Send the prompt once, store what came, and give each member its part.
+        """Send the prompt once, store the answer, and give each member its part.
 
         Raises:
             ModelError: there is no answer, and another attempt may bring one.
@@ -345,7 +345,7 @@ class PackedPool:
     ) -> None:
         """Store the parts of an answer, key → part, and give them to those who wait.
 
-        ``None`` stands for no answer.
+        ``None`` means that there is no answer.
         """
         if parts is None:
             await self._packs.settle(pack, call, outcome, None)

@@ -105,9 +105,9 @@ class Pool:
         return (self._model(name).settings.pack or 1) if name in self._packed else 1
 
     def failure_usage(self, name: str, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
-        """Return what a failed call about so many tasks used, as reported.
+        """Return the reported usage of a failed call about ``tasks`` tasks.
 
-        A provider may bill a call that timed out, so that it counts as an answered one.
+        A provider may bill a call that timed out, so it counts as answered.
         """
         if error.usage is not None or not isinstance(error, ModelTimeoutError):
             return error.usage or Usage(0, 0, 0.0)
@@ -127,7 +127,7 @@ class Pool:
     def ceiling(
         self, name: str, messages: Messages, schema: Mapping[str, Any] | None = None, *, tasks: int = 1
     ) -> float:
-        """Return the highest possible cost of one call about so many tasks, $; reserve it before the call.
+        """Return the highest possible cost in $ of a call about ``tasks`` tasks; reserve it before the call.
 
         The input is bounded by the number of bytes, because no tokenizer makes more tokens than that. The
         output is bounded by ``max_tokens``.
@@ -141,7 +141,7 @@ class Pool:
     def batch_ceiling(
         self, name: str, messages: Messages, schema: Mapping[str, Any] | None, *, tasks: int = 1
     ) -> float:
-        """Return the highest possible cost of one line of a provider's batch about so many tasks, $."""
+        """Return the highest possible cost in $ of a line about ``tasks`` tasks in a provider's batch."""
         return self._model(name).for_tasks(tasks).batch_ceiling(messages, schema)
 
     def most_input(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> int:
@@ -151,7 +151,7 @@ class Pool:
     def request(
         self, name: str, messages: Messages, schema: Mapping[str, Any] | None, *, tasks: int = 1
     ) -> dict[str, Any]:
-        """Return the litellm parameters of a call about so many tasks, without key and timeout."""
+        """Return the litellm parameters of a call about ``tasks`` tasks, without key and timeout."""
         return self._model(name).for_tasks(tasks).request(messages, schema)
 
     def has_batches(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Match a model's words to a label. Words that fit no label, or several, are not a vote."""
+"""Controls, their answers as votes, and the label that a model's words name; ambiguous words are no vote."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AnswerFormat:
 
     Attributes:
         rule: one line that says what to answer. It must not begin with one of the prompt's prefixes.
-        form: the JSON value that stands for the answer in the example: ``"<label>"``, ``["<label>"]``.
+        form: the JSON value that represents the answer in the example: ``"<label>"``, ``["<label>"]``.
         schema: the JSON schema of the answer. It only uses ``type``, ``enum`` of strings, ``items``,
             ``properties``, ``required`` and ``additionalProperties``: not every provider accepts more.
             :meth:`Control.vote_from_answer` checks the rest.

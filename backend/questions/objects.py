@@ -1,4 +1,4 @@
-"""Image: the words in an image's file name."""
+"""Object tags: the text that models read for each of them, and the fields that a control is about."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class ConfigQuestion:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of everything that models are told about the question; part of its epoch."""
+        """SHA-256 (hex) of everything that prompts say about the question; part of its epoch."""
         return _digest(self)
 
     def vote_from_annotation(self, result: Sequence[object]) -> str | None:
@@ -141,7 +141,7 @@ class TaskQuestion:
 
     @property
     def source(self) -> Mapping[str, str]:
-        """Field key → plain text before redaction, or address of an image: what a task's edit changes."""
+        """Field key → plain text before redaction, or address of an image: the parts that an edit changes."""
         originals = {key: text.original for key, text in self.content.redacted.items()}
         return {**self.texts, **originals, **self.images}
 

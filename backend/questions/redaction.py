@@ -26,7 +26,7 @@ class RedactedText:
 
     @property
     def text(self) -> str:
-        """The text after."""
+        """The redacted text."""
         parts, end = [], 0
         for start, stop, replacement in self.edits:
             parts += [self.original[end:start], replacement]

@@ -72,13 +72,13 @@ class JobTally:
         self.own += count_text(packed.fenced(TYPICAL_ID))
 
     def packed(self, tasks: float) -> float:
-        """The input tokens of all tasks if so many were asked about in one prompt, where they may."""
+        """Return the input tokens of all tasks if tasks that may share a prompt do so, ``tasks`` in each."""
         if tasks <= 1.0:
             return self.input
         return self.shared / tasks + self.own + self.unpackable
 
     def calls(self, tasks: float) -> float:
-        """The prompts of all tasks if so many were asked about in one, where they may."""
+        """Return the number of prompts if tasks that may share a prompt do so, ``tasks`` in each."""
         return self.tasks - self.packable + self.packable / max(tasks, 1.0)
 
     def plus(self, other: JobTally) -> JobTally:
@@ -127,7 +127,7 @@ def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool
 
 
 def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
-    """What was measured of an arm; of its twin, if only that was asked so far."""
+    """The measurements of an arm, or of its twin if only that was asked so far."""
     own = asking.arm(model)
     known = {model.name} | ({model.packed.name} if model.packed is not None else set())
     measured = sorted((name for name in known if pool.meter(name).calls), key=lambda name: name != own)
@@ -162,7 +162,7 @@ def label_price(connection: Connection, project: str, humans: HumanSettings) -> 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A 95% interval, or a range of what is documented; ``likely`` is ``None`` if nothing says."""
+    """A 95% interval, or a documented range; ``likely`` is ``None`` if nothing is known about it."""
 
     low: float
     high: float
@@ -175,7 +175,7 @@ class Range:
 
     @property
     def middle(self) -> float:
-        """What is likely, or the middle."""
+        """The likely value, or the middle of the range."""
         return (self.low + self.high) / 2.0 if self.likely is None else self.likely
 
     def to_json(self) -> dict[str, float | None]:
@@ -266,7 +266,7 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class QuoteEvidence:
-    """What the policy's share rests on.
+    """The evidence for the policy's share.
 
     Attributes:
         rounds: the rounds of this project that asked everyone; 0 if it is what is documented.
@@ -413,7 +413,7 @@ def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) 
 
 
 def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
-    """The hours that so many calls and tokens take at the model's limits; ``None`` without limits."""
+    """Return the hours that the calls and tokens take at the model's limits; ``None`` without limits."""
     minutes = []
     if model.rpm is not None:
         minutes.append(calls / model.rpm)

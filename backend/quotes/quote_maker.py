@@ -44,7 +44,7 @@ from camvo.quotes.forecast import Forecast, documented_share, forecast, labels_b
 from camvo.votes.labels import LABEL_VOTE
 
 _SEED: Final = 16
-"""Quotes of the same rounds are the same."""
+"""A fixed seed, so that the same rounds give the same quote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _forecast(
 ) -> _PolicyShare:
     """The forecasts of all questions as one.
 
-    One call answers all questions, so costs lie between those of the dearest question and the sum of all.
+    One call answers all questions, so costs lie between those of the most expensive question and their sum.
     """
     rng = np.random.default_rng(_SEED)
     forecasts = [forecast(rounds.votes, to_come, worth, rng, progress=progress) for rounds in known]
@@ -312,7 +312,7 @@ class QuoteMaker:
 
 
 def _hours(models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range | None:
-    """The hours of the slowest model; those with limits work side by side."""
+    """The hours of the slowest model; models with limits work in parallel."""
     low, likely, high = [], [], []
     for name, model in models.items():
         if model.hours is None:

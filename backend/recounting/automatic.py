@@ -1,4 +1,4 @@
-"""Recounts without being asked: when they are worth it, by one worker of all processes, and seldom."""
+"""Recounts projects automatically: rarely, only when it is worth it, and in one worker of all processes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ HOUR = 3600.0
 """Seconds between two recounts that nobody asked for, unless people have labelled much more."""
 
 _NEWS, _GROWTH = 10, 0.5
-"""Much more is so many human labels, and this share of those that the last recount knew."""
+""""Much more" means this many new human labels, and this share of those known to the last recount."""
 
 PAUSE = 30.0
 """Seconds between two rounds through the projects."""
 
 _REST = 20.0
-"""A look takes at most one part in so many of the time."""
+"""Looking takes at most one part in this many of the time."""
 
 _LEASE = 600.0
 """Seconds after which another process may take over what a dead one had begun."""
@@ -52,7 +52,7 @@ def _is_worth_it(found: ProjectCount) -> bool:
 
 
 class AutomaticRecounts:
-    """Looks what a recount would change, and makes it if that is worth it. Used from one event loop only.
+    """Checks what a recount would change, and recounts if that is worth it. Used from one event loop only.
 
     A server without a key for Label Studio, or with ``recount: false``, only remembers what it saw:
     ``/status`` then names the command.
@@ -87,7 +87,7 @@ class AutomaticRecounts:
         return self._delivery.possible
 
     async def run(self) -> None:
-        """Tend all projects again and again until cancelled."""
+        """Look after all projects repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._pause)
             try:
@@ -173,7 +173,7 @@ class AutomaticRecounts:
             ]
 
     def _stores(self, project: str) -> bool:
-        """Whether it counts a project again by itself; a labelled file stays as it was written."""
+        """Whether it recounts a project automatically; a labelled file stays as it was written."""
         return self._by_itself and projects.is_of_label_studio(project)
 
     def _read(self, function: Callable[[Connection], bool]) -> bool:

@@ -164,7 +164,7 @@ class FurtherAsking:
         return await self._store(job, found, known, replies, "doubt")
 
     async def ask_everyone(self, job: Job) -> _Bought:
-        """Ask every model that is left about a task that people have labelled: the label then teaches more.
+        """Ask every remaining model about a task that people have labelled, so that the label teaches more.
 
         Args:
             job: the task; its purse pays.
@@ -393,7 +393,7 @@ class Completing:
         self._looked: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Tend all projects again and again until cancelled; does nothing unless it is switched on."""
+        """Look after all projects repeatedly until cancelled; do nothing unless it is switched on."""
         if not self._settings.complete_labelled:
             return
         if self._environment.label_studio_url is None or self._environment.label_studio_api_key is None:

@@ -1,4 +1,4 @@
-"""Counts a project's kept votes again: by itself it changes nothing, on request it stores what changes."""
+"""Recounts a project's stored votes. It changes nothing unless asked to store the new labels and scores."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _Relabelled = Mapping[int, tuple[str, float]]
 
 @dataclass(slots=True)
 class QuestionCount:
-    """What a counting of one question found.
+    """The result of a recount of one question.
 
     Attributes:
         key: the question.
@@ -93,7 +93,7 @@ class QuestionCount:
 
 @dataclass(frozen=True, slots=True)
 class _QuestionCounter:
-    """Counts one question's kept votes again. Runs in a thread of its own, and takes its time."""
+    """Counts one question's kept votes again. Runs slowly in a thread of its own."""
 
     ledger: Ledger
     policy: Policy
@@ -304,14 +304,14 @@ def _countable(round_: Round, further: Sequence[FurtherVote]) -> CountableRound:
 
 @dataclass(slots=True)
 class _DoubtfulTask:
-    """What further votes on one task would bring."""
+    """The expected gain of further votes on one task."""
 
     break_even: float = 0.0
     full_usd: float = 0.0
     next_usd: float = 0.0
 
     def add(self, further: FurtherValue, full_usd: float, prices: Mapping[str, float]) -> None:
-        """Add what further votes would bring on one question.
+        """Add the expected gain of further votes on one question.
 
         Args:
             further: the best use of them.
@@ -380,7 +380,7 @@ class Doubting:
         return task.value * self.policy.worth_of(task.full_usd) >= 1.0
 
     def best(self, usd: float, most: int) -> Doubts:
-        """Choose the tasks on which so much money brings the most.
+        """Choose the tasks on which ``usd`` dollars improve the labels most.
 
         Args:
             usd: what may be spent, in $. The tasks are those whose next calls it covers.
@@ -499,7 +499,7 @@ class Stopped(Exception):  # noqa: N818 - it ends a thread's work, and is no err
 
 @dataclass(frozen=True, slots=True)
 class ProjectCount:
-    """What a counting of a project found.
+    """The result of a recount of a project.
 
     Attributes:
         questions: what it found, by question.
@@ -555,7 +555,7 @@ class Recounter:
         self._under_way: dict[str, asyncio.Task[Counting | None]] = {}
 
     def stop(self) -> None:
-        """End a counting under way soon, because the process stops."""
+        """End a running recount soon, because the process stops."""
         self._stopping.set()
 
     async def recount(self, project: str, reason: CountingReason) -> Counting | None:
@@ -615,7 +615,7 @@ class Recounter:
         return ProjectCount(tuple(found), sequence, time.monotonic() - began)
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
-        """Find the tasks on which so much money, spent on further votes, brings the most right labels.
+        """Find the tasks on which further votes for ``usd`` dollars correct the most labels.
 
         Args:
             project: the project's key.
@@ -629,7 +629,7 @@ class Recounter:
         return (await self.doubting(project)).best(usd, most)
 
     async def doubting(self, project: str) -> Doubting:
-        """Look at every open task of a project: what further votes on it would bring.
+        """Estimate the gain of further votes on every open task of a project.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -663,7 +663,7 @@ class Recounter:
                 lambda_l=settings.policy.lambda_l,
                 linear=linear,
             )
-            own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
+            own = State.restore(state.snapshot(), linear=linear)  # the original continues to learn
             counter = _QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence

@@ -183,7 +183,7 @@ def quote() -> Response:
 
 @commands.post("/recount")
 def recount() -> Response:
-    """Count a project's kept votes again; a long counting goes on, and the caller asks again."""
+    """Recount a project's stored votes. A long recount continues, and the caller asks again."""
     body = payloads.parse_request(payloads.RecountRequest, _json_object(request))
     try:
         counting = runtime().recount(body.project)
@@ -225,7 +225,7 @@ def recounted() -> Response:
 
 @commands.post("/recounted")
 def delivered() -> Response:
-    """Take note of the tasks whose predictions the caller has replaced."""
+    """Record the tasks whose predictions the caller has replaced."""
     body = payloads.parse_request(payloads.DeliveredRequest, _json_object(request))
     runtime().delivered(body.project, body.tasks, body.through)
     return jsonify(status="ok")
@@ -245,13 +245,13 @@ Hundreds of predictions may wait, but few compute: each thread that does keeps a
 @interface.get("/")
 @interface.get("/health")
 def health() -> Response:
-    """Say that the process answers; Label Studio asks this before everything else."""
+    """Report that the process answers; Label Studio requests this before everything else."""
     return jsonify(status="UP", model_class="CaMVo", model_version=runtime().settings.model_version)
 
 
 @interface.post("/setup")
 def setup() -> Response:
-    """Take note of a project and of its label config when it is connected or changed."""
+    """Record a project and its label config when it is connected or changed."""
     body = payloads.parse_request(payloads.SetupRequest, _json_object(request))
     runtime().projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
     return jsonify(model_version=runtime().settings.model_version)
@@ -299,7 +299,7 @@ def webhook() -> Response:
 
 @interface.route("/versions", methods=["GET", "POST"])
 def versions() -> Response:
-    """Name the one version of the model that there is."""
+    """List the only version of the model."""
     return jsonify(versions=[runtime().settings.model_version])
 
 
@@ -344,7 +344,7 @@ def failed() -> Response:
 
 @pages.get("/progress")
 def progress() -> Response:
-    """What a run of ``camvo predict`` has got so far."""
+    """The progress of a run of ``camvo predict``."""
     first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
     with runtime().ledger.read() as connection:
         return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
@@ -429,7 +429,7 @@ def _source_line(error: BaseException) -> str:
 
 
 _OPEN = frozenset({"/", "/health", "/ready"})
-"""What asks for no credentials: neither Label Studio nor an orchestrator sends any to a probe."""
+"""Endpoints without credentials: neither Label Studio nor an orchestrator sends any to a probe."""
 
 
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:

@@ -99,19 +99,19 @@ class _IncomingRequest:
         )
 
     def split(self) -> tuple[bytes, bytes]:
-        """The bytes of the complete request, and those behind it."""
+        """The bytes of the complete request, and those after it."""
         rest: bytes = self._parser.remaining()
         end = len(self.received) - len(rest)
         return bytes(self.received[:end]), rest
 
 
 HEADER_SECONDS = 10.0
-"""For a header, from its first byte or from the connection's start."""
+"""Seconds for a header, from its first byte or from the connection's start."""
 BODY_SECONDS = 30.0
 BODY_RATE = 100_000
-"""A body has :data:`BODY_SECONDS`, and a second more for each of so many bytes that have arrived."""
+"""A body has :data:`BODY_SECONDS`, plus one second for every ``BODY_RATE`` bytes that have arrived."""
 _LINGER_SECONDS = 5.0
-"""For a client to read a refusal and close, while what it still sends is thrown away."""
+"""Seconds for a client to read a refusal and close; what it still sends is discarded."""
 
 
 class _Stage(Enum):
@@ -138,7 +138,7 @@ class Connection:
         self._body_since = 0.0
 
     def await_request(self, seconds: float) -> bytes:
-        """Wait so long for a further request's first byte; return the bytes that have arrived already."""
+        """Wait this long for another request's first byte; return the bytes that have already arrived."""
         self.sock.setblocking(False)
         self.stage, self.parser = _Stage.IDLE, None
         self.expires_at = time.monotonic() + seconds
@@ -146,14 +146,14 @@ class Connection:
         return behind
 
     def await_header(self, incoming: _IncomingRequest) -> _IncomingRequest:
-        """The first byte of a request is there. The first request's time runs since the connection began."""
+        """Record a request's first byte. The first request's time runs from the connection's start."""
         self.incoming = incoming
         if self.stage is _Stage.IDLE:
             self.stage, self.expires_at = _Stage.HEADER, time.monotonic() + HEADER_SECONDS
         return incoming
 
     def await_body(self, received: int) -> None:
-        """The header is there, and ``received`` bytes in all."""
+        """Record that the header has arrived, and ``received`` bytes in all."""
         now = time.monotonic()
         if self.stage is not _Stage.BODY:
             self.stage, self._body_since = _Stage.BODY, now
@@ -166,7 +166,7 @@ class Connection:
         self.stage = _Stage.ANSWER
 
     def await_close(self) -> None:
-        """Say that nothing more will be sent, and wait for the client to close; raises ``OSError``.
+        """Signal that nothing more will be sent, and wait for the client to close; raises ``OSError``.
 
         To close at once would reset the connection, and the client might lose the answer.
         """
@@ -210,11 +210,11 @@ class _Lane:
         return self._threads.submit(serve, connection)
 
     def leave(self) -> None:
-        """Give a request's place back."""
+        """Release a request's place."""
         self._taken -= 1
 
     def shutdown(self, *, wait: bool) -> None:
-        """Start no further request; those in threads go on."""
+        """Start no further request; those in threads continue."""
         self._threads.shutdown(wait=wait)
 
 
@@ -268,7 +268,7 @@ def refusal(error: RequestError) -> bytes:
 _READ, _READ_BODY = 16 * 1024, 256 * 1024
 """Bytes received at once: between two bodies, and of a body."""
 _LOOK_SECONDS = 0.2
-"""Between two looks for connections that have waited too long."""
+"""Seconds between two checks for connections that have waited too long."""
 _UNCOUNTED = 64 * 1024
 """Bytes of a request that the bound on all buffered bytes leaves out: a webhook always has room."""
 _BODIES = 10
@@ -424,11 +424,11 @@ def _counted(incoming: _IncomingRequest) -> int:
 
 
 _SEND_SECONDS = 60.0
-"""For a client to take an answer."""
+"""Seconds for a client to receive an answer."""
 _SAME_SIGNAL = 1.0
 """Seconds in which a repeated signal is the same one."""
 _ENDING_SECONDS = 5.0
-"""For what a worker does after its last call, such as closing the ledger."""
+"""Seconds for a worker's work after its last call, such as closing the ledger."""
 
 
 class _InternalError(RequestError):
@@ -455,7 +455,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return self._lanes
 
     def run(self) -> None:
-        """Serve until a signal arrives, and then what is here."""
+        """Serve until a signal arrives, then serve the requests that have been received."""
         max_body_mb = self.app.environment.max_body_mb
         self.reception = _Reception(
             self.poller, self.cfg, max_body_mb, admit=self._admit, closed=self._count_closed
@@ -485,12 +485,12 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.reception.expect_no_more(deadline)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Stop: ask no model any more, answer the requests that are here, then end."""
+        """Stop: call no more models, answer the received requests, then exit."""
         self._stop_asking()
         super().handle_exit(sig, frame)
 
     def handle_quit(self, sig: int, frame: Any) -> None:
-        """Stop and take in no further request; the calls in flight are awaited all the same.
+        """Stop and accept no further request; the calls in flight are still awaited.
 
         Ctrl-C in a terminal arrives twice, from the terminal and from the master. Later signals end the wait.
         """

@@ -79,7 +79,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no 
             sys.exit(Arbiter.APP_LOAD_ERROR)
 
     def stop_asking(self) -> None:
-        """Ask no model any more; called in a worker by its signal handler."""
+        """Call no more models; called in a worker by its signal handler."""
         if self._application is not None:
             self._application.extensions["camvo"].stop_asking()
 

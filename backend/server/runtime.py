@@ -1,8 +1,8 @@
 """One worker process: an event loop in its own thread, and everything that runs on it.
 
-A Flask view submits work to the loop and waits until its deadline at most. Unfinished work goes on, within a
-bound, so that a repeated request finds the answers. A runtime is created after the fork: neither an event
-loop nor torch survives one.
+A Flask view submits work to the loop and waits until its deadline at most. Unfinished work continues,
+within a bound, so that a repeated request finds the answers. A runtime is created after the fork: neither an
+event loop nor torch survives one.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _log = structlog.get_logger(__name__)
 
 
 class _Deletions:
-    """Forgets what is left to forget, also after a restart. Used from one event loop only."""
+    """Deletes the records of tasks marked as deleted, also after a restart. Used from one event loop only."""
 
     def __init__(self, writer: Writer, settings: Settings, clock: Callable[[], float]) -> None:
         self._writer, self._settings, self._clock = writer, settings, clock
         self._marked = asyncio.Event()
 
     def wake(self) -> None:
-        """Begin at once, since tasks were marked."""
+        """Start immediately, because tasks were marked."""
         self._marked.set()
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class LastingWork(Generic[_Result]):
             start: starts it.
 
         Raises:
-            TimeoutError: it was not done by the deadline; it goes on, and the same request gets it.
+            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
         """
         with self._lock:
             self._drop_abandoned()
@@ -200,7 +200,7 @@ class _Quotes:
             counted: the sums over all tasks.
 
         Raises:
-            TimeoutError: it was not done by the deadline; it goes on, and the same request gets it.
+            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
             BadBodyError: there are other sums than these.
         """
         require_questions(config)
@@ -315,7 +315,7 @@ class _ServedProjects:
 
 
 _LONGEST = 0.05
-"""Seconds after which the loop goes on, even if the request is not answered."""
+"""Seconds after which the loop continues, even if the request is not answered."""
 
 
 class UrgentRequests:
@@ -515,13 +515,13 @@ class Runtime:
             self._thread.call_soon(partial(self._reliabilities.wake, event.project_key))
 
     def recount(self, project: str) -> Counting | None:
-        """Count a project's kept votes again, or wait for the counting under way; nothing is delivered.
+        """Recount a project's stored votes, or wait for the recount under way; nothing is delivered.
 
         Returns:
             The counting; ``None`` if nothing changed.
 
         Raises:
-            TimeoutError: it was not done by the deadline; it goes on.
+            TimeoutError: it was not done by the deadline; it continues.
             LedgerError: the ledger failed.
         """
         future = self._thread.submit(self.recounter.recount(project, "command"))
@@ -625,7 +625,7 @@ class Runtime:
         }
 
     def stop_asking(self) -> None:
-        """Ask no model any more, because the process stops; a signal handler may call this."""
+        """Call no more models, because the process stops; a signal handler may call this."""
         self._process.stop_asking()
 
     def close(self, patience: float = 10.0) -> None:

@@ -154,7 +154,7 @@ def config_error(
     where = f"{source}{joint}{path}" if path else source
     if len(mistakes) == 1:
         return ConfigError(message, where=where, fix=fix)
-    # Each cure stands beside its own mistake; an error's fix would come after all of them.
+    # Each fix follows its own mistake; the error's own fix would come after all of them.
     others = "".join(f"\nalso {other}: {what} ({how})" for other, what, how in mistakes[1:])
     return ConfigError(f"{message} ({fix}){others}", where=where)
 

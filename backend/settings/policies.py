@@ -61,7 +61,7 @@ def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
 
 
 def overrides_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
-    """Return the model of the parameters that a project may override; ``None`` stands for absent."""
+    """Return the model of the parameters that a project may override; ``None`` means absent."""
     made: dict[str, Any] = {
         name: (_kind_of(parameter) | None, None)
         for name, parameter in declared_by(policies).items()

@@ -70,7 +70,7 @@ class HumanSettings(BaseModel):
 
 
 Edit: TypeAlias = tuple[int, int, str]
-"""What to replace: where it starts and ends in the text, in characters, and what stands there instead."""
+"""A replacement: the start and end of the old text, in characters, and the new text."""
 
 RedactFunction: TypeAlias = Callable[[str], Sequence[Edit]]
 """Takes a text, returns what to replace in it. The edits must not overlap."""
@@ -101,7 +101,7 @@ _FewShot = Annotated[Whole, Field(ge=0, le=20)]
 
 
 _PROMPTS_AT_ONCE = 8
-"""A run has at least so many tasks under way for each task of its largest prompts."""
+"""A run has at least this many tasks under way for each task of its largest prompts."""
 
 
 class BudgetSettings(BaseModel):
@@ -131,7 +131,7 @@ class Settings(BaseModel):
     complete_labelled: bool = False
     """Whether the server asks models that were left out about tasks that people label."""
     background_share: Share = 0.05
-    """Share of what a project has paid so far that the server may spend by itself."""
+    """Share of what a project has paid so far that the server may spend on its own."""
     alerts: _AlertSettings = _AlertSettings()
     """Where alarms are posted."""
     audit: Annotated[Real, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
@@ -157,7 +157,7 @@ class Settings(BaseModel):
     few_shot: _FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
     student: bool | None = None
-    """Whether a student votes too: an arm that costs nothing, taught by the labels that came out.
+    """Whether a student votes too: an arm that costs nothing and is trained on the resulting labels.
 
     ``None`` means as the policy in force has it (:meth:`has_student`).
     """

@@ -30,7 +30,7 @@ STAGE: Final = "camvo.stage"
 """The models that are asked at the same time."""
 
 CHAT: Final = "chat"
-"""One call; the name of its span goes on with the model."""
+"""One call; the name of its span ends with the model."""
 
 PROJECT: Final = "camvo.project"
 TASK: Final = "camvo.task"
@@ -64,7 +64,7 @@ _FLUSH = 5000
 
 
 class TraceSpan:
-    """A span under way; the one that nobody records takes note of nothing."""
+    """A span under way. Without tracing it records nothing."""
 
     __slots__ = ("_span",)
 
@@ -262,7 +262,7 @@ class Response(Protocol):
 async def traced(
     model: str, request: Mapping[str, Any], call: Awaitable[Any], read: Callable[[Any], Response]
 ) -> Any:
-    """Await a call's response in a span that says what was asked for, what came, and what it took.
+    """Await a call's response in a span that records the request, the response and the usage.
 
     Prompt and answer are in the span only if ``CAMVO_TRACE_CONTENT`` is set.
 

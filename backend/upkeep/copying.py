@@ -121,7 +121,7 @@ def _copy_rows(reader: Connection, writer: Connection, table: Table, advance: _A
 
 
 def _continue_ids(writer: Connection) -> None:
-    """Let the ids of new rows begin after the last one; SQLite does that by itself."""
+    """Let the ids of new rows begin after the last one; SQLite does that automatically."""
     if writer.dialect.name == "sqlite":
         return
     for table in _NUMBERED:

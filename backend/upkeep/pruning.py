@@ -40,7 +40,7 @@ class StateName:
 
 
 def nothing(advanced: int) -> None:
-    """Takes note of no progress."""
+    """Ignore progress."""
 
 
 def _lessons(
@@ -155,7 +155,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a prune of a project does.
+    """The effects of pruning a project.
 
     Attributes:
         project: the project's key.
@@ -175,7 +175,7 @@ class Pruned:
 
 
 def planned(ledger: Ledger, project: str, age: float) -> Pruned:
-    """What :func:`prune` would do.
+    """Return what :func:`prune` would do.
 
     Args:
         ledger: the migrated ledger.

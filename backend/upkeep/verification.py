@@ -26,7 +26,7 @@ Kind = Literal["events", "state", "round", "money", "certificate"]
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Something in a ledger that cannot be."""
+    """An inconsistency in a ledger."""
 
     kind: Kind
     where: str

@@ -1,7 +1,7 @@
 """``camvo label --batch``: a first window, then everything else through providers' batches.
 
-A run keeps no state of its own. It looks after the jobs that are out, counts the votes that are back, and
-sends what the next stage wants. The same command goes on whenever it is run again.
+A run keeps no state of its own. It checks the submitted jobs, counts the votes that have arrived, and sends
+what the next stage needs. Running the same command again continues the work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_WINDOW: Final = 150
 """The most tasks that are labelled first, so that stopping is learnt before the large batches."""
 
 _SHARE: Final = 20
-"""The first window is at most one task in so many."""
+"""The first window has at most one in this many tasks."""
 
 _LEAST: Final = 10
 """Fewer tasks teach nothing, so that there is no first window then."""
@@ -82,7 +82,7 @@ def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: boo
 
 
 def _first_window(jobs: DatasetJobs, tasks: int) -> int:
-    """How many more tasks are labelled before the others are planned."""
+    """The number of further tasks to label before the others are planned."""
     if jobs.again:
         return 0
     policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
@@ -103,7 +103,7 @@ class BatchRun:
         label: sweeps over the tasks, or some of them; those whose answers are not back wait.
         console: where the run says what it does.
         wait: whether the run waits for its batches.
-        pause: waits for so many seconds; tests may replace it.
+        pause: waits for the given number of seconds; tests may replace it.
     """
 
     jobs: DatasetJobs
@@ -195,7 +195,7 @@ class BatchRun:
                 seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 
     def _look(self, desk: Desk) -> DeskReport:
-        """Settle what is back, and send what was held back."""
+        """Settle the jobs that have ended, and send the lines that were held back."""
         report = self._finished(desk.look(self.jobs.project))
         if report.settled:
             self.console.print(f"{_batches(report.settled)} back", highlight=False)
@@ -205,7 +205,7 @@ class BatchRun:
         return sent
 
     def _send(self, desk: Desk, full: Collection[str] = ()) -> DeskReport:
-        """Send what is wanted, and say which jobs are out."""
+        """Send the wanted lines, and report which jobs are out."""
         jobs, report = self.jobs, DeskReport(full=set(full))
 
         async def send() -> DeskReport:
@@ -222,7 +222,7 @@ class BatchRun:
         return report
 
     def _finished(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Do some work with providers; after an interruption, first let it end."""
+        """Run some work with providers; after an interruption, first give it time to finish."""
         future = self.jobs.process.thread.submit(work)
         try:
             return future.result()
@@ -236,7 +236,7 @@ class BatchRun:
         return sum(number for (_, state), number in counted.items() if state == "wanted")
 
     def _say(self, report: DeskReport) -> None:
-        """Say what is out, and when to come back."""
+        """Print which jobs are out, and when to run the command again."""
         self._problems |= dict.fromkeys(report.problems)
         for problem in self._problems:
             self.console.print(problem, highlight=False, soft_wrap=True)

@@ -100,7 +100,7 @@ class Labelling:
     def _one_by_one(self) -> Iterator[Job]:
         """Try jobs without money again when nothing else is reserved; one that is refused then ends the run.
 
-        Every call reserves the most that it may cost, so many at once reserve far more than they will cost.
+        Every call reserves the most that it may cost, so parallel calls reserve far more than they will cost.
         """
         yield from self._drained()
         self.at_once = max(self.at_once // 2, 1)
@@ -291,14 +291,14 @@ class RunTally:
     left_out: int = 0
 
     def begin_sweep(self) -> None:
-        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
         self.labelled_before = -self.labelling.labelled
         self.left_out = self.labelling.waiting = 0
         self.labelling.failed.clear()
 
     @property
     def counts(self) -> RunCounts:
-        """The numbers by now."""
+        """The counts so far."""
         labelling = self.labelling
         return RunCounts(
             self.rows,

@@ -27,7 +27,7 @@ from camvo.quotes.forecast import KEPT_FROM, REPLAYS
 _COLUMNS = ("in a prompt", "input tokens", "output tokens", "for all tasks", "hours", "asked about")
 
 _NOTHING = ("", "1")
-"""Cells that say nothing if all of a column say it."""
+"""Cells that carry no information if the whole column consists of them."""
 
 
 def print_quote(console: Console, quote: Quote) -> None:
@@ -88,7 +88,7 @@ def lines(quote: Quote) -> Iterator[str]:
 
 
 def _target_lines(quote: Quote) -> Iterator[str]:
-    """What reaches the target, as sentences; none without a target."""
+    """How the target can be reached, as sentences; none without a target."""
     if quote.target is None:
         return
     right, mix = f"{quote.target.target:.1%}".replace(".0%", "%"), quote.target.mix
@@ -168,11 +168,11 @@ def _thousands(tokens: float) -> str:
 
 
 _WITHOUT_ASKING = 1.0
-"""Dollars up to which nobody is asked."""
+"""Dollars up to which no confirmation is asked for."""
 
 
 def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend so much, unless it is little or the options say so already.
+    """Ask whether to spend this amount, unless it is small or the options already allow it.
 
     Args:
         usd: the most that the run may cost, in $.
@@ -213,7 +213,7 @@ class RandomSample:
     Args:
         index: the tasks.
         project: the project's key.
-        size: how many tasks; all of them if there are not so many.
+        size: how many tasks; all of them if there are fewer.
 
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`.
     """
@@ -274,7 +274,7 @@ def quote_of(
 def agreed(
     jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
-    """Show the quote, take the pilot if there is to be one, and ask whether to go on.
+    """Show the quote, run the pilot if one is wanted, and ask whether to continue.
 
     Returns:
         The jobs, with what they are to keep to.

@@ -29,14 +29,14 @@ _Say = Callable[[str, str], None]
 
 
 class _Undo:
-    """A list of steps that take changes back."""
+    """A list of steps that undo changes."""
 
     def __init__(self, say: _Say) -> None:
         self._say = say
         self._steps: list[tuple[str, str, Callable[[], object]]] = []
 
     def add(self, name: str, text: str, step: Callable[[], object]) -> None:
-        """Remember how to take back a change that was made just now.
+        """Remember how to undo a change that was just made.
 
         Args:
             name: the part that changed.
@@ -46,7 +46,7 @@ class _Undo:
         self._steps.append((name, text, step))
 
     def __call__(self) -> None:
-        """Take all changes back. A step that fails does not keep the others from being taken."""
+        """Undo all changes. A step that fails does not prevent the others."""
         while self._steps:
             name, text, step = self._steps.pop()
             try:
@@ -187,7 +187,7 @@ _BACKEND_FIELDS = (
     *("url", "title", "description", "auth_method", "basic_auth_user", "extra_params", "auto_update"),
 )
 _CARRIED = ("extra_params", "is_interactive")
-"""Fields of an ML backend that the one at a new address takes over."""
+"""Fields of an ML backend that are copied to the one at a new address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ def _set_backend(client: Client, wanted: Wanted, found: _Found, say: _Say, undo:
 
 
 def _restore_settings(client: Client, wanted: Wanted, project: Mapping[str, Any]) -> None:
-    """Restore settings that Label Studio changes by itself along with an ML backend."""
+    """Restore the settings that Label Studio changes when an ML backend is added."""
     names = ("show_collab_predictions", "model_version")
     now = client.project(wanted.project)
     changes = _differing({name: project.get(name) for name in names}, now)
@@ -525,7 +525,7 @@ def prove_reachable(client: Client, backend: BackendClient, wanted: Wanted) -> I
 
 
 def prove_useful(client: Client, wanted: Wanted) -> Iterator[Fact]:
-    """Try what a connected backend is good for.
+    """Test what a connected backend can do.
 
     - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
       Studio asks this backend.
@@ -619,7 +619,7 @@ _Report = Callable[[Fact], None]
 def connect_and_prove(
     client: Client, backend: BackendClient, wanted: Wanted, settings: Settings, report: _Report
 ) -> bool | None:
-    """Connect a project, and report what was found out and done.
+    """Connect a project, and report the findings and the changes.
 
     Args:
         client: Label Studio.

@@ -31,7 +31,7 @@ def label_columns(config: LabelConfig) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What the columns of one row are filled from.
+    """The data from which the columns of one row are filled.
 
     Attributes:
         stored: the row's task, and what the ledger holds of it.

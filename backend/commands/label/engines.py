@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What every process of a run is told. It can be sent to other hosts, which see the same files.
+    """The instructions for every process of a run. Can be sent to other hosts that see the same files.
 
     Attributes:
         path: the file of the tasks.
@@ -67,7 +67,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class PartOutcome:
-    """What came of one part.
+    """The outcome of one part.
 
     Attributes:
         part: its number.
@@ -319,7 +319,7 @@ def _refuse_batches(settings: Settings) -> None:
 
 
 def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
-    """Show the quote, ask whether to spend it, and let every part keep to it."""
+    """Show the quote, ask whether to spend it, and make every part keep to it."""
     with asking_nobody(work.settings, work.environment) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
         aim = agreed(jobs, index, work.options, console).aim_usd
@@ -329,7 +329,7 @@ def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Wor
 def _gather(
     outcomes: Iterator[PartOutcome], work: Work, rows: int, console: Console
 ) -> tuple[RunCounts, list[PartOutcome]]:
-    """Add up what the parts came to, beside the progress."""
+    """Sum the counts of all parts while showing the progress."""
     counts, errors = RunCounts(), []
     ledger = Ledger(work.environment.database_url)
     try:

@@ -1,6 +1,6 @@
 """One run over a dataset: index it, ask models about what the ledger lacks, and hand out the results.
 
-A run keeps no state of its own. What was paid for is in the ledger, so the same run goes on where it stopped.
+A run keeps no state of its own. What was paid for is in the ledger, so a run continues where it stopped.
 """
 
 from __future__ import annotations

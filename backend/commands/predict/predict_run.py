@@ -90,7 +90,7 @@ Task = Mapping[str, Any]
 def _agree_to_quote(
     backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
 ) -> None:
-    """Show the run's quote, and ask whether to go on; its money then goes through the job's account."""
+    """Show the run's quote, and ask whether to continue; its money is then booked on the job's account."""
     quote = quote_of_run(backend, run, tasks, console)
     print_quote(console, quote)
     if options.pilot and quote.to_come:

@@ -85,7 +85,7 @@ class RecountRun:
     tally: RecountTally = field(default_factory=RecountTally)
 
     def count(self) -> None:
-        """Have the server count again.
+        """Make the server recount.
 
         Raises:
             BackendError: the server refused, or cannot be reached.
@@ -245,7 +245,7 @@ class Tally:
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
 
     def begin_sweep(self) -> None:
-        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
         self.unchanged = -self.created
         self.blind = self.waiting = self.undecided = self.too_large = self.refused = 0
         self.failed.clear()
@@ -288,7 +288,7 @@ EVERY = 1.0
 
 
 class _Watched(Protocol):
-    """The server, as far as it is watched."""
+    """The part of the server's interface that :func:`watching` needs."""
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None

@@ -1,4 +1,4 @@
-"""What is odd about a table or its options, but not wrong: it is said, and the replay goes on."""
+"""Reads and checks the inputs of a replay. It also finds what is odd but not wrong, for a warning."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ _PORTION = 256
 """Texts embedded between two progress updates."""
 
 _DIMENSION = 384
-"""The dimension of contexts that know only categories: that of the default embedder."""
+"""The dimension of contexts that contain only categories: that of the default embedder."""
 
 
 def read_embeddings(path: Path, table: VotesFile) -> Array:
@@ -388,7 +388,7 @@ def with_categories(contexts: Array, categories: Sequence[str]) -> Array:
 
 
 def only_categories(categories: Sequence[str]) -> Array:
-    """Contexts that know nothing but each item's category, for tables without texts, shape (n, 384)."""
+    """Contexts that contain only each item's category, for tables without texts, shape (n, 384)."""
     return with_categories(np.zeros((len(categories), _DIMENSION)), categories)
 
 
@@ -535,7 +535,7 @@ def shuffle_items(
         seed: determines the order and, independently, random human labels.
         limit: how many items are replayed, from the start of the order; ``None`` means all.
         human_labels: which of the replayed items with a known truth a human labels.
-        in_order: leave the items as they stand.
+        in_order: keep the order of the table.
     """
     order = np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
     order = order[:limit]

@@ -144,7 +144,7 @@ def policy_options(
 
 
 def with_groups(**defaults: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give Typer a command with single options in the place of parameters that stand for several.
+    """Give Typer a command in which parameters that represent several options are replaced by these options.
 
     A parameter that is a dataclass becomes an option for each of its fields; one that is
     :data:`PolicyParameters` becomes an option for each parameter of the policies.

@@ -1,4 +1,4 @@
-"""The cost and accuracy of each policy, compared with all fixed sets of models."""
+"""The pictures of a report, such as the cost and accuracy of each policy beside all fixed sets of models."""
 
 from __future__ import annotations
 
@@ -427,7 +427,7 @@ def _caption(data: ReportData, field: str, below: Sequence[str]) -> tuple[str, .
 _NOISE = 0.01
 """Share of the rounds at the start for which no accuracy is drawn."""
 _UNSETTLED = 0.1
-"""Share of the rounds at the start that do not decide how far the axes reach."""
+"""Share of the rounds at the start that do not affect the range of the axes."""
 
 
 def over_rounds(data: ReportData) -> Picture:

@@ -44,7 +44,7 @@ BLOCK = 500
 
 
 def series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
-    """Measure each block of a run by itself.
+    """Measure each block of a run separately.
 
     Args:
         table: the items, in the order of the trace.
@@ -549,7 +549,7 @@ class ReplayStudy:
 
 
 def verdict(summaries: Sequence[Summary]) -> list[str]:
-    """Say how right the full vote is, what meets the targets, and which settings are the best buys."""
+    """Print the full vote's accuracy, the settings that meet the targets, and the best buys."""
     full = summaries[0].means["full_accuracy"]
     if full is None:
         return [
@@ -565,13 +565,13 @@ def verdict(summaries: Sequence[Summary]) -> list[str]:
 
 
 def student_note(summaries: Sequence[Summary]) -> list[str]:
-    """Say beside which settings the student voted; nothing if it voted beside none."""
+    """Print the settings in which the student voted; nothing if there are none."""
     beside = list(dict.fromkeys(summary.policy for summary in summaries if summary.student))
     return [f"The student voted too, for nothing, with {' and '.join(beside)}."] if beside else []
 
 
 def target_count(summaries: Sequence[Summary]) -> str:
-    """Say how many settings met their target, for settings of several tables."""
+    """Print how many settings met their target, for settings of several tables."""
     met_shares = [met for summary in summaries if (met := summary.means["target_met"]) is not None]
     return f"{met_shares.count(1.0)} of {len(met_shares)} settings met their target in every table drawn."
 

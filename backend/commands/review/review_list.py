@@ -45,7 +45,7 @@ from camvo.student.taught_texts import without_silent_student
 from camvo.votes.labels import LABEL_VOTE, label_posterior
 
 _CERTAIN: Final = 0.9
-"""The score from which a vote is certain enough to be held against people."""
+"""The score from which a vote is certain enough to dispute a human label."""
 
 _VOTE: Final = "the vote"
 
@@ -155,7 +155,7 @@ def _chance_of_error(
 
 @dataclass(frozen=True, slots=True)
 class _Pricing:
-    """What a human label costs and is worth."""
+    """The cost and the value of a human label."""
 
     label_usd: float
     worth_usd: float
@@ -165,7 +165,7 @@ class _Pricing:
 
 
 def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing | None:
-    """Load what a label of a project costs and is worth.
+    """Load the cost and the value of a human label of a project.
 
     Args:
         ledger: the ledger.
@@ -209,7 +209,7 @@ def _full_cost(connection: Connection, project: str) -> float | None:
 
 
 async def _doubting(ledger: Ledger, project: str, settings: Settings) -> Doubting:
-    """What further votes of models would bring, by the states in the ledger."""
+    """Estimate the gain of further votes of models from the states in the ledger."""
     writer = Writer(ledger)
     try:
         with ThreadPoolExecutor(1) as readers, ThreadPoolExecutor(1) as workers:

@@ -121,7 +121,7 @@ def print_review_list(console: Console, review: ReviewList, *, as_json: bool) ->
 
 
 def _about_prices(review: ReviewList) -> Iterator[str]:
-    """Say how many labels are worth their price, and where models bring more for the same money."""
+    """Print how many labels are worth their price, and where models gain more for the same money."""
     if review.label_usd is None or review.worth_usd is None:
         return
     prices = f"A label costs {dollars(review.label_usd)}, a right one is worth {dollars(review.worth_usd)}."

@@ -28,7 +28,7 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """What the server says about one task.
+    """The server's answer about one task.
 
     Attributes:
         predictions: one, several (each model's own before the ensemble's), or none.
@@ -305,7 +305,7 @@ class BackendClient:
         Raises:
             BackendError: the server refused, or cannot be reached.
         """
-        while True:  # a large project takes longer than one request; the server goes on in between
+        while True:  # a large project takes longer than one request; the server continues in between
             answer = self._answer("POST", "/recount", json={"project": project_key}, timeout=_SLOW)
             if answer["done"]:
                 counting: dict[str, Any] | None = answer["counting"]

@@ -91,7 +91,7 @@ def _how(project: ProjectReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _NamedModel:
-    """A model as the certificate names it: its name, litellm's name, and what was set of it."""
+    """A model as the certificate names it: its name, litellm's name, and its settings."""
 
     name: str
     model: str
@@ -100,7 +100,7 @@ class _NamedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a certificate says beyond the project's report."""
+    """The contents of a certificate in addition to the project's report."""
 
     counting: int
     counted_at: float
@@ -119,7 +119,7 @@ def _current_questions(project: ProjectReport) -> list[QuestionReport]:
 
 
 def contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
-    """Gather what a certificate says. Reads every round of the project.
+    """Collect the contents of a certificate. Reads every round of the project.
 
     Args:
         connection: a read transaction.
@@ -166,7 +166,7 @@ def _voters(settings: Settings) -> list[_NamedModel]:
 
 
 def _settings(settings: Settings) -> dict[str, str]:
-    """The settings that bear on labels. None of them is a text, an address or a path."""
+    """The settings that affect labels. None of them is a text, an address or a path."""
     name, _ = policy_in_force(settings.policy)
     policy = settings.policy.model_dump(exclude={"name"}, exclude_unset=True, exclude_none=True)
     parameters = ", ".join(f"{key} {value}" for key, value in sorted(policy.items()))
@@ -191,7 +191,7 @@ def _sha256(text: str) -> str:
 
 
 def print_outcome(console: Console, environment: Environment, project: str) -> None:
-    """Print what a project's labels have come to, from the ledger.
+    """Print the state of a project's labels, from the ledger.
 
     Args:
         console: where to print.
@@ -222,7 +222,7 @@ def project_report(connection: Connection, settings: Settings, project: str) -> 
 
 
 def outcome_lines(project: ProjectReport) -> Iterator[str]:
-    """What was spent beside asking everyone, and which labels are certified."""
+    """The money spent, compared with asking everyone, and which labels are certified."""
     cost = project.cost
     saved = "" if cost.saved is None else f": {percent(cost.saved)} saved"
     yield (

@@ -17,7 +17,7 @@ _NAME = "label config"
 
 
 def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
-    """Say of each control whether it gets predictions; the last fact fails if none of them does.
+    """Report for each control whether it gets predictions; the last fact fails if none of them does.
 
     Args:
         xml: the label config.

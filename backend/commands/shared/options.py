@@ -1,4 +1,4 @@
-"""What the command and the notebook function can be told about a run."""
+"""The options of a run, shared by the command and the notebook function."""
 
 from __future__ import annotations
 

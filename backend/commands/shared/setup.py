@@ -1,4 +1,4 @@
-"""What a command begins with: the environment, its logs, the ledger, and how it is interrupted."""
+"""The setup of a command: the environment, its logs, the ledger, and the handling of interruptions."""
 
 from __future__ import annotations
 

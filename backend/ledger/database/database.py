@@ -74,7 +74,7 @@ _POSTGRESQL_OUTAGES = (
     "57",  # cancelled by a time-out or by an operator: the server stops, starts or has crashed
     "58",  # input or output failed
 )
-"""How the SQLSTATE of a failure that may pass begins."""
+"""Prefixes of the SQLSTATE of temporary failures."""
 
 
 def place(url: URL) -> str:
@@ -92,7 +92,7 @@ def _ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
 
 
 def _is_outage(error: SQLAlchemyError) -> bool:
-    """Whether the database is down, full, locked or read-only, so that the same may succeed later."""
+    """Whether the database is down, full, locked or read-only, so that a retry may succeed later."""
     if isinstance(error, PoolTimeoutError):
         return True
     if not isinstance(error, DBAPIError):
@@ -144,7 +144,7 @@ class _SqliteFile:
         return f"{self.path.as_uri()}?mode=rw"
 
     def identity(self) -> _Identity | None:
-        """Return what tells the file at the path from any other one; ``None`` if there is no file."""
+        """Return what distinguishes the file at the path from any other; ``None`` if there is no file."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -302,7 +302,7 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
     def commit(connection: Connection) -> None:
         if _mode(connection) == "write":
             check_file(connection)
-        # On a full disk SQLite rolls back by itself. The driver's commit() would then silently do nothing.
+        # On a full disk SQLite rolls back on its own. The driver's commit() would then silently do nothing.
         driver: Any = connection.connection.dbapi_connection
         if not driver.in_transaction:
             raise OperationalError(
@@ -411,7 +411,7 @@ class Ledger:
             )
 
     def compact(self) -> None:
-        """Give the room of deleted rows in a SQLite file back. PostgreSQL reuses it by itself.
+        """Free the space of deleted rows in a SQLite file. PostgreSQL reuses it automatically.
 
         The file is rewritten, so writers wait and the disk must have room for a second one.
 

@@ -1,4 +1,4 @@
-"""Compact forms of what a ledger holds most of: JSON, contexts, and what rounds teach."""
+"""Compact forms of a ledger's most frequent contents: JSON, contexts, and the lessons of rounds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from camvo.student.taught_texts import Ngrams
 from camvo.typing import Array
 
 _BRACE: Final = b"{"
-"""Begins a contribution that holds its context."""
+"""The first byte of a contribution that holds its context."""
 
 _FIRST: Final = b"\x01"
-"""Begins what is compressed with the first dictionary."""
+"""The first byte of data compressed with the first dictionary."""
 
 _DICTIONARY: Final = (
     b'"spans":"numbers":"rankings":"texts":"sets":"confidences":{"examples":["studied":[["taught":["un'
@@ -32,15 +32,15 @@ _DICTIONARY: Final = (
     b'ness":0.9},{"dtype":"<f4","rounds":1,"changes":[],"probe":[[","versions":{"[0,1,1,0,0],false,nul'
     b'l]{"dtype":"<f4","rounds":1,"changes":[[",0.5,null,1.0],[",0.5,null,0.0],[",0.5,0.0,1.0],['
 )
-"""What plans and contributions have in common, the commonest last.
+"""Text that plans and contributions have in common, the most frequent last.
 
-Ledgers depend on every byte of it: what another dictionary compresses begins with another byte, and this one
-stays to read with."""
+Ledgers depend on every byte of it. Data compressed with another dictionary begins with another byte, and this
+dictionary is kept for reading."""
 
 _DTYPES: Final = ("<f2", "<f4", "<f8")
 _UNKNOWN: Final = b"nil"
 TEXT: Final = b"txt"
-"""Begins a context with n-grams beside it."""
+"""The first bytes of a context that is stored with n-grams."""
 
 _LENGTH: Final = 2
 """Bytes for the length of a text's n-grams, which are 4 kB at most."""

@@ -1,6 +1,6 @@
 """Sets of numbers as one parameter of a statement.
 
-A list of parameters, one for each number, takes longer to write down than the database takes to use it.
+A list of parameters, one for each number, takes longer to build than the database takes to use it.
 """
 
 from __future__ import annotations

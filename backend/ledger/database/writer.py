@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the error is an outage, so that the same may succeed later."""
+    """Whether the error is an outage, so that a retry may succeed later."""
     return isinstance(error, LedgerError) and error.temporary
 
 
@@ -64,7 +64,7 @@ async def outlast(
     patience: float = math.inf,
     on_outage: Callable[[], object] = lambda: None,
 ) -> _T:
-    """Run a step, and run it again while the database is down.
+    """Run a step, and retry it while the database is down.
 
     Args:
         step: what to run; it must be safe to run twice.
@@ -211,7 +211,7 @@ def _run(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
         raise
     except BaseException as error:
         raise _JobRaisedError from error
-    # On a full disk SQLite rolls back by itself; what follows would be written outside any transaction.
+    # On a full disk SQLite rolls back on its own; later writes would be outside any transaction.
     if not getattr(connection.connection.dbapi_connection, "in_transaction", True):
         raise OperationalError("job", None, RuntimeError("SQLite rolled the transaction back by itself"))
     return [_Outcome(value) for value in values]

@@ -137,7 +137,7 @@ class OpenAIBatches:
 
 
 class _GoneError(RejectedError):
-    """What was asked for is not there any more."""
+    """The requested object no longer exists."""
 
 
 def _file_name(job: str) -> str:

@@ -69,7 +69,7 @@ EARLIER: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a provider takes in one batch."""
+    """The largest batch that a provider accepts."""
 
     lines: int
     size: int
@@ -118,7 +118,7 @@ class LineResult:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What came of looking for a job that may have reached its provider.
+    """The result of looking for a job that may have reached its provider.
 
     Attributes:
         batch: its batch; ``None`` if it was not found.

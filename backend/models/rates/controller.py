@@ -35,11 +35,11 @@ _NOTICEABLY_SLOWER = 2.0
 
 
 class Concurrency:
-    """The calls under way, and how many may be.
+    """The calls under way, and how many are allowed.
 
     The number doubles from one generation of calls to the next, as long as answers are quick: they take less
     than a quarter of the model's ``timeout``, or less than twice the shortest answer. A local server that
-    answers one call after another thus never has so many waiting that they time out. A call that does time
+    answers one call after another thus never has a queue so long that calls time out. A call that does time
     out halves the number.
 
     Args:
@@ -141,9 +141,9 @@ class Allowance:
     """What a provider's headers say about one quota.
 
     Attributes:
-        limit: units per window; ``None`` if not told.
-        remaining: units that may still be sent; ``None`` if not told.
-        reset: seconds until all units are available again; ``None`` if not told.
+        limit: units per window; ``None`` if not reported.
+        remaining: units that may still be sent; ``None`` if not reported.
+        reset: seconds until all units are available again; ``None`` if not reported.
     """
 
     limit: float | None = None
@@ -166,7 +166,7 @@ class RateReport:
         refused: calls that the provider refused (HTTP 429).
         refused_tokens: their tokens.
         refused_epoch: the latest epoch in which a refused call was sent.
-        cause: which quota refused, if the provider told.
+        cause: which quota was exhausted, if the provider reported it.
         wait: seconds from now that the provider asks to wait.
         allowances: what the headers of the last responses said.
     """

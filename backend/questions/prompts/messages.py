@@ -152,7 +152,7 @@ def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:
 
 
 def _property_spans(content: str) -> dict[str, tuple[int, int]]:
-    """Return where each property's value stands in the answer's JSON object, strings without their quotes.
+    """Return the position of each property's value in the answer's JSON object, strings without quotes.
 
     Empty if the answer is no object. Properties that occur twice are left out, as in
     :func:`backend.questions.prompts.messages.parse_answer`.
@@ -179,7 +179,7 @@ def _property_spans(content: str) -> dict[str, tuple[int, int]]:
 
 
 def _value(content: str, place: int) -> tuple[object, int]:
-    """Return the JSON value that begins at a place, after blanks, and the place where it ends."""
+    """Return the JSON value that starts at a position, after blanks, and the position where it ends."""
     return _DECODER.raw_decode(content, _skip(content, place))
 
 

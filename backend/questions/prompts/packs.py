@@ -1,8 +1,8 @@
 """The messages that ask a model about several tasks at once, and the answers split by task.
 
-The template has a version of its own: another wording starts the history of packed arms anew, and nothing
-else. Each task stands between lines with its id, a number that is drawn for the prompt. No text of the prompt
-contains such a line, so that no text can end its own task or begin another one.
+The template has its own version: a change of its wording restarts the history of packed arms, and nothing
+else. Each task is enclosed by lines with its id, a number that is drawn for the prompt. No text of the prompt
+contains such a line, so no text can end its own task or begin another one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REMINDER = "Label each task above on its own. Answer with the JSON object only,
 
 @dataclass(frozen=True, slots=True)
 class PackedTask:
-    """One task as it stands in a prompt with others.
+    """One task as written in a prompt with others.
 
     Attributes:
         system: the system message, equal for all tasks that can share a prompt.

@@ -54,7 +54,7 @@ CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
 
 _RECORDINGS = frozenset({"audio", "audioplus", "video"})
 _WHOLE_TASK = frozenset({"choices", "taxonomy", "rating", "number", "datetime", "textarea"})
-"""Controls whose answers say nothing of a place in the object."""
+"""Controls whose answers do not refer to a position in the object."""
 
 
 def control_obstacle(control: Element, tree: Tree) -> str | None:

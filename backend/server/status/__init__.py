@@ -8,5 +8,5 @@
 2. In ``templates/``, write a template of the same name, and include it in ``project.html``.
 3. Print it in ``backend/commands/report.py``.
 
-``alarms/`` finds what people must know, and tells them once. ``drawings/`` draws the charts of a page.
+``alarms/`` finds what people must know, and reports it once. ``drawings/`` draws the charts of a page.
 """

@@ -1,4 +1,4 @@
-"""Looking for alarms every minute, and telling people of each of them once, by one worker of all."""
+"""Looks for alarms every minute, in one of all workers, and reports each of them to people once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _PAUSE = 60.0
 """Seconds between two looks; more for a ledger so large that a look takes long."""
 
 _SHARE = 0.02
-"""The most of the time that looks may take."""
+"""The largest share of the time that looks may take."""
 
 _LEASE = 300.0
 """Seconds after which another worker takes over from one that has died."""
@@ -137,7 +137,7 @@ class AlertWatch:
             pause = min(pause, _LEASE / 2)
 
     async def look(self) -> list[AlertKey]:
-        """Look once, if no other worker does; return the alarms that people were told of now."""
+        """Look once, if no other worker does; return the alarms that were reported now."""
         mine = await self._writer.run(
             lambda connection: bookings.acquire_claim(connection, _CLAIM, self._owner, _LEASE)
         )

@@ -104,7 +104,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
 
 
 def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
-    """The packed arms that are asked no more."""
+    """The packed arms that are no longer asked."""
     return [
         Alert(
             "packing_differs",
@@ -143,7 +143,7 @@ def _seldom_votes(model: ModelReport) -> Alert:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found while a project's report was built, and is not in it.
+    """Findings from building a project's report that the report does not contain.
 
     Attributes:
         outcomes: model → the outcomes of its latest calls, an error's code or ``None``; the latest first.

@@ -1,4 +1,4 @@
-"""Builds the report: the database sums up, and the numbers are interpreted here."""
+"""Builds the report. The database computes the sums; this module interprets them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _last_round(report: ProjectReport) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is the same for every project.
+    """The facts that are the same for every project.
 
     Attributes:
         label_studio: the configured address of Label Studio.

@@ -1,4 +1,4 @@
-"""Cost and accuracy over time."""
+"""The charts of a project's status page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the labels of one question are like: their scores, their shares, and what people made of them."""
+"""Describes the labels of one question: their scores, their shares, and how people labelled the tasks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HISTOGRAM = 20
 """Number of bars of the histogram of scores."""
 
 _MOST_NAMES = 12
-"""Labels that are told apart; the rest is one."""
+"""Labels that are shown separately; all others are shown as one."""
 
 _OTHER = "other labels"
 """The name of all labels beyond the most frequent ones."""

@@ -28,7 +28,7 @@ from camvo.student.taught_texts import STUDENT
 from camvo.votes import registry
 
 LEAST_LABELS: Final = 20
-"""Whoever has fewer labels is counted, and neither named nor judged."""
+"""People with fewer labels are counted, but neither named nor judged."""
 
 
 def annotator_reports(connection: Connection, project: str) -> tuple[AnnotatorReport, ...]:
@@ -133,7 +133,7 @@ _LEAST = 10
 
 @dataclass(frozen=True, slots=True)
 class SingleModel:
-    """What is known of one model, in the words of its report."""
+    """What is known of one model, under the names of the fields of its report."""
 
     name: str
     in_pool: bool

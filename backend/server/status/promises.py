@@ -192,7 +192,7 @@ _CODES = {
 
 
 def stops_report(found: Mapping[str, Any] | None) -> StopsReport | None:
-    """What was found out about one question, from its :func:`camvo.state.state.findings`."""
+    """The findings about one question, from :func:`camvo.state.state.findings`."""
     if found is None:
         return None
     since, restarts = found["since"], [Restart.from_dict(restart) for restart in found["restarts"]]

@@ -204,7 +204,7 @@ class QuestionableLabel:
         human: the human label; ``None`` in the same case.
         score: the vote's score.
         annotators: how many people annotated the task.
-        certain: whether a certain vote stands against a single annotator, who may be wrong.
+        certain: whether a certain vote contradicts a single annotator, who may be wrong.
     """
 
     task: int
@@ -264,7 +264,7 @@ class RecountReport:
         would_move: by how much it would change the scores, on average.
         command: the command to run; ``None`` if there is nothing to do by hand.
         further: votes of models that rounds had left out, asked for where labels were in doubt.
-        completed: such votes that the server asked for by itself on tasks that people labelled.
+        completed: such votes that the server requested on its own, on tasks that people labelled.
     """
 
     countings: int
@@ -291,7 +291,7 @@ class AnnotatorReport:
         people: how many people the row is about.
         labels: how many labels of theirs count, over all questions.
         tasks: on how many tasks.
-        minutes: the time that they took, where Label Studio told it; ``None`` if it never did.
+        minutes: the time that they took, where Label Studio reported it; ``None`` if it never did.
         seconds_per_task: its median, in seconds.
         agreement: how often the others on the same task gave the same label; each label counts as the share
             of the others who did. ``None`` for those with few labels, as all that follows.
@@ -457,7 +457,7 @@ class GuaranteeReport:
             the run, or lie in a later cohort that is only partly labelled.
         blind: the number of blind tasks in the queue.
         labelled: how many of them somebody has answered, skipped or deleted.
-        run: how many of these stand without a gap at the front of the queue; only they certify.
+        run: how many of these are at the front of the queue without a gap; only they certify.
         next_task: the first task that nobody has answered, ``None`` if there is none.
         counting: SHA-256 of what the run's labels and scores were counted from, each as first predicted: the
             plan with its weights, the label, the calibrated score. ``None`` without a run.
@@ -492,7 +492,7 @@ class GuaranteeReport:
 
 @dataclass(frozen=True, slots=True)
 class RestartReport:
-    """What began anew because the tasks or a model had changed (docs/drift.md).
+    """What restarted because the tasks or a model had changed (docs/drift.md).
 
     Attributes:
         kind: ``stops``, ``tasks``, ``arm`` or ``version``.
@@ -605,7 +605,7 @@ class PackReport:
 
     @property
     def unpacked(self) -> bool:
-        """Whether the arm is asked no more."""
+        """Whether the arm is no longer asked."""
         return any(each.unpacked for each in self.comparisons)
 
 
@@ -623,7 +623,7 @@ def of(value: int, noun: str) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Dollars: with cents from $100 on, with four decimals from a cent on, with three digits below."""
+    """Dollars: two decimals from $100, four decimals from one cent, and three digits below that."""
     if value is None:
         return _NOTHING
     if value >= 100.0:
@@ -640,7 +640,7 @@ def percent(value: float | None) -> str:
 
 
 def share_of_hundred(value: float) -> str:
-    """A share that a person has set, without decimals that say nothing: ``90%``, ``97.5%``."""
+    """A share that a person has set, without superfluous decimals: ``90%``, ``97.5%``."""
     return f"{100.0 * value:.4g}%"
 
 
@@ -677,7 +677,7 @@ class Alert:
         code: a stable code.
         message: what is wrong. It names models and controls, and quotes no task.
         fix: what to do.
-        level: ``alarm`` if labels or money are at stake, which people are told of; else ``note``.
+        level: ``alarm`` if labels or money are at stake, which is reported to people; else ``note``.
         subject: the model or the control that it is about, empty if none.
     """
 

@@ -194,7 +194,7 @@ def failed_task_list(
 
 
 def next_steps(project: ProjectReport) -> tuple[NextStep, ...]:
-    """List what to do next; the last resort says that nothing is left to do."""
+    """List what to do next; if nothing is left to do, the only entry says so."""
     steps = [*_predict(project), *_check(project), *_improve(project)]
     if not steps:
         steps = [NextStep("nothing", "Nothing: no label is in doubt that people could settle now")]

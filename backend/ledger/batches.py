@@ -139,7 +139,7 @@ def change_job_if(connection: Connection, job: str, before: _JobState, **values:
 def lease_jobs(connection: Connection, job: str, owner: str, seconds: float) -> bool:
     """Lease an unsent job whose lease is over; whether that worked.
 
-    The owner itself waits as well: what it sent may still be on its way.
+    The owner itself waits as well, because its request may still be under way.
     """
     at = now(connection)
     statement = (

@@ -1,7 +1,8 @@
 """Connecting a project: its webhook, ML backend and settings, set through Label Studio's API.
 
-What works is changed last. A webhook and an ML backend for a new address are added beside those of an older
-one, tried there, and only then are the older ones removed. If something fails before, all is undone.
+The working connection is changed last. A webhook and an ML backend for a new address are added beside those
+of an older one, tried there, and only then are the older ones removed. If something fails before, all is
+undone.
 """
 
 from __future__ import annotations

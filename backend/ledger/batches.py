@@ -479,6 +479,6 @@ def count_tasks(connection: Connection, project: str) -> tuple[int, int]:
 
 
 def forget_batch_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete what deleted tasks waited for."""
+    """Delete the rows of deleted tasks that waited for answers."""
     chosen = among(connection.dialect, _tasks.c.task, tasks)
     connection.execute(delete(_tasks).where(_tasks.c.project == project, chosen))

@@ -320,7 +320,7 @@ def _set_backend(client: Client, wanted: Wanted, found: _Found, say: _Say, undo:
 
 
 def _restore_settings(client: Client, wanted: Wanted, project: Mapping[str, Any]) -> None:
-    """Restore the settings that Label Studio changes when an ML backend is added."""
+    """Restore the settings that Label Studio changes when an ML backend is added or changed."""
     names = ("show_collab_predictions", "model_version")
     now = client.project(wanted.project)
     changes = _differing({name: project.get(name) for name in names}, now)

@@ -196,7 +196,7 @@ class NoVoteError(TaskError):
 class NoUsableAnswerError(NoVoteError):
     """Task about which every queried model has made all its attempts without a usable answer.
 
-    Asking again about it brings nothing unless the prompt or the models change.
+    Asking again about it is pointless unless the prompt or the models change.
     """
 
     code = "no_usable_answer"

@@ -71,8 +71,8 @@ def label(
         ``camvo label``, in the order of its rows.
 
     Raises:
-        CamvoError: an option, the settings or a row is wrong, or the run cannot go on.
-        KeyboardInterrupt: somebody interrupted the run; call it again to go on.
+        CamvoError: an option, the settings or a row is wrong, or the run cannot continue.
+        KeyboardInterrupt: somebody interrupted the run; call it again to continue.
     """
     if isinstance(label_config, Path):
         label_config = label_config.read_text("utf-8")

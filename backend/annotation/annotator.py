@@ -220,7 +220,7 @@ class Annotator:
     ) -> asyncio.Task[None] | None:
         """Embed the texts while models are asked, if the round is to hold their contexts.
 
-        People may review it, or what it teaches hangs on the context: it asks everyone, or is planned by it.
+        It is if people may review the round, if it asks every model, or if it is planned by the contexts.
         """
         explores = plan.stages is None or plan.stages.exploration == "everyone"
         if not (job.review or explores or any(map(is_known, map(contexts.so_far, questions)))):

@@ -79,7 +79,7 @@ class ModelReply:
             version: what the provider says answered.
         """
         sure = {name: confidence for name, confidence in confidences.items() if name in votes}
-        # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
+        # Fingerprints of several systems alternate all the time, so they say nothing about the model.
         return cls(votes, cost, confidences=sure, version=(version or "").partition(" ")[0] or None)
 
 
@@ -206,7 +206,7 @@ def asked_singly(together: ModelReply, alone: ModelReply) -> ModelReply:
 
 
 def _packed_version(version: str | None) -> str:
-    """The version of a packed arm: another wording of its prompts starts its history anew, too."""
+    """The version of a packed arm. A new wording of its prompts also restarts its history."""
     return f"{version or 'unnamed'} pack-{PACK_VERSION}"
 
 
@@ -286,7 +286,7 @@ def compared(
         job: the task.
         plan: its plan.
         replies: the replies of the plan's arms.
-        beside: the replies of models that the coin asked and the plan does not know.
+        beside: the replies of models that the coin chose and the plan does not contain.
     """
     everybody = {**beside, **replies}
     first = frozenset(plan.subset)
@@ -388,7 +388,7 @@ async def ask_models(
     refused: BudgetExhaustedError | None = None
     number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
-        # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
+        # All replies are awaited even if one fails unexpectedly, so that no call is left running.
         arms = (*arms, *_to_check(job, arms, {*arms, *replies, *beside}))
         number += 1
         with tracing.stage(number, arms), waiting():

@@ -1,7 +1,7 @@
 """The desk sends the wanted lines, polls the jobs, settles those that have ended, and cleans up.
 
-Everything that it knows is in the ledger, so another process can go on at any moment. One that died while it
-sent a job may have reached the provider: the job is looked for there before anything is sent again.
+Everything that it knows is in the ledger, so another process can continue at any time. If a process died
+while sending a job, the provider may have it: the job is looked for there before anything is sent again.
 """
 
 from __future__ import annotations

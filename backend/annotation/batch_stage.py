@@ -87,7 +87,7 @@ class _KnownAnswers:
         """How far the answer of a packed arm is.
 
         Its reply has neither votes nor a failure if the task has to be asked about singly: it is missing in
-        the answer, or the prompt failed for good.
+        the answer, or the prompt failed permanently.
         """
         standing = self.again(key, project, task, questions, retry=retry)
         if (reply := standing.reply) is None:
@@ -359,7 +359,7 @@ class BatchStage:
         return self.known
 
     def _noted(self, arm: str, standing: _StandingAnswer) -> ModelReply | None:
-        """The reply, if it is there; a line that is neither there nor on its way is wanted."""
+        """Return the reply if it is stored. A line that is neither stored nor sent is marked as wanted."""
         if standing.reply is not None:
             self._used.append(standing.key)
         elif not standing.waits:

@@ -36,7 +36,7 @@ _UPLOADS = "/data/"
 class Images:
     """Turns the image addresses in tasks into ones that a model can open.
 
-    Addresses from tasks are passed on, never fetched, neither here nor in litellm: otherwise the authors of
+    Addresses from tasks are passed on, but not fetched, either here or in litellm: otherwise the authors of
     tasks could make the server probe its own network. The only exception is Label Studio, at the
     environment's address and with its key, and there only paths below ``/data/``.
 

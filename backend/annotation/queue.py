@@ -132,7 +132,7 @@ class JobQueue:
 
         Args:
             jobs: the request's jobs; ``None`` for a task that could not be read.
-            deadline: seconds to wait; jobs that are not done then go on in the background.
+            deadline: seconds to wait; jobs that are not done then continue in the background.
         """
         tasks = [None if job is None else self._start(job, len(jobs)) for job in jobs]
         waiting = [task for task in tasks if task is not None]

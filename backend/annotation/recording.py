@@ -139,8 +139,8 @@ def record_rounds(
 ) -> list[tuple[list[Round], list[Round]]]:
     """Store the rounds of the decided questions of different tasks, and what they teach.
 
-    A round that another process has stored meanwhile, or this one before its connection broke, stays as it
-    is. So a repetition stores nothing and teaches nothing.
+    A round that is stored already, by another process or by this one before its connection broke, is
+    unchanged. So a repetition stores nothing and teaches nothing.
 
     Args:
         connection: a write transaction.

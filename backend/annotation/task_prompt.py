@@ -61,8 +61,8 @@ class EmbeddedContexts:
     async def of(self, question: JobQuestion) -> Array:
         """The context: the embedded text, and the category if the question has one.
 
-        It is rounded to 16 bits before anything reads it, so that the ledger can hold the very numbers that
-        the plan used in half the room; cosines change by less than 0.001.
+        It is rounded to 16 bits before anything reads it, so that the ledger holds exactly the numbers that
+        the plan used, in half the space; cosines change by less than 0.001.
         """
         if question.name not in self._known:
             vector = await self._embedder.vector(question.question.context)

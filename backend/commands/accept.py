@@ -161,8 +161,8 @@ class Acceptance:
     def accept(self, tasks: Sequence[int]) -> int:
         """Accept the predictions of tasks, as far as they still may be, and return how many were accepted.
 
-        Each portion is looked at again right before: somebody may have begun to label it meanwhile. What is
-        accepted is noted before Label Studio sends its webhooks, so that nothing of it is ever learnt.
+        Each portion is checked again right before: somebody may have begun to label it meanwhile. Accepted
+        tasks are recorded before Label Studio sends its webhooks, so that none of them is ever learnt.
         """
         done = 0
         for start in range(0, len(tasks), PAGE):

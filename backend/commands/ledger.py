@@ -125,7 +125,7 @@ def forget_labels(
 def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
     """Store a withdrawal, and make the annotations and rewards that it covers agree with it.
 
-    After each transaction the function waits as long as that took, so that the server has its turn.
+    After each transaction the function waits as long as that took, so that the server can write.
 
     Args:
         ledger: the migrated ledger.

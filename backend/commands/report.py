@@ -353,7 +353,7 @@ def _worth(control: str, votes: VotesReport) -> str:
 
 
 def _stops(question: QuestionReport) -> list[str]:
-    """Return what chance found out about early stops, and what began anew."""
+    """Return the results of the random tests of early stops, and the restarts."""
     if (stops := question.stops) is None:
         return []
     lines = [f"after {of(restart.after, 'round')}: {restart.message}" for restart in stops.restarts]

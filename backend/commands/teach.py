@@ -61,7 +61,7 @@ _FIRST, _NAMES = 10**9, 9 * 10**9
 def annotator_number(said: object, place: str) -> int | None:
     """The number of an annotator; ``None`` for nobody in particular.
 
-    A name gets a number of its own, the same every time. The ledger holds the number alone.
+    Each name gets its own number, the same every time. The ledger holds only the number.
 
     Args:
         said: a number or a name; blank for nobody.
@@ -212,7 +212,7 @@ def _number(answer: object) -> object:
 
 @dataclass(slots=True)
 class TeachTally:
-    """How many labels a file brought: new, changed and withdrawn ones, and those known already.
+    """The number of labels in a file: new, changed and withdrawn ones, and those known already.
 
     ``annotators`` are those whom the file names, with their numbers.
     """

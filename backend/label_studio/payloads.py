@@ -75,7 +75,7 @@ class JobTerms(BaseModel):
 
     Attributes:
         usd: the most, in $; ``None`` for no limit but the server's.
-        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+        aim_usd: the cost that its plans try to keep to, in $; ``None`` for none.
         everyone: whether every model is asked, as in a pilot.
     """
 
@@ -135,7 +135,7 @@ class AskMoreRequest(BaseModel):
 
     Attributes:
         usd: as in :class:`DoubtsRequest`.
-        least: what a dollar must bring for another vote, in right labels.
+        least: the right labels that a dollar for another vote must gain.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)

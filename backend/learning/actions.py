@@ -175,7 +175,7 @@ def _forget(
 ) -> None:
     """Remove human labels from the rewards and texts from the student, and forget the tasks.
 
-    The first takes milliseconds a task, and the second nearly one. If many of the tasks have human labels or
+    Labels take milliseconds per task, and texts nearly one. If many of the tasks have human labels or
     texts that taught, only the first of those are forgotten.
     """
     taught = rounds.tasks_with_texts(connection, project, tasks)
@@ -415,5 +415,5 @@ class Training:
 async def _take(step: _Step, event: WebhookEvent) -> None:
     try:
         await step(event)
-    except Exception as error:  # nobody awaits the result, and the next step must run all the same
+    except Exception as error:  # nobody awaits the result, and the next step must still run
         _log.error("training_step_failed", project=event.project_key, kind=type(error).__name__)

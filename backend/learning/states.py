@@ -160,7 +160,7 @@ class States:
         """Add new events in portions, on the event loop: no plan can see a half-added portion.
 
         Events that are appended after the first portion was read may be left out. Otherwise other processes
-        that append faster than this one reads would hold it up for ever.
+        that append faster than this one reads would delay it forever.
         """
         end: int | None = None
 

@@ -261,8 +261,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
 def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now: float) -> None:
     """Undo what the texts of tasks taught the student, and seal their n-grams permanently.
 
-    Each lesson has an event of its own, so that every process forgets it. The event has the seal, and so have
-    the earlier ones of the round from now on.
+    Each lesson has an event of its own, so that every process forgets it. The event has the seal, and from
+    now on so do the earlier events of the round.
 
     Args:
         connection: a write transaction, in which the tasks are forgotten and their human labels are taken out
@@ -323,7 +323,7 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
         control: the name of its control tag.
         epoch: its epoch.
         sequence: the number of the last event after which the restart was due.
-        restart: what begins anew.
+        restart: what restarts.
         dimension: d, the length of the state's contexts.
         now: unix seconds.
     """

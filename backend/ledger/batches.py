@@ -139,7 +139,7 @@ def change_job_if(connection: Connection, job: str, before: _JobState, **values:
 def lease_jobs(connection: Connection, job: str, owner: str, seconds: float) -> bool:
     """Lease an unsent job whose lease is over; whether that worked.
 
-    The owner itself waits as well: what it sent may still be on its way.
+    The owner itself waits as well, because its request may still be under way.
     """
     at = now(connection)
     statement = (
@@ -479,6 +479,6 @@ def count_tasks(connection: Connection, project: str) -> tuple[int, int]:
 
 
 def forget_batch_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete what deleted tasks waited for."""
+    """Delete the rows of deleted tasks that waited for answers."""
     chosen = among(connection.dialect, _tasks.c.task, tasks)
     connection.execute(delete(_tasks).where(_tasks.c.project == project, chosen))

@@ -49,7 +49,7 @@ class BoughtAnswer:
         model: the model's name in the pool.
         payer: the project and the task that the answer was bought for.
         content: the answer; ``None`` if there is nothing to store.
-        outcome: how the call ended that brought it.
+        outcome: how the call that produced it ended.
         share: the answer's share of the call, in (0, 1].
     """
 

@@ -47,7 +47,7 @@ class Event:
         control: the name of the question's control tag.
         epoch: the question's epoch, which selects the state that the event adds to.
         kind: ``"round"`` for a finished round, ``"revision"`` for a correction of an earlier round, and
-            ``"restart"`` for what begins anew because the tasks or a model have changed.
+            ``"restart"`` for a restart because the tasks or a model have changed.
         round_id: the round the event belongs to, ``None`` for a restart; that round may have been deleted
             since.
         contribution: packed bytes (:class:`camvo.state.contribution.Contribution`).

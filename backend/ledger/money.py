@@ -197,8 +197,8 @@ def _addition(dialect: Dialect) -> Insert:
 
 
 _WOKEN: Final = 2
-"""Waiting calls that look again after a settlement. A settled call cost less than it reserved, so its place
-may take more than one; more than two would mostly look in vain."""
+"""Waiting calls that check again after a settlement. A settled call cost less than it reserved, so the freed
+money may suffice for more than one; a third would mostly find none."""
 
 
 class MoneyQueue:

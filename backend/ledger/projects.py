@@ -117,7 +117,7 @@ class _Unset(Enum):
 
 
 _UNSET: Final = _Unset.UNSET
-"""Leaves a column as it is, where ``None`` would clear it."""
+"""Leaves a column unchanged, where ``None`` would clear it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,8 +299,8 @@ def batch_prices(
 ) -> TokenPrices | None:
     """Return the prices in the provider's batches; ``None`` if they are unknown.
 
-    They come from ``batch_discount``, else from litellm's map. If the settings have prices of their own, the
-    map knows nothing about them. What is free is free in batches, too. Batches have no price of cached input.
+    They come from ``batch_discount``, else from litellm's map. If the settings have their own prices, the map
+    is not used. Models that are free are free in batches, too. Batches have no price of cached input.
 
     Args:
         settings: the model.
@@ -404,7 +404,7 @@ _LIKE = 0.8
 def _meant(settings: ModelSettings) -> str | None:
     """Ask whether a known model of nearly the same name was meant; ``None`` if no name is close.
 
-    A server of one's own has models that litellm does not know.
+    Self-hosted servers have models that litellm does not know.
     """
     if settings.is_embedded:
         close = closest(settings.model, [voter.model for voter in DEFAULT_MODELS], _LIKE)

@@ -289,7 +289,7 @@ class ModelCaller:
         """Return the reported tokens, at most as many as the call reserved money for.
 
         Reasoning tokens are output tokens. A provider that lets a model reason beyond ``max_tokens`` bills
-        more than is booked; the warning names both numbers, and a higher ``max_tokens`` mends it.
+        more than is booked; the warning names both numbers, and a higher ``max_tokens`` fixes it.
         """
         if reported <= most:
             return reported

@@ -60,12 +60,12 @@ class Member:
     answer: asyncio.Future[PaidAnswer]
 
     def end(self, answer: PaidAnswer) -> None:
-        """Give whoever waits the answer, once."""
+        """Give the answer to the waiting task, once."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def fail(self, error: BaseException) -> None:
-        """Give whoever waits an error, once."""
+        """Give an error to the waiting task, once."""
         if not self.answer.done():
             self.answer.set_exception(error)
 

@@ -1,7 +1,7 @@
 """Asking packed arms through the ledger: tasks share a prompt, and each keeps its own answer.
 
-The answer to a prompt is split as soon as it comes, and dropped. A task whose part is missing or unreadable
-is stored with an empty answer: it is asked about singly, now and whenever the same is asked again.
+The answer to a prompt is split as soon as it arrives, and then discarded. A task whose part is missing or
+unreadable is stored with an empty answer: it is asked about singly, now and whenever the same is asked again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics
 
 _QUIET: Final = 0.1
-"""Seconds without news after which prompts are sent, if no other task is on its way."""
+"""Seconds without a new task after which prompts are sent, if no other task is being prepared."""
 
 LONGEST: Final = 2.0
 """Seconds that a task waits for others at most."""
@@ -161,7 +161,7 @@ class PackedPool:
         rng: draws ids and the order of tasks.
 
     Attributes:
-        collector: knows which tasks wait for a prompt, and which may be on their way.
+        collector: knows which tasks wait for a prompt, and which are still being prepared.
     """
 
     def __init__(

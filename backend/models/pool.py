@@ -325,11 +325,11 @@ class CachingPool:
     ) -> PaidAnswer:
         """Return the model's answer: the first usable one in the ledger, or a new one.
 
-        The stored answers to the prompt are looked at in the order of the attempts. If none is usable and
+        The stored answers to the prompt are checked in the order of the attempts. If none is usable and
         there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
         query asks once at most: it returns an unusable new answer, and only a later query asks again.
 
-        While the database is down, this waits: ``patience`` begins again when it is back.
+        While the database is down, this waits: ``patience`` starts again when it is back.
 
         Args:
             query: what to ask.

@@ -1,9 +1,9 @@
 """The cheapest way through litellm to an OpenAI-compatible server.
 
-``litellm.acompletion`` prepares every call anew, in a thread of its own, and wraps every response in models
+``litellm.acompletion`` prepares every call afresh, in its own thread, and wraps every response in models
 for callbacks: four times the processor time of the request itself. Here litellm prepares a model's calls
 once: the address, the headers and all parameters except the messages. A call then takes litellm's HTTP client
-and litellm's errors, and nothing else. What reaches the provider is the same.
+and litellm's errors, and nothing else. The provider receives the same request.
 
 Calls that need more of litellm go through ``acompletion``: those with images, with parameters that are not
 listed here, and those of all other providers.

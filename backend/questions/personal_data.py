@@ -89,7 +89,7 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _account_end(match: re.Match[str]) -> int | None:
-    """Return where the account number ends: the pattern may have taken in the word after it."""
+    """Return where the account number ends: the pattern may include the word after it."""
     written = match[0]
     for length in range(len(written), 14, -1):
         if (length == len(written) or not written[length].isalnum()) and iban.is_valid(written[:length]):

@@ -309,7 +309,7 @@ class Quote:
         everyone: $ for asking every model about every task to come.
         bill: $ for this policy.
         hours: for this policy, at the configured limits; ``None`` without limits.
-        evidence: what the policy's share rests on.
+        evidence: the evidence for the policy's share.
         levers: ways to pay less.
         spent: $ that the project has cost so far.
         spent_by_job: the part of it that the job's account has paid.

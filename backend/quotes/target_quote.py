@@ -88,7 +88,7 @@ class TargetQuote:
     Attributes:
         target: the share of all labels that is to be right.
         mix: the cheapest mix; ``None`` if too little is known.
-        labelled: how many labelled tasks it rests on, or could.
+        labelled: the number of labelled tasks that it is based on, or could be.
         unknown: why there is none, and what to do; ``None`` if there is one.
     """
 

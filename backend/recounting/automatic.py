@@ -54,8 +54,8 @@ def _is_worth_it(found: ProjectCount) -> bool:
 class AutomaticRecounts:
     """Checks what a recount would change, and recounts if that is worth it. Used from one event loop only.
 
-    A server without a key for Label Studio, or with ``recount: false``, only remembers what it saw:
-    ``/status`` then names the command.
+    A server without a key for Label Studio, or with ``recount: false``, only stores the result: ``/status``
+    then names the command.
 
     Args:
         ledger: where the projects are read.
@@ -185,7 +185,7 @@ def _is_due(connection: Connection, project: str) -> bool:
     """Whether the project has new events since the last look, and it is time for another.
 
     After a recount that nobody asked for, an hour must pass, or people must have labelled much more: most of
-    them label for less than an hour, and n human labels cause some 2.5·ln(n / 10) recounts more at most.
+    them label for less than an hour, and n human labels cause at most about 2.5·ln(n / 10) further recounts.
     """
     stored, look, at = (
         projects.get(connection, project),
@@ -209,7 +209,7 @@ def _key(project: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecountStep:
-    """A training step that counts a project again and brings the labels to Label Studio.
+    """A training step that recounts a project and delivers the labels to Label Studio.
 
     A server without a key only notes what a recount would change, so that ``/status`` names the command.
 

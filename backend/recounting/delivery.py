@@ -126,7 +126,7 @@ class Delivery:
     async def _replace(self, target: _Target, project: str, numbers: Sequence[int]) -> tuple[int, list[int]]:
         """Replace the predictions of a page; return how many changed, and the tasks that are settled.
 
-        A task with a draft is not: its draft may be thrown away. A task that is gone or annotated is.
+        A task with a draft is not: its draft may be discarded. A task that is gone or annotated is.
         """
         found = await asyncio.to_thread(target.client.tasks, target.number, numbers)
         untouched, drafted = predictions.untouched(found)

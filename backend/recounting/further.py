@@ -362,7 +362,7 @@ _T = TypeVar("_T")
 class Completing:
     """Asks about the tasks that people have labelled. Used from one event loop only.
 
-    It works on projects of Label Studio, since the ledger holds no text of a task, and so needs a key.
+    It works on projects of Label Studio, since the ledger holds no text of a task. It therefore needs a key.
 
     Args:
         ledger: where labelled rounds and money are read.
@@ -439,7 +439,7 @@ class Completing:
                 break
             last = tasks[-1]
             new = [task for task in tasks if (project, task) not in self._tried]
-            self._tried |= {(project, task) for task in new}  # else a model that fails is asked for ever
+            self._tried |= {(project, task) for task in new}  # otherwise a failing model is asked forever
             portion = await ask_portion(
                 await self._jobs(project, new, purse) if new else [],
                 self._further.ask_everyone,

@@ -325,7 +325,7 @@ class _DoubtfulTask:
 
     @property
     def value(self) -> float:
-        """The most right labels that one dollar brings."""
+        """The largest number of right labels gained per dollar."""
         return self.break_even / self.full_usd if self.full_usd > 0.0 else 0.0
 
 
@@ -348,7 +348,7 @@ class Doubting:
     """Collects the doubtful tasks of a project, question by question.
 
     Attributes:
-        by_task: task → what further votes on it would bring.
+        by_task: task → the expected gain of further votes on it.
         policy: what the project's policy says of further votes; ``None`` if it says nothing of them, so that
             nothing is in doubt.
     """

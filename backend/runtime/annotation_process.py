@@ -185,7 +185,7 @@ class AnnotationProcess:
     def stop_asking(self) -> None:
         """Ask no model any more, because the process stops; a signal handler may call this.
 
-        Calls in flight go on. A task that needs another one gets no prediction, also if the call waits for
+        Calls in flight continue. A task that needs another one gets no prediction, also if the call waits for
         its rate already.
         """
         self.pool.gate.shut()

@@ -55,7 +55,7 @@ def _settings() -> Settings:
 def _starting() -> Future[Runtime]:
     """The runtime, which is built in a thread: Label Studio gives ``/setup`` three seconds.
 
-    It is first asked for by a request, so that a server which forks its workers has done so.
+    It is first requested by an HTTP request, by which time a forking server has forked its workers.
     """
     started: Future[Runtime] = Future()
 

@@ -1,6 +1,6 @@
 """The worker class: gunicorn's threaded worker, except that whole requests enter threads, not connections.
 
-gunicorn's own gives each accepted connection a thread, which reads from it without a limit of time: a few
+gunicorn's own worker gives each accepted connection a thread, which reads from it without a time limit: a few
 dozen slow clients stop the server, and predictions that wait for models keep webhooks waiting. Here the main
 thread receives all requests with its selector. A complete one is admitted to the lane of its urgency. This
 uses internals of gunicorn 27; ``pyproject.toml`` bounds its version.
@@ -229,8 +229,8 @@ class _Lanes:
     def lane_of(self, target: str) -> _Lane | None:
         """The lane for a request's target; ``None`` if it is answered at once, without a thread.
 
-        Targets are compared as they were sent. Any other spelling of one takes a prediction's place, so that
-        nobody gets a prediction into the urgent lane.
+        Targets are compared as they were sent. A target with any other spelling goes to the lane of
+        predictions, so no prediction can enter the urgent lane.
         """
         if target in _AT_ONCE:
             return None

@@ -80,7 +80,7 @@ def row_counts(connection: Connection) -> dict[str, int]:
 def copy(source: Ledger, target: Ledger, advance: _Advance) -> Mapping[str, int]:
     """Copy every row of a ledger into an empty one, in one transaction on each side.
 
-    Processes may go on with the source meanwhile; what they write after the beginning is not copied. So stop
+    Processes may keep using the source meanwhile; what they write after the beginning is not copied. So stop
     them first.
 
     Args:

@@ -40,7 +40,7 @@ _LEAST: Final = 10
 AT_ONCE_FROM: Final = 5000
 """Tasks from which the first window is asked at once.
 
-With fewer, its full price would be much of the whole bill, so that it is a round of batches of its own.
+With fewer, its full price would be a large part of the whole bill, so it is sent as a round of batches.
 """
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 1.0, 60.0, 1.5

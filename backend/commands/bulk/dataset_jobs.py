@@ -56,7 +56,7 @@ class DatasetJobs:
         settings: its settings.
         again: whether models make another attempt after their last one.
         purse: the account of the project's job; ``None`` for none.
-        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+        aim_usd: the cost that its plans try to keep to, in $; ``None`` for none.
         batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
     """
 

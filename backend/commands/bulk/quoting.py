@@ -277,7 +277,7 @@ def agreed(
     """Show the quote, run the pilot if one is wanted, and ask whether to continue.
 
     Returns:
-        The jobs, with what they are to keep to.
+        The jobs, with the cost that they are to keep to.
 
     Raises:
         ConfigError: nobody can be asked; nothing was spent, or the pilot alone.

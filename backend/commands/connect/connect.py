@@ -1,7 +1,8 @@
 """Connecting a project: its webhook, ML backend and settings, set through Label Studio's API.
 
-What works is changed last. A webhook and an ML backend for a new address are added beside those of an older
-one, tried there, and only then are the older ones removed. If something fails before, all is undone.
+The working connection is changed last. A webhook and an ML backend for a new address are added beside those
+of an older one, tried there, and only then are the older ones removed. If something fails before, all is
+undone.
 """
 
 from __future__ import annotations
@@ -319,7 +320,7 @@ def _set_backend(client: Client, wanted: Wanted, found: _Found, say: _Say, undo:
 
 
 def _restore_settings(client: Client, wanted: Wanted, project: Mapping[str, Any]) -> None:
-    """Restore the settings that Label Studio changes when an ML backend is added."""
+    """Restore the settings that Label Studio changes when an ML backend is added or changed."""
     names = ("show_collab_predictions", "model_version")
     now = client.project(wanted.project)
     changes = _differing({name: project.get(name) for name in names}, now)

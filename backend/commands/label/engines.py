@@ -111,7 +111,7 @@ class PartLabeller:
         try:
             counts = self._label(part)
         except CamvoError as error:
-            self._close()  # the runtime asks nothing any more; the next part opens another
+            self._close()  # the runtime calls no more models; the next part opens another
             return PartOutcome(part.number, code=error.code, error=str(error))
         except Exception as error:  # its text might quote a task
             _log.error("part_failed", part=part.number, kind=type(error).__name__)

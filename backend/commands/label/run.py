@@ -147,7 +147,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
         embedder: an embedder to use instead of a new one; closed at the end.
 
     Raises:
-        CamvoError: an option, the settings or the source is wrong, or the run cannot go on.
+        CamvoError: an option, the settings or the source is wrong, or the run cannot continue.
         KeyboardInterrupt: somebody interrupted the run; calls under way were awaited and stored.
     """
     dataset = options.dataset(source)
@@ -224,7 +224,7 @@ def _with_blind_sample(
     sample = [
         stored.task
         for stored in blind.look_up(chosen)
-        # A blank text cannot be labelled, and a label that was shown is blind no more.
+        # A blank text cannot be labelled, and a label that was shown is no longer blind.
         if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
     if not sample:
@@ -259,7 +259,7 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
         Whether all tasks are labelled or have failed, so that none is left.
 
     Raises:
-        CamvoError: an input is wrong, which is found before anything is spent, or the run cannot go on.
+        CamvoError: an input is wrong, which is found before anything is spent, or the run cannot continue.
         typer.Exit: somebody interrupted the run.
     """
     environment = environment_with(config)

@@ -1,6 +1,6 @@
 """Predictions for projects that are too large for Label Studio's single request of 100 s.
 
-A run keeps no state: it compares what Label Studio has with what the backend says. An interrupted run can be
+A run keeps no state: it compares Label Studio's predictions with the backend's. An interrupted run can be
 repeated, and the backend answers tasks that it has decided from its ledger.
 """
 
@@ -173,7 +173,7 @@ class AskMoreRun:
         """Ask until no vote is worth asking for or the money is spent.
 
         Args:
-            show: called with a line that says how far it is.
+            show: called with a line about its progress.
 
         Raises:
             LabelStudioError: Label Studio refused, or cannot be reached.
@@ -453,7 +453,7 @@ class PredictionRun:
         """Return task → its predictions; repeat the request for tasks without one while that yields any.
 
         A task that failed is not asked about again in the same run: a model has only a few attempts at it,
-        and what spoilt this one will spoil the next one too.
+        and the next one would fail for the same reason.
         """
         answers: dict[int, list[dict[str, Any]]] = {}
         fruitless = 0

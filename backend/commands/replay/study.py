@@ -332,7 +332,7 @@ class _Process:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent dies; otherwise it would wait for ever after its case."""
+    """End this process when its parent dies; otherwise it would wait forever after its case."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -91,7 +91,7 @@ def disputed_tasks(connection: Connection, project: str, limit: int) -> list[Dis
     """Return the ``limit`` disputed tasks whose label is most probably wrong, the worst first.
 
     A task with a ground truth is settled. Whether a blind task is disputed does not depend on its vote: if it
-    did, people would look again just where the vote differs, and the guarantee would not hold.
+    did, people would look again only where the vote differs, and the guarantee would not hold.
     """
     found = [
         disputed
@@ -382,7 +382,8 @@ def _suggest(
 def _lesson(candidates: Sequence[Candidate], pricing: _Pricing | None) -> float:
     """The most that one label teaches, in corrected labels.
 
-    With a price of labels it is such that a label on an average task teaches what the project's labels do.
+    With a price of labels, it is set so that a label on an average task teaches as much as the project's
+    labels do.
     """
     if pricing is None or not candidates:
         return reviews.TEACHES
@@ -410,7 +411,7 @@ def _suggested(
 
 
 def _models_first(task: int, gain: float, pricing: _Pricing) -> bool:
-    """Whether a dollar brings more right labels if models are asked than if a person is."""
+    """Whether a dollar gains more right labels from models than from a person."""
     return pricing.models.get(task, 0.0) * pricing.label_usd > gain
 
 

@@ -71,7 +71,7 @@ class TasksInDoubt:
 
     Attributes:
         tasks: their numbers, the most right labels per dollar first.
-        least: what a dollar must bring for another vote on any of them, in right labels.
+        least: the right labels that a dollar for another vote on any of them must gain.
         spent_usd: what further votes have cost so far, in $.
     """
 
@@ -343,7 +343,7 @@ class BackendClient:
             label_config: its label config.
             tasks: the tasks, with ``id`` and ``data``.
             usd: the most that further votes may cost in all, also in earlier runs, in $.
-            least: what a dollar must bring for another vote, in right labels.
+            least: the right labels that a dollar for another vote must gain.
 
         Returns:
             What was asked (:class:`backend.recounting.further.Portion`).

@@ -38,7 +38,7 @@ class LabelOptions:
         recount: whether kept votes are counted again at the end.
         ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
         shard: the part of the dataset to label.
-        aim: what the job's plans keep to as far as they can, in $; ``None`` for none.
+        aim: the cost that the job's plans try to keep to, in $; ``None`` for none.
         batch: whether every model that has batches is asked in them.
         wait: whether the run waits for its batches.
     """

@@ -24,7 +24,7 @@ _USUAL = "camvo.yaml"
 def environment_with(config: Path | None) -> Environment:
     """Return the environment, with ``--config`` instead of ``CAMVO_CONFIG`` if it is given.
 
-    A ``camvo.yaml`` in the folder is not used unasked; a line on stderr says so.
+    A ``camvo.yaml`` in the folder is not used unless requested; a line on stderr says so.
     """
     environment = Environment()
     if config is not None:

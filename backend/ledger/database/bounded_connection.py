@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that give up on a server which no longer answers."""
+"""Connections to PostgreSQL that give up on a server that no longer answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     """A connection that is closed when the server does not answer a statement in time.
 
     The server's own time-outs do not help if it hangs: its kernel still acknowledges what it is sent, and
-    psycopg would wait for ever.
+    psycopg would wait forever.
 
     Attributes:
         patience: seconds for one statement; ``None`` for no limit.

@@ -196,7 +196,7 @@ def _in_one_transaction(
 
 
 class _JobRaisedError(Exception):
-    """A job raised an error of its own, so the transaction must begin anew with savepoints."""
+    """A job raised an error of its own, so the transaction must be restarted with savepoints."""
 
 
 def _run(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
@@ -220,7 +220,7 @@ def _run(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
 def _in_savepoint(connection: Connection, group: Sequence[_WriteJob]) -> list[_Outcome]:
     """Run one job in a savepoint. Database failures are raised, as they may have ended the transaction."""
     (job,) = group
-    # connection.begin_nested() would compile both statements anew every time.
+    # connection.begin_nested() would recompile both statements every time.
     connection.exec_driver_sql("SAVEPOINT job")
     try:
         outcome = _Outcome(job.function(connection))
@@ -364,7 +364,7 @@ class Writer:
 
         - A transaction of other functions starts none of them after an urgent one arrives.
         - The next transaction then holds urgent functions only.
-        - The one after that holds other functions, so none of them waits for ever.
+        - The one after that holds other functions, so none of them waits forever.
 
         A transaction may hold several functions, each in its own savepoint. An exception undoes the writes of
         its function only, and becomes the future's exception. If the database itself fails, the functions of

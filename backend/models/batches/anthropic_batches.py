@@ -1,6 +1,6 @@
 """Anthropic's Message Batches over HTTP; litellm retrieves them, but does not create them.
 
-A batch has no metadata. After a crash, nobody can say whose an unknown batch is before its results name the
+A batch has no metadata. After a crash, the job of an unknown batch cannot be known until its results name the
 custom ids of its lines.
 """
 

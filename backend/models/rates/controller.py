@@ -339,7 +339,7 @@ class _Quota:
             self._refused.add(now, units)
 
     def restart(self, now: float, idle: float) -> None:
-        """Begin to measure anew, because there was no demand for ``idle`` seconds."""
+        """Restart the measurement, because there was no demand for ``idle`` seconds."""
         self.state.since = self.state.anchor = now
         if idle > _OUTDATED * self._window:
             self.state.steady, self.state.climbs = False, 0
@@ -425,7 +425,7 @@ _CALM = 4.0
 """Bins: the longest pause, the time for one call to try, and the time after which all is well again."""
 
 _IDLE = 5.0
-"""Bins without demand after which measuring begins anew, and a process no longer counts as active."""
+"""Bins without demand after which the measurement restarts, and a process no longer counts as active."""
 
 _WHOLE = 0.95
 """A reset after at least this share of a window refills a whole bucket; one unit comes much earlier."""
@@ -572,7 +572,7 @@ class RateController:
         )
 
     def _share(self, report: RateReport, room: float) -> int:
-        """Return a process's share of the room, which is by demand, so that none waits for ever."""
+        """Return a process's share of the room, which is by demand, so that none waits forever."""
         if math.isinf(room):
             return report.wanted
         demand = sum(held[0] for held in self._demand.values())

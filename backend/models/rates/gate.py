@@ -93,7 +93,7 @@ class _LeaseHolder:
             self._tally.sent_tokens -= passage.tokens
 
     def add(self, passage: Passage, end: CallEnd, now: float) -> None:
-        """Take in how a call ended. A refusal stops all others until the next lease says how to go on."""
+        """Record how a call ended. A refusal stops all others until the next lease says how to continue."""
         self._tally.add(passage.tokens, passage.epoch, end, now)
         if end.tokens is not None:
             self._return_tokens(passage.tokens - end.tokens)

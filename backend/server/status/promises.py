@@ -181,7 +181,7 @@ def _scores(score_counts: Sequence[int]) -> list[tuple[float, int]]:
 
 
 _NEWS = 1_000
-"""Rounds after a restart for which it is reported as an alert, unless stops are learnt anew earlier."""
+"""Rounds after a restart for which it is reported as an alert, unless stops are relearnt earlier."""
 
 _CODES = {
     "stops": "early_stops_wrong",
@@ -209,7 +209,7 @@ def stops_report(found: Mapping[str, Any] | None) -> StopsReport | None:
 
 
 def restart_alert(question: QuestionReport) -> Alert | None:
-    """The alert of a question's latest restart, until stops are learnt anew."""
+    """The alert of a question's latest restart, until stops are relearnt."""
     stops = question.stops
     if not question.current or stops is None or not stops.relearning or stops.rounds >= _NEWS:
         return None

@@ -55,7 +55,7 @@ class SharesReport:
     Attributes:
         tasks: the number of these tasks.
         beyond: the number of tasks that came later, for which the blind labels do not speak.
-        blind: the blind labels that the shares rest on.
+        blind: the blind labels that the shares are based on.
         unknown: how many of these have no human answer, since they were skipped, withdrawn or tied. The
             intervals hold whatever they are.
         deleted: how many labelled blind tasks were deleted since; nothing is known of them.
@@ -101,7 +101,7 @@ class EstimateReport:
             score, corrected by labels that people reviewed; they may have chosen them, or seen the
             prediction. ``score``: the mean score alone, since fewer than ten labels were checked.
         labels: the number of all labels.
-        checked: the number of labels that it rests on.
+        checked: the number of labels that it is based on.
         share: the estimate.
         low: the lower bound of its 95% interval, ``None`` for the mean score.
         high: the upper bound.
@@ -185,7 +185,7 @@ class LabelsReport:
         blocks: cost and accuracy over time, the earliest first.
         shares: the latest labels by frequency, at most 2000 of them; empty if answers are no labels of the
             label config, since they may quote a task.
-        confusion: vote beside human label, of at most 2000 labels; empty in the same case.
+        confusion: vote and human label, of at most 2000 labels; empty in the same case.
     """
 
     histogram: tuple[int, ...]
@@ -295,7 +295,7 @@ class AnnotatorReport:
         seconds_per_task: its median, in seconds.
         agreement: how often the others on the same task gave the same label; each label counts as the share
             of the others who did. ``None`` for those with few labels, as all that follows.
-        truth: how often the label was the ground truth of somebody else.
+        truth: how often the label was another person's ground truth.
         unchanged: how often a prediction that was shown was taken over.
         anchored: of those, where colleagues labelled the task without seeing the prediction: how often these
             agreed on another label.
@@ -816,7 +816,7 @@ class FailedTasksReport:
     Attributes:
         code: the reason.
         tasks: how many there are.
-        final: whether asking again is in vain until the prompt or the models change.
+        final: whether asking again is pointless until the prompt or the models change.
         fix: what to do.
     """
 

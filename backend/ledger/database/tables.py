@@ -1,4 +1,4 @@
-"""The tables of rounds and of tasks without one."""
+"""The tables of the ledger."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """The status of every project, for people and for programs: ``GET /status`` and ``camvo report``.
 
-``build`` makes one report value of what the ledger holds and, with a running server, of what only it knows
-(``live``). The page, the JSON and the terminal are made from that value. To add a part of a project:
+``build`` makes one report value from the ledger and, on a running server, from the server's own counters. The
+page, the JSON and the terminal are made from that value. To add a number about a project:
 
-1. In ``parts/``, write a module with a dataclass and the function that fills it, and add the dataclass to
-   ``report`` as a field of ``ProjectReport`` or ``QuestionReport``.
-2. In ``templates/``, write a template of the same name, and include it in ``project.html``.
+1. Add a field to a dataclass in ``report``, and fill it in ``work``, ``labels``, ``promises`` or
+   ``people_and_models``.
+2. Show it in a template of ``templates/``.
 3. Print it in ``backend/commands/report.py``.
 
-``alarms/`` finds what people must know, and reports it once. ``drawings/`` draws the charts of a page.
+``alarms`` finds what people must know, and ``alarm_watch`` reports it once. ``drawings`` draws the charts of a page.
 """

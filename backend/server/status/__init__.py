@@ -8,5 +8,5 @@ page, the JSON and the terminal are made from that value. To add a number about 
 2. Show it in a template of ``templates/``.
 3. Print it in ``backend/commands/report.py``.
 
-``alarms`` finds what people must know, and ``alarm_watch`` reports it once. ``drawings`` draws the charts of a page.
+``alarms`` finds what people must know, and ``alarm_watch`` reports it once. ``drawings`` draws the charts.
 """

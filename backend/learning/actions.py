@@ -18,7 +18,6 @@ from backend.learning import examples, teaching
 from backend.learning.projects import project_settings, remember_project
 from backend.learning.teaching import correct_rewards
 from backend.ledger import Ledger, Writer, deletions, human_annotations, projects, rounds
-from backend.ledger import rounds as accepted
 from backend.ledger.human_annotations import Annotation, Withdrawal, withdrawn_by
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Environment, Settings
@@ -123,7 +122,7 @@ def _as_machine_label(connection: Connection, annotation: Annotation) -> Annotat
     """The annotation, which teaches nothing if ``camvo accept`` made it and nobody has changed it since."""
     if annotation.task is None or annotation.ground_truth:
         return annotation
-    machine = accepted.is_machine_label(
+    machine = rounds.is_machine_label(
         connection, annotation.project, annotation.task, annotation.annotation_id, annotation.labels
     )
     return replace(annotation, teaches=False) if machine else annotation

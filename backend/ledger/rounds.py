@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, or_, select, update
-from sqlalchemy import insert as add_row
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
@@ -104,7 +103,7 @@ _ROUNDS = select(_table, _contexts.c.context).outerjoin(_contexts, _contexts.c.r
 _FIND = _ROUNDS.where(
     _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
 )
-_KEEP_CONTEXT = add_row(_contexts)
+_KEEP_CONTEXT = insert(_contexts)
 _REPLACE_CONTEXT = (
     update(_contexts).where(_contexts.c.round_id == bindparam("number")).values(context=bindparam("beside"))
 )

@@ -14,7 +14,6 @@ from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.ledger import Ledger, Writer, bookings, human_annotations, projects, recounts
-from backend.ledger import recounts as countings
 from backend.ledger.database.statements import now
 from backend.ledger.recounts import Look
 from backend.recounting.delivery import Delivery
@@ -149,7 +148,7 @@ class AutomaticRecounts:
                 score_change=found.score_change,
                 by_hand=worth_it and not self._stores(project),
             )
-            countings.remember_look(connection, project, look)
+            recounts.remember_look(connection, project, look)
 
         await self._writer.persist(remember)
 
@@ -189,14 +188,14 @@ def _is_due(connection: Connection, project: str) -> bool:
     """
     stored, look, at = (
         projects.get(connection, project),
-        countings.last_look(connection, project),
+        recounts.last_look(connection, project),
         now(connection),
     )
     if stored is None or stored.sequence == 0:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
-    made = [each for each in countings.countings_of(connection, project) if each.reason == "automatic"]
+    made = [each for each in recounts.countings_of(connection, project) if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:
         return True
     known, new = human_annotations.count_received(connection, project, made[0].created_at)

@@ -12,8 +12,6 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, deletions, events
-from backend.ledger import events as bases
-from backend.ledger import events as snapshots
 from backend.ledger.database.statements import now
 from backend.ledger.events import Base, Snapshot, digest_of
 from backend.upkeep.copying import differences
@@ -73,7 +71,7 @@ def continued(connection: Connection, name: StateName, base: Base | None, like: 
 
 def readable_snapshots(connection: Connection, name: StateName) -> Iterator[tuple[Snapshot, State]]:
     """Yield a state's snapshots, the newest first, without those of another format."""
-    for snapshot in snapshots.latest_snapshots(connection, name.project, name.control, name.epoch):
+    for snapshot in events.latest_snapshots(connection, name.project, name.control, name.epoch):
         try:
             yield snapshot, State.restore(snapshot.state)
         except SnapshotError:
@@ -90,7 +88,7 @@ class _Fold:
     now: float
 
     def run(self, ledger: Ledger, advance: Advance) -> int:
-        """Store the sums. The events stay until they are deleted with :func:`bases.delete_folded`.
+        """Store the sums. The events stay until they are deleted with :func:`events.delete_folded`.
 
         Args:
             ledger: the migrated ledger; other processes may write to it meanwhile.
@@ -214,11 +212,11 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
         first = deletions.first_event(connection, project)
     _Fold(project, through, lambda_l, before + age).run(ledger, advance)
     folded = sum(
-        _written(ledger, partial(bases.delete_folded, project=project, first=start, last=end))
+        _written(ledger, partial(events.delete_folded, project=project, first=start, last=end))
         for start, end in _ranges(first, through)
     )
     with ledger.read() as connection:
-        ids = _prunable(connection, project, before, bases.folded_through(connection, project))
+        ids = _prunable(connection, project, before, events.folded_through(connection, project))
     for portion in _portions(ids):
         _written(ledger, partial(deletions.prune_rounds, ids=portion))
     lines = _written(ledger, partial(deletions.forget_batches, project=project, before=before))

@@ -389,7 +389,6 @@ def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> Vot
 
 
 _PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.5, 20.0
-_LOWEST, _HIGHEST = 0.1, 0.995
 
 MOST_OTHERS: Final = 7
 """The most arms that a plan asks in addition to the student; the limit keeps the lattice small."""

@@ -12,7 +12,6 @@ from pydantic import SecretStr
 from whole_backend import Backend, prompt_of, says
 
 from backend.ledger import recounts
-from backend.ledger import recounts as countings
 from backend.ledger.recounts import Counting, Recount
 
 TASKS, LABELLED = 30, 24
@@ -89,7 +88,7 @@ class Studio:
 
     def countings(self) -> list[Counting]:
         with self.backend.ledger.read() as connection:
-            return countings.countings_of(connection, self.project.key)
+            return recounts.countings_of(connection, self.project.key)
 
     def pending(self) -> list[int]:
         with self.backend.ledger.read() as connection:

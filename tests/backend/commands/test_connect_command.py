@@ -11,7 +11,6 @@ from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
 from backend.commands.connect import connect as connecting
-from backend.commands.connect import connect as disconnecting
 from backend.commands.connect.connect import ACTIONS, UNCERTAIN, Wanted
 from backend.errors import LabelStudioError, PrivateAddressError
 from backend.settings import Environment
@@ -46,7 +45,7 @@ def content(api: LabelStudioApi) -> tuple[Any, ...]:
 
 
 def disconnect(api: LabelStudioApi) -> bool:
-    return disconnecting.disconnect_project(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
+    return connecting.disconnect_project(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
 
 
 def by_hand(api: LabelStudioApi, url: str = URL, title: str = "camvo") -> dict[str, Any]:

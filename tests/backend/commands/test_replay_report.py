@@ -6,9 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import fields, replace
-from itertools import combinations, islice
+from itertools import combinations
 from pathlib import Path
 
 import matplotlib
@@ -37,7 +36,6 @@ from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Majority, Random, Single
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Policy
 from camvo.policies.rivals import Cascade
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights
 from camvo.replays.replay import Trace, VotesTable, replay
@@ -93,11 +91,9 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
     )
 
 
-def replayed(
-    table: VotesTable, shuffles: int, policies: Mapping[Point, Policy] = POLICIES
-) -> tuple[VotesTable, list[ReplayRun], list[Summary]]:
+def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[ReplayRun], list[Summary]]:
     runs, summaries = [], []
-    for key, policy in policies.items():
+    for key, policy in POLICIES.items():
         mine = []
         for seed in range(shuffles):
             order = np.random.default_rng(seed).permutation(len(table.truth))
@@ -298,7 +294,7 @@ def test_each_target_names_who_met_it_at_the_least_cost(replay_of_two):
 
 def test_a_run_of_several_blocks_has_their_series_drawn():
     table = drawn_table(items=1100)
-    data = report_data(*replayed(table, 2, dict(islice(POLICIES.items(), 2))))
+    data = report_data(*replayed(table, 2))
     picture = over_blocks(data)
     assert [axes.get_ylabel() for axes in picture.figure.axes] == [
         "accuracy",

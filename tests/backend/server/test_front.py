@@ -14,7 +14,6 @@ from front_thread import Front
 from server_process import wait_until
 
 from backend.server import front as connection
-from backend.server import front as reception
 
 URGENT = ["/", "/health", "/webhook", "/setup", "/versions", "/ready", "/status", "/metrics"]
 
@@ -192,7 +191,7 @@ def test_a_chunked_body_over_the_limit_is_refused(application: Application) -> N
 def test_the_bytes_of_all_requests_together_are_bounded_and_small_requests_always_fit(
     application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "_BODIES", 2)
+    monkeypatch.setattr(connection, "_BODIES", 2)
     with Front(application, max_body_mb=1) as front:
         part = post("/predict", b"x" * 1_000_000)[:-1]
         senders = [front.send(part) for _ in range(2)]

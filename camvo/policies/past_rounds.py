@@ -10,9 +10,9 @@ from typing import Final, Protocol
 from camvo.joint.further_votes import NOTHING, FurtherValue, FurtherVotes
 from camvo.numerics.small import TIE
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Choice
+from camvo.policies.ensemble import Choice, Situation
 from camvo.policies.joint import Joint
-from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan, Policy
+from camvo.policies.policy import Observation, Plan, Policy
 from camvo.stages.stages import cheapest_first
 from camvo.state.state import State
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -100,13 +100,7 @@ class Revisit(CaMVo):
         """The same policy, skipping votes that now cost far more than their gain in right labels is worth."""
         return replace(self, worth_usd=worth_usd)
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """No arm: the round starts from the votes it already has."""
         return Choice(())
 

@@ -19,7 +19,7 @@ from scipy.linalg.blas import dger
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
+from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring, copula_of
 from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
 from camvo.state.beta_mixture import BetaSums
@@ -262,14 +262,14 @@ def plan_window(
     questions = tuple(tasks[0])
     if any(tuple(task) != questions for task in tasks):
         raise InvalidParameterError("tasks that are planned together must have the same questions")
-    arms, _ = arms_and_prices(costs)
+    arms = tuple(sorted(costs))
     by_question = [_estimate(policy, [task[question] for task in tasks], arms) for question in questions]
-    estimates = [dict(zip(questions, row, strict=True)) for row in zip(*by_question, strict=True)]
-    choices = _choose(policy, arms, costs, estimates)
-    return [
-        policy.assemble(task, costs, row, choice)
-        for task, row, choice in zip(tasks, estimates, choices, strict=True)
+    situations = [
+        Situation(task, costs, dict(zip(questions, row, strict=True)))
+        for task, *row in zip(tasks, *by_question, strict=True)
     ]
+    choices = _choose(policy, situations)
+    return [policy.assemble(*each) for each in zip(situations, choices, strict=True)]
 
 
 def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Sequence[str]) -> list[Estimates]:
@@ -306,26 +306,22 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
     ]
 
 
-def _choose(
-    policy: Ensemble,
-    arms: tuple[str, ...],
-    costs: Mapping[str, float],
-    estimates: Sequence[Mapping[str, Estimates]],
-) -> list[Choice]:
+def _choose(policy: Ensemble, situations: Sequence[Situation]) -> list[Choice]:
     """Choose the arms to ask first in every task, as ``policy.choose`` does for each."""
-    if not (isinstance(policy, CaMVo) and policy.searches_table(len(arms))):
-        return [policy.choose(arms, costs, row) for row in estimates]
+    first = situations[0]
+    count = len(first.costs)
+    if not (isinstance(policy, CaMVo) and policy.searches_table(count)):
+        return [policy.choose(situation) for situation in situations]
     demands: list[Demand] = []
-    for question in estimates[0]:
-        weights = np.array([row[question].weights for row in estimates])
-        counted = policy.counted(weights, estimates[0][question].rewards)
-        demands.append((np.array([row[question].lower for row in estimates]), counted))
-    _, prices = arms_and_prices(costs)
+    for question, columns in first.estimates.items():
+        each = [situation.estimates[question] for situation in situations]
+        weights = policy.counted(np.array([one.weights for one in each]), columns.rewards)
+        demands.append((np.array([one.lower for one in each]), weights))
     subsets = cheapest_subsets(
-        prices,
+        first.prices,
         demands,
         policy.delta,
         policy.k_min,
-        held=policy.newcomers([*estimates[0].values()]),
+        held=policy.newcomers([*first.estimates.values()]),
     )
-    return [policy.choice(subset, len(arms)) for subset in subsets]
+    return [policy.choice(subset, count) for subset in subsets]

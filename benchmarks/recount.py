@@ -25,8 +25,7 @@ import numpy as np
 
 import camvo
 from backend.commands.replay.inputs import read_prices, read_votes
-from camvo.joint.further_votes import FurtherValue
-from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
+from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.questions.question import Task
 from camvo.replays.replay import VotesTable

@@ -34,8 +34,7 @@ from backend.ledger.rounds import Round
 from backend.questions import parse_label_config
 from backend.settings import Settings
 from backend.settings.policies import policy_of
-from camvo.joint.further_votes import FurtherValue
-from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
+from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.scores.calibration import Scorer, fit_scorer
 from camvo.state.state import State

@@ -218,7 +218,7 @@ _LEAST_ODDS: Final = 2.0
 """The label must be at least this many times as likely as any other."""
 
 
-def log_odds(right: float, labels: int) -> float:
+def _log_odds(right: float, labels: int) -> float:
     """Compute what a label of such an annotator weighs: ln p(M − 1)/(1 − p), at least 0.
 
     Args:
@@ -245,7 +245,7 @@ def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | No
     """
     odds: dict[str, float] = {}
     for label, right in sorted(answers):
-        odds[label] = odds.get(label, 0.0) + log_odds(right, labels)
+        odds[label] = odds.get(label, 0.0) + _log_odds(right, labels)
     leader = max(odds, key=odds.__getitem__, default=None)
     if leader is None:
         return None

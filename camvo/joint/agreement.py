@@ -53,7 +53,7 @@ def kept_labels(beliefs: Beliefs) -> Array:
 
 
 @lru_cache(maxsize=16)
-def certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
+def _certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
     """Whether no further votes can change the most probable label of each node, shape (N,).
 
     Some arms may give no vote, so every set of further votes is considered.
@@ -154,7 +154,7 @@ class AgreementStops:
             return self.error_price * self.kept
         if self.others is not None:  # a label is certain once all arms have voted; no node includes them all
             return np.full(len(self.kept), NEVER)
-        return np.where(certain_labels(beliefs), 0.0, NEVER)
+        return np.where(_certain_labels(beliefs), 0.0, NEVER)
 
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that have not voted, shape (N,); ``None`` if all are in the lattice.

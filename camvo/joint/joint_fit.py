@@ -35,7 +35,7 @@ from camvo.typing import Array
 
 
 @lru_cache(maxsize=32)
-def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
+def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
     """The beliefs once the student has voted, and has said how sure it is.
 
     Nodes at which it has not voted keep their beliefs about labels. No task reaches them any more.
@@ -262,7 +262,7 @@ class JointFit:
         if (label := votes.get(STUDENT)) is None:
             return self.silent
         ratio = self.sure.grades.log_ratio(STUDENT, label, sure.get(STUDENT))
-        beliefs = updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
+        beliefs = _updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
         return replace(self, beliefs=beliefs, sure=self.sure.without(STUDENT), silent=None, reply=ratio)
 
     def updated_by_context(

@@ -169,7 +169,7 @@ _Places = NDArray[np.int64]
 _known: WeakKeyDictionary[Lattice, dict[int, tuple[_Places, _Places, _Places]]] = WeakKeyDictionary()
 
 
-def passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Places, _Places]:
+def _passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Places, _Places]:
     """The nodes that rounds at some nodes pass through.
 
     Args:
@@ -213,18 +213,18 @@ def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> 
     )
     known = min(final.shape[1], lattice.numbers)  # a reference numbers no more labels than its rounds name
     np.add.at(sums[:, :known], node, counts[:, None] * final[:, :known])
-    source, through, number, same = passages(lattice, np.flatnonzero(ending))
+    source, through, number, same = _passages(lattice, np.flatnonzero(ending))
     seen = np.asarray(np.bincount(through, ending[source], len(ending)), dtype=np.float64)
     weight = np.asarray(np.bincount(same, sums.reshape(-1)[number], sums.size), dtype=np.float64)
     return seen, weight.reshape(sums.shape)
 
 
 def _found(lattice: Lattice, nodes: _Places) -> Iterator[tuple[int, tuple[_Places, _Places, _Places]]]:
-    """The passages of each node, node by node."""
+    """The _passages of each node, node by node."""
     rows, numbers = lattice.rows[nodes], lattice.numbers
     pairs: list[_Places] = []
     same: list[_Places] = []
-    for arms in subsets(rows.shape[1]):
+    for arms in _subsets(rows.shape[1]):
         voted = np.flatnonzero((rows[:, arms] >= 0).all(axis=1))
         part = rows[voted][:, arms]
         alone = np.full((len(part), rows.shape[1]), UNASKED, dtype=np.int64)
@@ -262,7 +262,7 @@ def _by_node(
     )
 
 
-def subsets(arms: int) -> Iterator[_Places]:
+def _subsets(arms: int) -> Iterator[_Places]:
     """Every nonempty set of arms, as positions."""
     for mask in range(1, 1 << arms):
         yield np.flatnonzero([(mask >> arm) & 1 for arm in range(arms)])

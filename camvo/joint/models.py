@@ -99,7 +99,7 @@ class Kinds:
 
     def refitted(self, rows: Rows) -> Kinds:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return fit_kinds(*distinct(rows), self.labels, self.temper)
+        return _fit_kinds(*distinct(rows), self.labels, self.temper)
 
     def with_shares(self, mass: Array) -> Kinds:
         """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
@@ -192,7 +192,7 @@ def _named_nodes(lattice: Lattice, labels: int, temper: tuple[float, ...]) -> _N
     return _Named.of(lattice.rows, labels, np.array(temper))
 
 
-def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
+def _fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
     """Fit the model by EM to votes alone.
 
     Args:
@@ -305,7 +305,7 @@ class TwoCoins:
 
     def refitted(self, rows: Rows) -> TwoCoins:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return fit_two_coins(*distinct(rows), self.temper)
+        return _fit_two_coins(*distinct(rows), self.temper)
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
@@ -319,7 +319,7 @@ class TwoCoins:
         return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
 
 
-def fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
+def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     """Fit the accuracies and the labels' shares by EM, from the majority's labels.
 
     Args:
@@ -384,8 +384,8 @@ def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> Vot
         temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
     """
     if labels == 2:
-        return fit_two_coins(rows, counts, temper)
-    return fit_kinds(rows, counts, labels, temper)
+        return _fit_two_coins(rows, counts, temper)
+    return _fit_kinds(rows, counts, labels, temper)
 
 
 _PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.5, 20.0

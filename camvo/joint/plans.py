@@ -163,7 +163,7 @@ _STEPS: Final = 48
 """Multipliers are powers of 1.25, up to 45,000: tasks of nearly the same allowance share one plan."""
 
 
-def expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
+def _expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
     """Compute what the best plan costs on average.
 
     Args:
@@ -219,7 +219,7 @@ def _around(
 
     def at(step: int) -> tuple[float, float]:
         multiplier = _BISECTION_STEP**step
-        return multiplier, expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
+        return multiplier, _expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
 
     if at(0)[1] <= allowance + TIE:
         return at(0), at(0)

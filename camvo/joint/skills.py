@@ -44,7 +44,7 @@ independent evidence: a text that misleads the slopes also misleads the models."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SkillTerms:
+class _SkillTerms:
     """The skills of K arms on items of C kinds, with r features.
 
     Attributes:
@@ -90,9 +90,9 @@ class SkillTerms:
         return replace(self.model, share=np.stack((1.0 - second, second), axis=-1))
 
 
-def fit_skill_terms(
+def _fit_skill_terms(
     model: TwoCoins | Kinds, rows: Rows, features: Array, *, skilled: bool = True
-) -> SkillTerms:
+) -> _SkillTerms:
     """Fit the terms by EM to rounds that asked all arms.
 
     Args:
@@ -121,7 +121,7 @@ def fit_skill_terms(
     return terms
 
 
-def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
+def _fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> _SkillTerms:
     """Fit by EM how features predict the label; the accuracies stay those of the model.
 
     Args:
@@ -136,14 +136,14 @@ def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
     return _terms(model, skills, leans)
 
 
-def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> SkillTerms:
+def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> _SkillTerms:
     """The terms with these slopes; a model of two labels gets the labels' shares as well."""
     if isinstance(model, TwoCoins):
         second = float(np.clip(expit(leans.base[0, 0]), _LEAST_SHARE, _MOST_SHARE))
         model = replace(model, share=np.array([1.0 - second, second]))
     count = leans.slopes.shape[1]
     slopes = skills.slopes if skills.slopes.shape[1] == count else np.zeros((len(skills.base), count))
-    return SkillTerms(model, skills.base, slopes, leans.slopes[0])
+    return _SkillTerms(model, skills.base, slopes, leans.slopes[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,11 +234,11 @@ _ERRORS: Final = 3.0
 fifteen times in a project, so chance gains of two standard errors would be too frequent."""
 
 _LEAST_SPREAD: Final = 1e-4
-"""Components whose deviation is below this share of the largest one are left out."""
+"""_Components whose deviation is below this share of the largest one are left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Components:
+class _Components:
     """Principal components of contexts.
 
     Attributes:
@@ -250,7 +250,7 @@ class Components:
     axes: Array
 
     @classmethod
-    def of(cls, contexts: Array) -> Components | None:
+    def of(cls, contexts: Array) -> _Components | None:
         """The components of contexts, shape (n, d); ``None`` if all contexts are the same."""
         mean = contexts.mean(axis=0)
         centered, width = contexts - mean, contexts.shape[1]
@@ -279,8 +279,8 @@ class ContextSkills:
         rounds: the number of rounds that they were fitted to.
     """
 
-    components: Components
-    terms: SkillTerms
+    components: _Components
+    terms: _SkillTerms
     gain: float
     error: float
     rounds: int
@@ -321,15 +321,15 @@ def fit_context_skills(
         ``None`` if rounds are few, or all have the same context.
     """
     rows, contexts = _rows(latest, arms, labels)
-    components = Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
+    components = _Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
     if components is None:
         return None
     features = components.features(contexts)
     gains, skilled = _gains(model, rows, features)
     if isinstance(model, TwoCoins) and not skilled:
-        terms = fit_label_terms(model, rows, features)
+        terms = _fit_label_terms(model, rows, features)
     else:
-        terms = fit_skill_terms(model, rows, features)
+        terms = _fit_skill_terms(model, rows, features)
     return ContextSkills(components, terms, *_mean_and_error(gains), len(rows))
 
 
@@ -349,12 +349,12 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
         held = np.arange(len(rows)) % _FOLDS == fold
         others, known, asked = rows[~held], features[~held], features[held]
         fitted = model.refitted(others)
-        skilled[held] = fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
-        without[held] = fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
+        skilled[held] = _fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
+        without[held] = _fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
         _, alone[held] = fitted.beliefs(rows[held])
         if isinstance(fitted, TwoCoins):
-            leaning[held] = fit_label_terms(fitted, others, known).evidence(rows[held], asked)
-            terms = fit_skill_terms(fitted, others, known, skilled=False)
+            leaning[held] = _fit_label_terms(fitted, others, known).evidence(rows[held], asked)
+            terms = _fit_skill_terms(fitted, others, known, skilled=False)
             refitted[held] = terms.evidence(rows[held], asked)
     told = max(leaning, refitted, key=np.sum)
     if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - told)):

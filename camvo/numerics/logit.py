@@ -74,7 +74,7 @@ class NormalPrior:
     precision: Array
 
 
-def fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
+def _fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
     """Fit the coefficients by maximum a posteriori; the problem is convex.
 
     Args:
@@ -194,10 +194,10 @@ def _fit(choices: ChoiceSets, prior: NormalPrior, corrections: NDArray[np.bool_]
     """The coefficients, with the precisions of corrections multiplied by ``tightness``; 0 at ∞."""
     if math.isfinite(tightness):
         tighter = np.where(corrections, tightness, 1.0) * prior.precision
-        return fit_conditional_logit(choices, NormalPrior(prior.mean, tighter))
+        return _fit_conditional_logit(choices, NormalPrior(prior.mean, tighter))
     kept = ~corrections
     coefficients = np.zeros(len(kept))
-    coefficients[kept] = fit_conditional_logit(
+    coefficients[kept] = _fit_conditional_logit(
         replace(choices, design=choices.design[:, kept]), NormalPrior(prior.mean[kept], prior.precision[kept])
     )
     return coefficients

@@ -20,7 +20,7 @@ _PATIENCE = 200.0
 """The approximate number of observations until half of the reserved wealth has been moved to bets."""
 
 
-class Wager:
+class _Wager:
     """The wealth of somebody who bets that a hypothesis is wrong from some observation on.
 
     All of it is held in reserve at first. Before each observation a small part of the reserve is moved, in
@@ -61,7 +61,7 @@ class Wager:
         self.count += 1
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Wager) and self.to_list() == other.to_list()
+        return isinstance(other, _Wager) and self.to_list() == other.to_list()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -70,7 +70,7 @@ class Wager:
         return [self.count, self._log_total, self._shares]
 
     @classmethod
-    def from_list(cls, data: list[Any]) -> Wager:
+    def from_list(cls, data: list[Any]) -> _Wager:
         """Inverse of :meth:`to_list`."""
         count, log_total, shares = data
         wager = cls(len(shares) - 1)
@@ -110,7 +110,7 @@ class ExchangeabilityTest:
 
     def __init__(self, tilts: Sequence[float]) -> None:
         self._tilts = tuple(tilts)
-        self._wager = Wager(len(self._tilts))
+        self._wager = _Wager(len(self._tilts))
         self._strata: dict[_Stratum, Counter[int]] = {}
 
     @property
@@ -141,7 +141,7 @@ class ExchangeabilityTest:
 
     def restart(self, *, without: str) -> None:
         """Begin with a new wealth, and forget the strata whose name contains ``without``."""
-        self._wager = Wager(len(self._tilts))
+        self._wager = _Wager(len(self._tilts))
         self._strata = {name: counts for name, counts in self._strata.items() if without not in name}
 
     def __eq__(self, other: object) -> bool:
@@ -162,7 +162,7 @@ class ExchangeabilityTest:
         """Inverse of :meth:`to_list`."""
         tilts, wager, strata = data
         test = cls(tilts)
-        test._wager = Wager.from_list(wager)
+        test._wager = _Wager.from_list(wager)
         test._strata = {tuple(name): Counter(dict(counts)) for name, counts in strata}
         return test
 
@@ -220,7 +220,7 @@ class PromiseTest:
     def __init__(self) -> None:
         self.right = 0
         self.promised = 0.0
-        self._wager = Wager(len(_SHIFTS))
+        self._wager = _Wager(len(_SHIFTS))
 
     @property
     def tried(self) -> int:
@@ -268,5 +268,5 @@ class PromiseTest:
         """Inverse of :meth:`to_list`."""
         test = cls()
         test.right, test.promised, wager = data
-        test._wager = Wager.from_list(wager)
+        test._wager = _Wager.from_list(wager)
         return test

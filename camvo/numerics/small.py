@@ -12,13 +12,13 @@ from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
 
-def category_vector(category: str, dimension: int) -> Array:
+def _category_vector(category: str, dimension: int) -> Array:
     """The unit vector of a category: ±1/√d by the bits of its SHAKE-256 hash, shape (d,).
 
     Vectors of different categories are nearly orthogonal: their inner product is 0 with a standard deviation
     of 1/√d. A new category therefore needs no new coordinate, as it would as one-hot.
 
-    >>> category_vector("de", 4).tolist() == category_vector("de", 4).tolist()
+    >>> _category_vector("de", 4).tolist() == _category_vector("de", 4).tolist()
     True
     """
     stream = hashlib.shake_256(category.encode("utf-8", "surrogatepass")).digest((dimension + 7) // 8)
@@ -38,7 +38,7 @@ def with_category(embedding: Array, category: str) -> Array:
     """
     if not category.strip():
         return embedding
-    both = embedding + category_vector(category.strip(), len(embedding))
+    both = embedding + _category_vector(category.strip(), len(embedding))
     length = float(np.linalg.norm(both))
     return np.asarray(both / length if length > 0.0 else both).astype(np.float32).astype(np.float64)
 

@@ -13,8 +13,15 @@ from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import CaMVoParameters
 from camvo.policies.policy import Estimates, Plan
 from camvo.subsets.confidence import Copula
-from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
-from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
+from camvo.subsets.oracle import (
+    BUDGET,
+    MOST_SETS,
+    ConfidenceName,
+    Demand,
+    Subset,
+    cheapest_subset,
+    cheapest_subsets,
+)
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 

@@ -24,7 +24,7 @@ def _teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str
     return frozenset(order[:first] if human or first == len(order) else ())
 
 
-def lesson(
+def _lesson(
     context: Array,
     q: Mapping[str, float],
     votes: Mapping[str, str],
@@ -173,7 +173,7 @@ class TaughtRound:
         """
         rewarded = self.votes if self.order is None else _teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
-        rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
+        rewards = _lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
         rewards = replace(
             rewards,
             compared=self.compared,

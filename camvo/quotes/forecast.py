@@ -361,7 +361,7 @@ def forecast(
         projects.append(JointProject(known, further, worth, rng).run())
         progress(1)
     shares = np.array([project.share for project in projects])
-    low, likely, high, free = interval(shares, kept=len(known.rows) >= KEPT_FROM)
+    low, likely, high, free = _interval(shares, kept=len(known.rows) >= KEPT_FROM)
     asked = np.mean([project.asked.mean(axis=0) for project in projects], axis=0)
     return Forecast(
         low,
@@ -369,13 +369,13 @@ def forecast(
         high,
         free,
         dict(zip(known.arms, asked.tolist(), strict=True)),
-        float(np.mean([agreement(project) for project in projects])),
+        float(np.mean([_agreement(project) for project in projects])),
         worth,
         tuple(project.fit for project in projects if project.fit is not None),
     )
 
 
-def interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, float]:
+def _interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, float]:
     """The 95% interval of the bill: low, likely, high where the run keeps to it, and high where it is free.
 
     Args:
@@ -389,7 +389,7 @@ def interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, 
     return low, likely, min(free, WIDEST * low) if kept else free, free
 
 
-def agreement(project: JointProject) -> float:
+def _agreement(project: JointProject) -> float:
     """How often the label is that of everyone, for the tasks that were decided after the last fit."""
     fit = project.fit
     if fit is None:

@@ -114,7 +114,7 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
         replayed = [_replayed(known, min(tasks, _MOST), times * worth, rng) for _ in range(replays)]
         share = float(np.mean([project.share for project in replayed]))
         shares = [
-            human_shares(
+            _human_shares(
                 *_checked(known, project.fit, of_worth[times], times * worth),
                 target,
                 (1.0 - _LEVEL) / len(tried),
@@ -133,7 +133,9 @@ def _replayed(known: KnownVotes, tasks: int, worth: float, rng: np.random.Genera
     return JointProject(known, known.draw(tasks, worth, rng), worth, rng, growth=_GROWTH).run()
 
 
-def human_shares(scores: Array, right: NDArray[np.bool_], target: float, error: float) -> tuple[float, float]:
+def _human_shares(
+    scores: Array, right: NDArray[np.bool_], target: float, error: float
+) -> tuple[float, float]:
     """The share of tasks that people have to label, the least sure first.
 
     Args:

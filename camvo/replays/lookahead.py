@@ -24,8 +24,7 @@ from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, 
 from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
 from camvo.state.beta_mixture import BetaSums
 from camvo.state.state import State, check_contexts
-from camvo.subsets.oracle import Demand
-from camvo.subsets.table_search import cheapest_subsets
+from camvo.subsets.oracle import Demand, cheapest_subsets
 from camvo.typing import Array
 
 

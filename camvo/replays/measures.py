@@ -26,7 +26,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class LabelQuality:
+class _LabelQuality:
     """Precision, recall and F1 of one label; a ratio whose denominator is 0 is ``None``.
 
     Attributes:
@@ -90,7 +90,7 @@ def risk_coverage_area(labels: NDArray[np.int64], scores: Array, truth: NDArray[
 
 def quality_by_label(
     labels: NDArray[np.int64], truth: NDArray[np.int64], count: int
-) -> tuple[LabelQuality, ...]:
+) -> tuple[_LabelQuality, ...]:
     """Compute precision, recall and F1 of each label.
 
     Args:
@@ -107,7 +107,7 @@ def quality_by_label(
     predicted = np.bincount(predictions[predictions >= 0], minlength=count)
     support = np.bincount(right_labels, minlength=count)
     return tuple(
-        LabelQuality(_ratio(tp, named), _ratio(tp, true), _ratio(2 * tp, named + true), int(true))
+        _LabelQuality(_ratio(tp, named), _ratio(tp, true), _ratio(2 * tp, named + true), int(true))
         for tp, named, true in zip(true_positives, predicted, support, strict=True)
     )
 

@@ -117,7 +117,7 @@ def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
     return able and (table.texts is not None if wanted is None else wanted)
 
 
-class StudentArm:
+class _StudentArm:
     """The student of one replay.
 
     Args:
@@ -171,7 +171,7 @@ _Answers: TypeAlias = tuple[Votes, Confidences]
 """Votes on one item, and the confidences of those arms that gave one."""
 
 
-def _all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> _Answers:
+def _all_answers(table: VotesTable, item: int, pupil: _StudentArm | None) -> _Answers:
     """The votes of all models and of the student on one item, and the confidences of those that gave one."""
     row = zip(table.prices, table.votes[item].tolist(), strict=True)
     votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
@@ -351,7 +351,7 @@ def replay(
     human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
-    pupil = StudentArm(state, table) if has_student(policy, table, student) else None
+    pupil = _StudentArm(state, table) if has_student(policy, table, student) else None
     trace = Trace.blank(*table.votes.shape)
     run = _Run(policy, table, trace, pupil, human, _ReviewQueue(reviewed), complete)
     prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
@@ -377,7 +377,7 @@ class _Run:
     policy: Policy
     table: VotesTable
     trace: Trace
-    pupil: StudentArm | None
+    pupil: _StudentArm | None
     human: NDArray[np.bool_]
     queue: _ReviewQueue
     complete: bool

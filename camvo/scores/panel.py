@@ -68,7 +68,7 @@ def _near_copies(shared: Array, apart: Array, level: float = _LEVEL) -> tuple[in
     return tuple(seats)
 
 
-def near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int, ...]:
+def _near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int, ...]:
     """Assign seats by :func:`_near_copies` from votes, shape (n, K), −1 for no vote."""
     voted = votes >= 0
     shared = voted.astype(np.float64).T @ voted
@@ -78,7 +78,7 @@ def near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int
     return _near_copies(shared, apart, level)
 
 
-def merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
+def _merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
     """Merge the votes of near-copies into one vote per seat.
 
     If copies disagree, the label with most votes among them counts; ties go to the first copy's label.
@@ -105,7 +105,7 @@ _WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
 """Gauss–Hermite quadrature over the standard normal distribution of (ln ν − median)/σ; shapes (7,)."""
 
 
-class PatternLikelihood:
+class _PatternLikelihood:
     """The likelihood of the P patterns of a :class:`camvo.scores.panel.PatternTable`.
 
     In the shapes below, N = K + 1 and Z is the number of values of ν. A *rank* is the rank of a label in its
@@ -248,7 +248,7 @@ class _PatternTable:
     ranked: NDArray[np.int64]
 
 
-def tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
+def _tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
     """Find the distinct patterns of n rounds.
 
     Args:
@@ -317,7 +317,7 @@ class Panel:
         _check_panel_votes(votes, self.arms, labels)
         if labels == 1:
             return np.ones((len(votes), 1))
-        table = tabulate_patterns(merge_copies(votes, self.seats))
+        table = _tabulate_patterns(_merge_copies(votes, self.seats))
         named = self._next_answer(table.rows, labels)[table.index]
         is_named = table.ranked >= 0
         rest = np.maximum(1.0 - named.sum(axis=1), 0.0) / np.maximum(labels - is_named.sum(axis=1), 1)
@@ -348,7 +348,7 @@ class Panel:
 
     def _next_answer(self, rows: NDArray[np.int64], labels: int) -> Array:
         """The probability that an answer without a slip is the label at each rank, shape (P, K)."""
-        likelihood = PatternLikelihood(rows, labels)
+        likelihood = _PatternLikelihood(rows, labels)
         doubts = self.doubt * np.exp(self.spread * _NODES)
         return likelihood.next_answer(np.array(self.slips), doubts, _WEIGHTS)
 
@@ -394,9 +394,9 @@ def fit_panel(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Pan
     votes = votes[(votes >= 0).sum(axis=1) > 1]
     if not len(votes) or labels < 2:
         return Panel.prior(arms)
-    seats = near_copies_in(votes)
-    table = tabulate_patterns(merge_copies(votes, seats))
-    likelihood, voters = PatternLikelihood(table.rows, labels), table.rows.shape[1]
+    seats = _near_copies_in(votes)
+    table = _tabulate_patterns(_merge_copies(votes, seats))
+    likelihood, voters = _PatternLikelihood(table.rows, labels), table.rows.shape[1]
     centre = np.append(np.full(voters, logit(_PRIOR_SLIP)), (np.log(_PRIOR_DOUBT), np.log(_PRIOR_SPREAD)))
     scale = np.append(np.full(voters, _SLIP_SCALE), (_DOUBT_SCALE, _SPREAD_SCALE))
 

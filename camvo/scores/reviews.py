@@ -103,7 +103,7 @@ class TaughtBefore:
 NOTHING_SEEN: Final = TaughtBefore()
 
 
-def taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
+def _taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
     """Estimate ρ∞, the share of wrong labels that human labels on other tasks can put right.
 
     Args:
@@ -135,7 +135,7 @@ def teaches(wrong: float, labels: int, seen: TaughtBefore = NOTHING_SEEN) -> flo
     """
     if wrong < 0.0 or labels < 0:
         raise InvalidParameterError(f"wrong and labels must be at least 0, got {wrong} and {labels}")
-    return wrong * taught_share(seen) * HALF / (labels + HALF) ** 2
+    return wrong * _taught_share(seen) * HALF / (labels + HALF) ** 2
 
 
 def seconds_per_label(lead_times: Sequence[float]) -> float:

@@ -32,7 +32,7 @@ _AT_ONCE = 2000
 """Cases that are summed together, which bounds the memory."""
 
 
-def count_bounds(
+def _count_bounds(
     marked: ArrayLike, drawn: ArrayLike, population: ArrayLike, tail: float = 0.025
 ) -> tuple[_Counts, _Counts]:
     """Compute the least and the largest plausible number of marked items in a population.
@@ -49,7 +49,7 @@ def count_bounds(
     Raises:
         InvalidParameterError: not 0 ≤ marked ≤ drawn ≤ population, or the tail is outside (0, 1).
 
-    >>> low, high = count_bounds(0, 300, 5000)
+    >>> low, high = _count_bounds(0, 300, 5000)
     >>> int(low), int(high)
     (0, 59)
     """
@@ -180,7 +180,7 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
     if not (0 < drawn <= population and np.all(n1 <= with_label) and np.all(n0 <= without)):
         raise InvalidParameterError("need 0 < drawn ≤ population, and no more drawn of a stratum than it has")
     tail = (1.0 - level) / 2.0
-    alone = tuple(bound / population for bound in count_bounds(x1 + x0, drawn, population, tail))
+    alone = tuple(bound / population for bound in _count_bounds(x1 + x0, drawn, population, tail))
     share, low, high = _stratified((with_label, without), (n1, n0), (x1, x0), population, tail)
     expected = drawn * share
     rare = (np.minimum(expected, drawn - expected) < _LEAST) | (np.minimum(n1, n0) < _LEAST)
@@ -207,7 +207,7 @@ def _stratified(
     below, above = share.copy(), share.copy()
     for size, n, x in zip(sizes, drawn, found, strict=True):
         middle = size * (x + (n == 0) * 0.5) / np.maximum(n, 1)
-        low, high = count_bounds(x, n, size, tail)
+        low, high = _count_bounds(x, n, size, tail)
         share = share + middle / population
         below = below + ((middle - low) / population) ** 2
         above = above + ((high - middle) / population) ** 2

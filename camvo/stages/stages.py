@@ -128,7 +128,7 @@ class _StageWorth:
         return best
 
 
-def plan_by_stages(
+def _plan_by_stages(
     beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
 ) -> _StageWorth:
     """Compute the best plan for a number of stages, the next one included.
@@ -332,7 +332,7 @@ class QuestionStages:
                 return []
         paid = [prices.get(arm, 0.0) for arm in arms]
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
-        plan = plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
+        plan = _plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
         return [arms[place] for place in plan.together(node, allowed)]
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:

@@ -31,10 +31,10 @@ _Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
 
 
-def canonical(names: Iterable[str | int]) -> _Signature:
+def _canonical(names: Iterable[str | int]) -> _Signature:
     """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are.
 
-    >>> canonical(["yes", "no", SILENT, "yes"])
+    >>> _canonical(["yes", "no", SILENT, "yes"])
     (0, 1, -1, 0)
     """
     numbers: dict[str | int, int] = {}
@@ -50,8 +50,8 @@ class VotePattern:
 
     Attributes:
         arms: all arms that could have been asked.
-        groups: the arms' group numbers in the order of ``arms``, :func:`canonical`. Arms with the same number
-            voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
+        groups: the arms' group numbers in the order of ``arms``, numbered by first appearance. Arms with the
+            same number voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
             asked.
         everyone: whether all models were asked independently of the votes, each by at least one of its arms.
         labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
@@ -89,7 +89,7 @@ class VotePattern:
         for arm in arms:
             vote = votes.get(arm)
             names.append((SILENT if arm in votes else UNASKED) if vote is None else vote)
-        return cls(tuple(arms), canonical(names), everyone)
+        return cls(tuple(arms), _canonical(names), everyone)
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class VotePattern:
         """
         group_of = dict(zip(self.arms, self.groups, strict=True))
         groups = tuple([group_of.get(arm, UNASKED) for arm in order])
-        return groups if self.labels else canonical(groups)
+        return groups if self.labels else _canonical(groups)
 
     def renamed(self, names: Mapping[str, str]) -> VotePattern:
         """The same pattern with other names (old → new) for some arms."""

@@ -16,7 +16,7 @@ _UNKNOWN: Final[Mapping[str, float]] = MappingProxyType({})
 """The confidences of arms that gave none."""
 
 
-class CastVote(NamedTuple):
+class _CastVote(NamedTuple):
     """The vote of one arm that was asked.
 
     Attributes:
@@ -43,7 +43,7 @@ class KeptRound:
         label: the human's label.
     """
 
-    votes: tuple[CastVote, ...]
+    votes: tuple[_CastVote, ...]
     label: str
 
     def renamed(self, names: Mapping[str, str]) -> KeptRound:
@@ -62,7 +62,7 @@ class KeptRound:
             label: the human's label.
             sure: arm → confidence in [0, 1]; arms that gave none are absent.
         """
-        return cls(tuple(CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
+        return cls(tuple(_CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
 
     def to_list(self) -> list[Any]:
         """The round as plain JSON."""
@@ -72,7 +72,7 @@ class KeptRound:
     def from_list(cls, data: list[Any]) -> KeptRound:
         """Inverse of :meth:`to_list`."""
         votes, label = data
-        return cls(tuple(CastVote(*vote) for vote in votes), label)
+        return cls(tuple(_CastVote(*vote) for vote in votes), label)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,13 +18,13 @@ BOUND: Final = 2**15
 _COUNT: Final = np.dtype("<u2")
 
 
-def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
+def _pack_numbers(numbers: NDArray[np.integer]) -> bytes:
     """The bytes of a set of numbers.
 
     Args:
         numbers: distinct numbers in [0, :data:`BOUND`), ascending, shape (f,).
 
-    >>> pack_numbers(np.array([3, 4, 20000])).hex()
+    >>> _pack_numbers(np.array([3, 4, 20000])).hex()
     '0300c00000361d90'
     """
     if not len(numbers):
@@ -38,8 +38,8 @@ def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
     return np.array(len(gaps), _COUNT).tobytes() + np.packbits(bits).tobytes()
 
 
-def unpack_numbers(packed: bytes) -> NDArray[np.int64]:
-    """Inverse of :func:`pack_numbers`: the numbers, ascending, shape (f,)."""
+def _unpack_numbers(packed: bytes) -> NDArray[np.int64]:
+    """Inverse of :func:`_pack_numbers`: the numbers, ascending, shape (f,)."""
     if not packed:
         return np.zeros(0, np.int64)
     count = int.from_bytes(packed[: _COUNT.itemsize], "little")
@@ -85,12 +85,12 @@ def hashed_ngrams(text: str) -> Ngrams:
     words = " ".join(text.lower().split())[:LONGEST]
     codes = np.frombuffer(f" {words} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
     hashes = [_buckets(codes, length) for length in _LENGTHS if len(codes) >= length]
-    return pack_numbers(np.unique(np.concatenate(hashes)).astype(np.int64))
+    return _pack_numbers(np.unique(np.concatenate(hashes)).astype(np.int64))
 
 
 def numbers_in(ngrams: Ngrams) -> NDArray[np.int64]:
     """The features as numbers, ascending, shape (f,); none where only their seal is left."""
-    return unpack_numbers(b"" if is_sealed(ngrams) else ngrams)
+    return _unpack_numbers(b"" if _is_sealed(ngrams) else ngrams)
 
 
 def sealed(ngrams: Ngrams) -> Ngrams:
@@ -102,21 +102,21 @@ def sealed(ngrams: Ngrams) -> Ngrams:
     >>> numbers_in(sealed(hashed_ngrams("soup"))).tolist()
     []
     """
-    return ngrams if is_sealed(ngrams) else _SEAL + blake2b(ngrams, digest_size=_DIGEST).digest()
+    return ngrams if _is_sealed(ngrams) else _SEAL + blake2b(ngrams, digest_size=_DIGEST).digest()
 
 
-def is_sealed(ngrams: Ngrams) -> bool:
+def _is_sealed(ngrams: Ngrams) -> bool:
     """Whether only the seal is left of the features."""
     return ngrams.startswith(_SEAL)
 
 
-def to_json(ngrams: Ngrams) -> str:
+def _to_json(ngrams: Ngrams) -> str:
     """The features as a string of JSON."""
     return b85encode(ngrams).decode()
 
 
-def from_json(data: str) -> Ngrams:
-    """Inverse of :func:`to_json`."""
+def _from_json(data: str) -> Ngrams:
+    """Inverse of :func:`_to_json`."""
     return b85decode(data)
 
 
@@ -174,13 +174,13 @@ class TaughtText(NamedTuple):
 
     def to_list(self) -> list[str]:
         """The text as plain JSON."""
-        return [to_json(self.ngrams), self.label]
+        return [_to_json(self.ngrams), self.label]
 
     @classmethod
     def from_list(cls, data: Sequence[str]) -> TaughtText:
         """Inverse of :meth:`to_list`."""
         ngrams, label = data
-        return cls(from_json(ngrams), label)
+        return cls(_from_json(ngrams), label)
 
 
 class StudiedText(NamedTuple):
@@ -284,7 +284,7 @@ class TaughtTexts:
             known -= 1
             self.lessons = Lessons(tuple(self.texts[:known]))
         for at in earlier:
-            if is_sealed(self.texts[at].ngrams) and not is_sealed(removed.ngrams):
+            if _is_sealed(self.texts[at].ngrams) and not _is_sealed(removed.ngrams):
                 self.texts[at] = removed
                 self.lessons = Lessons(tuple(self.texts[:known]))
                 return

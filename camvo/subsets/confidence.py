@@ -60,44 +60,8 @@ class Confidence(Protocol):
         ...
 
 
-def confidence_by_lemma_1(lower: Array, weights: Array) -> float:
-    """Compute Lemma 1 directly: sum over all 2ⁿ outcomes in which the right arms outweigh the wrong ones.
-
-    Args:
-        lower: L, the probability that each arm is right, shape (n,), in [0, 1].
-        weights: ω ≥ 0, shape (n,). Arms of weight 0 change nothing. If all weights are 0, so is the result.
-
-    Returns:
-        δ_A, in [0, 1].
-
-    >>> import numpy as np
-    >>> round(confidence_by_lemma_1(np.array([0.9, 0.8, 0.7]), np.ones(3)), 4)
-    0.902
-    """
-    lead, probability = np.zeros(1), np.ones(1)
-    for p, w in zip(lower, weights, strict=True):
-        if w > 0.0:
-            lead = np.concatenate((lead - w, lead + w))
-            probability = np.concatenate((probability * (1.0 - p), probability * p))
-    return float(min(probability[lead > TIE].sum(), 1.0))
-
-
-def confidence_by_beta(lower: Array, weights: Array) -> float:
-    """Compute the paper's approximation, 1 − F_Beta(½; W_L, W − W_L) with W_L = Σ ωL and W = Σ ω.
-
-    Args:
-        lower: L, shape (n,), in [0, 1].
-        weights: ω ≥ 0, shape (n,). If all weights are 0, so is the result.
-
-    Returns:
-        δ_A, in [0, 1].
-    """
-    right = float(weights @ lower)
-    return confidence_by_beta_sums(right, float(weights.sum()) - right)
-
-
 def confidence_by_beta_sums(right: float, wrong: float) -> float:
-    """Compute :func:`confidence_by_beta` of one set from its sums Σ ωL and Σ ω(1−L).
+    """1 − F_Beta(½; Σ ωL, Σ ω(1−L)), the paper's approximation of δ_A of one set, from the two sums.
 
     If a parameter of the Beta distribution is 0, the result is the limit: 0 for Σ ωL = 0, else 1.
     """
@@ -138,7 +102,8 @@ class BetaConfidence:
         """δ_A of one set, bit for bit the same with and without arms of weight 0."""
         weights = self._weights[arms]
         counted = weights > 0.0
-        return confidence_by_beta(self._lower[arms][counted], weights[counted])
+        right = float(weights[counted] @ self._lower[arms][counted])
+        return confidence_by_beta_sums(right, float(weights[counted].sum()) - right)
 
     def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """Chords below the frontier, the smallest a = Σ ωL that reaches δ for a given b = Σ ω(1−L).

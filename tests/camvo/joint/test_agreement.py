@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up_votes import COINS, draw_votes, evidence_of, made_up_kinds, no_rounds
 
-from camvo.joint.agreement import CONFIDENCE, certain_labels, fit_agreement, rounds_needed
+from camvo.joint.agreement import CONFIDENCE, _certain_labels, fit_agreement, rounds_needed
 from camvo.joint.beliefs import form_beliefs
 from camvo.joint.joint_fit import fit_joint, fit_votes
 from camvo.joint.plans import NEVER, plan_by_worth, walk
@@ -66,7 +66,7 @@ def test_a_label_is_certain_if_it_leads_at_every_node_that_may_follow(labels):
         same = all(
             voters(other) == voters(node) if labels == 2 else voters(node) <= voters(other) for other in after
         )
-        assert certain_labels(beliefs)[node] == (voted.any() and same), row
+        assert _certain_labels(beliefs)[node] == (voted.any() and same), row
 
 
 @pytest.mark.parametrize(("agreement", "rounds"), [(0.99, 161), (0.9, 16), (0.999, 1609)])
@@ -84,8 +84,8 @@ def test_an_agreement_of_1_stops_only_where_labels_are_certain():
     joint, votes = fits()
     stops = fit_agreement(joint, votes, SHARES, 1.0)
     assert (stops.error_price, stops.promised) == (None, None)
-    assert ((stops.stopping(joint.beliefs) == 0.0) == certain_labels(joint.beliefs)).all()
-    assert (stops.stopping(joint.beliefs)[~certain_labels(joint.beliefs)] == NEVER).all()
+    assert ((stops.stopping(joint.beliefs) == 0.0) == _certain_labels(joint.beliefs)).all()
+    assert (stops.stopping(joint.beliefs)[~_certain_labels(joint.beliefs)] == NEVER).all()
 
 
 @pytest.mark.parametrize("agreement", [0.9, 0.95, 0.99])

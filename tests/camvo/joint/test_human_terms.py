@@ -9,8 +9,8 @@ import pytest
 from made_up_votes import COINS, draw_votes, every_row, made_up_kinds, rows_of
 
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
-from camvo.joint.models import fit_kinds
-from camvo.state.kept_rounds import CastVote, KeptRound
+from camvo.joint.models import fit_vote_model
+from camvo.state.kept_rounds import KeptRound
 
 ARMS = ("a", "b", "c")
 LABELS = ("neg", "neutral", "other", "pos")
@@ -24,8 +24,7 @@ def right_of(model):
 
 def kept(votes, label):
     """A round in which arms "a", "b", "c" voted for these labels, and a person for ``label``."""
-    cast = tuple(CastVote(arm, vote) for arm, vote in zip(ARMS, votes, strict=True))
-    return KeptRound(cast, label)
+    return KeptRound.of(dict(zip(ARMS, votes, strict=True)), label)
 
 
 MODELS = [(COINS, 2), (made_up_kinds(3, 3), 3), (made_up_kinds(3, 6), 6)]
@@ -123,7 +122,7 @@ def test_without_rounds_there_are_no_terms():
 
 def model_of(votes, labels):
     rows = rows_of(votes, labels)
-    return right_of(fit_kinds(rows.rows, rows.counts, labels, np.ones(3)))
+    return right_of(fit_vote_model(rows.rows, rows.counts, labels, np.ones(3)))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from made_up_votes import draw_votes, evidence_of
 from camvo.joint.joint_fit import fit_joint
 from camvo.joint.lattice import most_arms
 from camvo.state.exploration import PatternCounts
-from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
+from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 ARMS = ("a", "b", "c", "d")
 ACCURACY = np.array([0.85, 0.75, 0.65, 0.8])
@@ -131,10 +131,7 @@ def test_copies_do_not_outvote_two_good_arms():
 
 def human_rounds(votes, human, names, arms=ARMS):
     rounds = [
-        KeptRound(
-            tuple(CastVote(arm, names[vote]) for arm, vote in zip(arms, row, strict=True)),
-            names[label],
-        )
+        KeptRound.of({arm: names[vote] for arm, vote in zip(arms, row, strict=True)}, names[label])
         for row, label in zip(votes.tolist(), human.tolist(), strict=True)
     ]
     return LatestRounds(tuple(rounds))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.joint.votes import renumber, row_of, tabulate
-from camvo.state.exploration import SILENT, UNASKED, VotePattern, canonical
+from camvo.state.exploration import SILENT, UNASKED, VotePattern, _canonical
 
 ARMS = ("a", "b", "c")
 THREE, TWO = ("neg", "neutral", "pos"), ("neg", "pos")
@@ -16,7 +16,7 @@ THREE, TWO = ("neg", "neutral", "pos"), ("neg", "pos")
 
 @given(st.lists(st.lists(st.integers(-2, 4), min_size=4, max_size=4), min_size=1, max_size=8))
 def test_renumbering_is_the_canonical_numbering_of_vote_patterns(rows):
-    expected = [canonical(number if number < 0 else str(number) for number in row) for row in rows]
+    expected = [_canonical(number if number < 0 else str(number) for number in row) for row in rows]
     assert [tuple(row) for row in renumber(np.array(rows)).tolist()] == expected
 
 

@@ -16,8 +16,8 @@ from camvo.numerics.sequential_tests import (
     STEPS,
     ExchangeabilityTest,
     PromiseTest,
-    Wager,
     _factors,
+    _Wager,
     needed_evidence,
 )
 
@@ -32,7 +32,7 @@ def scored(scores, rng, stratum=lambda number: ("a",)):
 
 
 def test_a_wager_without_an_edge_keeps_its_wealth():
-    wager = Wager(2)
+    wager = _Wager(2)
     for _ in range(50):
         wager.add((1.0, 1.0))
     assert wager.evidence == pytest.approx(0.0, abs=1e-12)
@@ -40,7 +40,7 @@ def test_a_wager_without_an_edge_keeps_its_wealth():
 
 
 def test_a_wager_on_a_bet_that_doubles_gains_nearly_ln_2_each_time():
-    wager = Wager(1)
+    wager = _Wager(1)
     for _ in range(1_000):
         wager.add((2.0,))
     assert 990 * math.log(2.0) < wager.evidence < 1_000 * math.log(2.0)

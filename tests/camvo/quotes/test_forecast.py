@@ -16,9 +16,9 @@ from camvo.quotes.forecast import (
     Forecast,
     JointProject,
     KnownVotes,
+    _interval,
     documented_share,
     forecast,
-    interval,
     labels_by,
 )
 from camvo.replays.replay import VotesTable, replay
@@ -54,7 +54,7 @@ def test_the_ends_stand_around_what_is_likely_and_never_exceed_asking_everyone()
 
 
 def test_the_interval_that_a_run_keeps_to_is_at_most_a_fifth_of_its_middle_to_each_side() -> None:
-    low, _, high, _ = interval(np.array([0.2, 0.5, 0.1]))
+    low, _, high, _ = _interval(np.array([0.2, 0.5, 0.1]))
     middle = (low + high) / 2.0
     assert high - middle <= 0.2 * middle * (1.0 + 1e-12)
 
@@ -65,7 +65,7 @@ def test_with_few_rounds_no_run_keeps_to_the_forecast_and_its_end_is_the_free_on
 
 
 def test_replays_that_differ_more_give_a_wider_interval() -> None:
-    alike, different = interval(np.array([0.3, 0.31, 0.29])), interval(np.array([0.2, 0.45, 0.3]))
+    alike, different = _interval(np.array([0.3, 0.31, 0.29])), _interval(np.array([0.2, 0.45, 0.3]))
     assert different[3] / different[0] > alike[3] / alike[0]
 
 
@@ -146,19 +146,19 @@ def test_silent_arms_stay_as_silent() -> None:
     assert (drawn[:, 1] < 0).mean() == pytest.approx(0.25, abs=0.02)
 
 
-@pytest.mark.parametrize("agreement", [False, True])
-def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(agreement: bool) -> None:
-    assert documented_share("joint", 30, [1.0, 2.0], agreement=agreement) == (1.0, 1.0)
-    low, high = documented_share("joint", 5000, [1.0, 2.0, 20.0], agreement=agreement)
+@pytest.mark.parametrize("_agreement", [False, True])
+def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(_agreement: bool) -> None:
+    assert documented_share("joint", 30, [1.0, 2.0], agreement=_agreement) == (1.0, 1.0)
+    low, high = documented_share("joint", 5000, [1.0, 2.0, 20.0], agreement=_agreement)
     assert 0.0 < low < high < 1.0
 
 
 def test_without_rounds_everyone_is_asked_ever_more_rarely() -> None:
     """After the first F tasks, n of them ask everyone about √(F² + 36 (n − F)) times; F is 36, or 200."""
-    for tasks, agreement, everyone in ((72, False, 36 * 2**0.5), (5000, False, 424.26), (600, True, 233.24)):
+    for tasks, _agreement, everyone in ((72, False, 36 * 2**0.5), (5000, False, 424.26), (600, True, 233.24)):
         asks = everyone / tasks
-        lowest, highest = (0.15, 0.9) if agreement else (0.1, 0.6)
-        low, high = documented_share("joint", tasks, [1.0, 20.0], agreement=agreement)
+        lowest, highest = (0.15, 0.9) if _agreement else (0.1, 0.6)
+        low, high = documented_share("joint", tasks, [1.0, 20.0], agreement=_agreement)
         assert low == pytest.approx(asks + (1.0 - asks) * lowest, abs=1e-4)
         assert high == pytest.approx(asks + (1.0 - asks) * highest, abs=1e-4)
 

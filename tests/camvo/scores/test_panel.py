@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.panel import SLIP, Panel, PatternLikelihood, fit_panel, tabulate_patterns
+from camvo.scores.panel import SLIP, Panel, _PatternLikelihood, _tabulate_patterns, fit_panel
 from camvo.votes.labels import label_posterior
 
 LABELS = ("a", "b", "c", "d")
@@ -46,8 +46,8 @@ def ece(scores, right, bins=15):
 @settings(max_examples=60, deadline=None)
 def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
     slips = np.array([0.1, 0.3, 0.02, 0.5, 0.2])
-    table = tabulate_patterns(votes)
-    likelihood = PatternLikelihood(table.rows, 3).gradient(
+    table = _tabulate_patterns(votes)
+    likelihood = _PatternLikelihood(table.rows, 3).gradient(
         slips, np.array([doubt, 0.4]), np.array([0.7, 0.3])
     )[0]
     asked = [0.7 * urn(row, slips, doubt, 3) + 0.3 * urn(row, slips, 0.4, 3) for row in votes]
@@ -57,7 +57,7 @@ def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
 @given(votes=votes_of(3, 4), doubt=st.floats(0.05, 3.0), slip=st.floats(0.01, 0.9))
 @settings(max_examples=40, deadline=None)
 def test_the_gradient_is_the_slope_of_the_likelihood(votes, doubt, slip):
-    likelihood, weights, step = PatternLikelihood(tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
+    likelihood, weights, step = _PatternLikelihood(_tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
     slips, doubts = np.array([slip, 0.2, 0.1, 0.4]), np.array([doubt])
     _, by_slip, by_doubt = likelihood.gradient(slips, doubts, weights)
     for voter, up in enumerate(np.eye(4) * step):

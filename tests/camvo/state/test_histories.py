@@ -11,7 +11,7 @@ from same_state import assert_same_state
 from camvo.state.arm import MOST_VERSIONS, RUN, Histories
 from camvo.state.contribution import Change, Contribution, Restart, revision, withdrawal
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.kept_rounds import CastVote, KeptRound
+from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 
 ARMS = ("a", "b", "c")
@@ -25,7 +25,7 @@ def lesson(number=0, reward=1.0, histories=None, versions=None):
         rng.normal(size=2),
         tuple(Change(arm, 0.5, None, reward) for arm in ARMS),
         exploration=ExplorationRound(VotePattern.of(ARMS, votes, everyone=True), None),
-        kept=KeptRound(tuple(CastVote(arm, votes[arm]) for arm in ARMS), "1"),
+        kept=KeptRound.of(votes, "1"),
         histories=histories or {},
         versions=versions or {},
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lemma_1 import confidence_by_lemma_1
 from scipy import stats
 
 from camvo.errors import InvalidParameterError
@@ -18,7 +19,6 @@ from camvo.subsets.confidence import (
     STREAMS,
     Copula,
     CopulaConfidence,
-    confidence_by_lemma_1,
     copula_seed,
 )
 from camvo.subsets.oracle import cheapest_subset

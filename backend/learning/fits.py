@@ -206,7 +206,7 @@ class Scorers:
                 return _FittedScorer(latest.scorer, latest.rounds, latest.confirmed, now)
             newest = learning_data.latest_rounds(connection, key.project, key.control, key.epoch)
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        return _FittedScorer(calibration.fit_scorer(newest, all_arms, labels), rounds, confirmed, now)
+        return _FittedScorer(calibration.Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
 
 
 def _grown(now: int, before: int) -> bool:

@@ -36,7 +36,7 @@ from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
-from camvo.scores.calibration import Scorer, fit_scorer
+from camvo.scores.calibration import Scorer
 from camvo.state.state import State
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.twins.twins import not_voted, twins
@@ -180,7 +180,7 @@ class _QuestionCounter:
             rounds = learning_data.latest_rounds(
                 connection, key.project, key.control, key.epoch, unanswered, relabelled
             )
-        return fit_scorer(rounds, sorted(prices), plan["labels"])
+        return Scorer.fit(rounds, sorted(prices), plan["labels"])
 
     def decision(self, kept: CountableRound, state: State, prices: Mapping[str, float]) -> Decision | None:
         """The decision on a round by what a state knows; ``None`` without a vote that counts."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.joint_fit import JointFit, VotesFit, form_round_beliefs
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.joint.lattice import Lattice, count_passing
 from camvo.joint.plans import NEVER, fold_counts, plan_by_worth, walk
 from camvo.joint.votes import Rows, renumber
@@ -172,25 +172,26 @@ class AgreementStops:
         """The value as plain JSON, stored with a round's plan."""
         return {"error_price": self.error_price, "error": self.error}
 
+    @classmethod
+    def fit(
+        cls, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float
+    ) -> AgreementStops:
+        """The cheapest stops whose labels equal those of all votes in a share ``agreement`` of the rounds.
 
-def fit_agreement(
-    fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float
-) -> AgreementStops:
-    """Find the cheapest stops whose labels equal those of all votes in at least ``agreement`` of the rounds.
+        The same rounds cannot both choose a plan and judge it: the plan that looks best among many looks
+        better than it is. So the plan of each price is fitted to one half of the rounds and tested on the
+        other, both ways. The upper Clopper–Pearson bound on all errors has to fit the error budget
+        1 − ``agreement``.
 
-    The same rounds cannot both choose a plan and judge it: the plan that looks best among many looks better
-    than it is. So the plan of each price is fitted to one half of the rounds and tested on the other, both
-    ways. The upper Clopper–Pearson bound on all errors has to fit the error budget 1 − ``agreement``.
-
-    Args:
-        fit: what votes say, without confidences, contexts and a student.
-        votes: the model of votes behind it.
-        shares: arm → its share of the price of all arms.
-        agreement: the required share, in [0, 1].
-    """
-    problem = _Problem(fit, votes, shares, agreement)
-    price, error = problem.error_price()
-    return replace(problem.stops(fit.beliefs, problem.counts), error_price=price, error=error)
+        Args:
+            fit: what votes say, without confidences, contexts and a student.
+            votes: the model of votes behind it.
+            shares: arm → its share of the price of all arms.
+            agreement: the required share, in [0, 1].
+        """
+        problem = _Problem(fit, votes, shares, agreement)
+        price, error = problem.error_price()
+        return replace(problem.stops(fit.beliefs, problem.counts), error_price=price, error=error)
 
 
 class _Problem:
@@ -240,7 +241,7 @@ class _Problem:
         every = self._votes.rows.counts.copy()
         every[every > 0.0] = counts
         votes = replace(self._votes, rows=replace(self._votes.rows, counts=every))
-        return form_round_beliefs(votes, self._positions, self._fit.human, self._fit.labels)
+        return votes.beliefs(self._positions, self._fit.human, self._fit.labels)
 
     def _wrong(self, beliefs: Beliefs, stops: AgreementStops) -> NDArray[np.bool_]:
         """For each row, whether the plan's label differs from that of the votes of all arms."""

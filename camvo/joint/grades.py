@@ -110,35 +110,35 @@ class Grades:
             for arm, scale in sorted(self.arms.items())
         }
 
+    @classmethod
+    @lru_cache(maxsize=64)
+    def learnt(cls, counts: ConfidenceCounts) -> Grades:
+        """Learn the scale of every arm that has voted often enough. Cached by the identity of ``counts``.
+
+        An arm may be systematically less sure of one label than of another. So its votes for a label have a
+        separate scale where people have labelled enough of them. Votes of other arms cannot replace these
+        labels, because the other arms also favour some labels.
+        """
+        tables = _tables(counts)
+        blank = np.zeros((2, 2, TOP_LEVEL + 1))
+        whole: dict[str, Array] = {}
+        for (arm, _), table in tables.items():
+            whole[arm] = whole.get(arm, blank) + table
+        arms = {
+            arm: scale
+            for arm, table in sorted(whole.items())
+            if (scale := _scale(table, _below(arm))) is not None
+        }
+        labels = {
+            key: scale
+            for key, table in tables.items()
+            if table[1].sum() >= _MIN_VOTES and (scale := _scale(table, _below(key[0]))) is not None
+        }
+        return cls(arms, labels)
+
 
 NO_GRADES: Final = Grades()
 """The grades of arms that give no confidences."""
-
-
-@lru_cache(maxsize=64)
-def learn_grades(counts: ConfidenceCounts) -> Grades:
-    """Learn the scale of every arm that has voted often enough. Cached by the identity of ``counts``.
-
-    An arm may be systematically less sure of one label than of another. So its votes for a label have a
-    separate scale where people have labelled enough of them. Votes of other arms cannot replace these labels,
-    because the other arms also favour some labels.
-    """
-    tables = _tables(counts)
-    blank = np.zeros((2, 2, TOP_LEVEL + 1))
-    whole: dict[str, Array] = {}
-    for (arm, _), table in tables.items():
-        whole[arm] = whole.get(arm, blank) + table
-    arms = {
-        arm: scale
-        for arm, table in sorted(whole.items())
-        if (scale := _scale(table, _below(arm))) is not None
-    }
-    labels = {
-        key: scale
-        for key, table in tables.items()
-        if table[1].sum() >= _MIN_VOTES and (scale := _scale(table, _below(key[0]))) is not None
-    }
-    return Grades(arms, labels)
 
 
 def _tables(counts: ConfidenceCounts) -> dict[tuple[str, str], Array]:

@@ -154,61 +154,56 @@ class HumanTerms:
             "count": self.count,
         } | ({} if self.sure is None else {"sure": self.sure})
 
+    @classmethod
+    def fit(
+        cls,
+        beliefs: Callable[[Rows], Array],
+        rounds: Sequence[KeptRound],
+        arms: Sequence[str],
+        labels: Sequence[str],
+        grades: Grades = NO_GRADES,
+    ) -> HumanTerms | None:
+        """Fit the terms to the rounds with a vote and a human label in the label set; ``None`` without any.
 
-def fit_human_terms(
-    beliefs: Callable[[Rows], Array],
-    rounds: Sequence[KeptRound],
-    arms: Sequence[str],
-    labels: Sequence[str],
-    grades: Grades = NO_GRADES,
-) -> HumanTerms | None:
-    """Fit the terms to rounds with a human label.
-
-    Args:
-        beliefs: the probability of each number's label, shape (P, G), given vote rows, shape (P, K).
-        rounds: kept rounds. Those count whose human label is in the label set, and that have a vote.
-        arms: the names of the K arms.
-        labels: the label set.
-        grades: what the arms' confidences are worth.
-
-    Returns:
-        ``None`` if no round counts.
-    """
-    rows, names, truths, ratios = [], [], [], []
-    for round_ in rounds:
-        row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
-        if round_.label in labels and any(number >= 0 for number in row):
-            rows.append(row)
-            names.append(named)
-            truths.append(round_.label)
-            ratios.append(_ratios(round_, grades, named))
-    if not rows:
-        return None
-    ordered = sorted(labels)
-    choices = _choices(beliefs, np.array(rows), names, truths, ordered)
-    precisions = [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
-    mean = [_EXPONENT] + [0.0] * (len(precisions) - 1)
-    if grades.arms:
-        choices = _with_column(choices, ratios)
-        mean, precisions = [*mean, _SURE], [*precisions, _SURE_PRECISION]
-    prior = NormalPrior(np.array(mean), np.array(precisions))
-    corrections = np.zeros(len(mean), dtype=np.bool_)
-    corrections[2 : 2 + len(arms) + len(labels)] = True
-    errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
-    exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
-    if exponent < _LEAST_EXPONENT:
-        # With a lower exponent, terms would repeat its effect, so they are refitted with the least exponent.
-        prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
-        _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
-        exponent = _LEAST_EXPONENT
-    return HumanTerms(
-        exponent,
-        np.array(terms[: len(arms)]),
-        dict(zip(ordered, terms[len(arms) : len(arms) + len(labels)], strict=True)),
-        none,
-        len(rows),
-        max(terms[-1], 0.0) / exponent if grades.arms else None,
-    )
+        ``beliefs`` gives the probability of each number's label, shape (P, G), by vote rows, shape (P, K).
+        """
+        rows, names, truths, ratios = [], [], [], []
+        for round_ in rounds:
+            row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
+            if round_.label in labels and any(number >= 0 for number in row):
+                rows.append(row)
+                names.append(named)
+                truths.append(round_.label)
+                ratios.append(_ratios(round_, grades, named))
+        if not rows:
+            return None
+        ordered = sorted(labels)
+        choices = _choices(beliefs, np.array(rows), names, truths, ordered)
+        precisions = (
+            [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
+        )
+        mean = [_EXPONENT] + [0.0] * (len(precisions) - 1)
+        if grades.arms:
+            choices = _with_column(choices, ratios)
+            mean, precisions = [*mean, _SURE], [*precisions, _SURE_PRECISION]
+        prior = NormalPrior(np.array(mean), np.array(precisions))
+        corrections = np.zeros(len(mean), dtype=np.bool_)
+        corrections[2 : 2 + len(arms) + len(labels)] = True
+        errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
+        exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+        if exponent < _LEAST_EXPONENT:
+            # With a lower exponent, terms would repeat its effect: they are refitted with the least exponent.
+            prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
+            _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+            exponent = _LEAST_EXPONENT
+        return cls(
+            exponent,
+            np.array(terms[: len(arms)]),
+            dict(zip(ordered, terms[len(arms) : len(arms) + len(labels)], strict=True)),
+            none,
+            len(rows),
+            max(terms[-1], 0.0) / exponent if grades.arms else None,
+        )
 
 
 def _ratios(round_: KeptRound, grades: Grades, named: Sequence[str]) -> dict[str, float]:
@@ -241,7 +236,7 @@ def _choices(
     """The candidates of each round: the labels with a vote, and none of them unless all labels have one.
 
     Args:
-        beliefs: as for :func:`fit_human_terms`.
+        beliefs: as for :meth:`HumanTerms.fit`.
         rows: the rounds' vote rows, shape (n, K).
         names: the label of each number in each row.
         truths: each round's human label.

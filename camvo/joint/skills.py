@@ -304,33 +304,23 @@ class ContextSkills:
         told = "skills" if self.skilled else "labels"
         return {"rounds": self.rounds, "gain": self.gain, "error": self.error, "of": told}
 
-
-@lru_cache(maxsize=32)
-def fit_context_skills(
-    model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
-) -> ContextSkills | None:
-    """Fit skills by context, and measure what they gain.
-
-    Args:
-        model: the model of votes without contexts.
-        latest: the contexts of rounds that asked all arms.
-        arms: the K arms, sorted.
-        labels: M.
-
-    Returns:
-        ``None`` if rounds are few, or all have the same context.
-    """
-    rows, contexts = _rows(latest, arms, labels)
-    components = _Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
-    if components is None:
-        return None
-    features = components.features(contexts)
-    gains, skilled = _gains(model, rows, features)
-    if isinstance(model, TwoCoins) and not skilled:
-        terms = _fit_label_terms(model, rows, features)
-    else:
-        terms = _fit_skill_terms(model, rows, features)
-    return ContextSkills(components, terms, *_mean_and_error(gains), len(rows))
+    @classmethod
+    @lru_cache(maxsize=32)
+    def fit(
+        cls, model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
+    ) -> ContextSkills | None:
+        """Fit skills by context, and measure what they gain."""
+        rows, contexts = _rows(latest, arms, labels)
+        components = _Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
+        if components is None:
+            return None
+        features = components.features(contexts)
+        gains, skilled = _gains(model, rows, features)
+        if isinstance(model, TwoCoins) and not skilled:
+            terms = _fit_label_terms(model, rows, features)
+        else:
+            terms = _fit_skill_terms(model, rows, features)
+        return cls(components, terms, *_mean_and_error(gains), len(rows))
 
 
 def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array, bool]:

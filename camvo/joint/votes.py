@@ -39,27 +39,24 @@ class VoteRows:
     counts: Array
     partial: Array
 
+    @classmethod
+    def of(cls, patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: int) -> VoteRows:
+        """Tabulate vote patterns (pattern → its number of rounds) of K arms on M labels.
 
-def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: int) -> VoteRows:
-    """Tabulate vote patterns as vote rows.
-
-    Args:
-        patterns: vote pattern → its number of rounds. A round without one of ``arms`` in its pool counts as
-            one that did not ask that arm. A round with two labels counts only if its pattern names them.
-        arms: the K arms.
-        labels: M, the number of labels.
-    """
-    table: dict[tuple[int, ...], list[float]] = {}
-    models = models_of(arms)
-    for pattern, count in patterns.items():
-        if count <= 0 or (labels == 2) != bool(pattern.labels):
-            continue
-        row = pattern.among_known(arms)
-        everyone = pattern.everyone and asked_each_model(row, models)
-        table.setdefault(row, [0.0, 0.0])[not everyone] += count
-    ordered = sorted(table)
-    numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
-    return VoteRows(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
+        A round without one of ``arms`` in its pool counts as one that did not ask that arm. A round with two
+        labels counts only if its pattern names them.
+        """
+        table: dict[tuple[int, ...], list[float]] = {}
+        models = models_of(arms)
+        for pattern, count in patterns.items():
+            if count <= 0 or (labels == 2) != bool(pattern.labels):
+                continue
+            row = pattern.among_known(arms)
+            everyone = pattern.everyone and asked_each_model(row, models)
+            table.setdefault(row, [0.0, 0.0])[not everyone] += count
+        ordered = sorted(table)
+        numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
+        return cls(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
 
 
 def distinct(rows: Rows) -> tuple[Rows, Array]:

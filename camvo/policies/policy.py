@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.agreement import AgreementStops, fit_agreement
-from camvo.joint.grades import learn_grades
-from camvo.joint.joint_fit import JointFit, fit_joint, fit_votes
+from camvo.joint.agreement import AgreementStops
+from camvo.joint.grades import Grades
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.numerics.small import significant
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.beta_mixture import EstimatorName, posterior
@@ -123,12 +123,14 @@ class JointFitData:
 
     def compute(self) -> Fit:
         """Fit the model of votes, and find the stops if an agreement is required."""
-        grades = learn_grades(self.confidences)
-        joint = fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
+        grades = Grades.learnt(self.confidences)
+        joint = JointFit.fit(
+            self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts
+        )
         if self.agreement is None:
             return Fit(joint)
-        votes = fit_votes(self.evidence, joint.arms, len(self.labels))
-        return Fit(joint, fit_agreement(joint, votes, dict(self.shares), self.agreement))
+        votes = VotesFit.of(self.evidence, joint.arms, len(self.labels))
+        return Fit(joint, AgreementStops.fit(joint, votes, dict(self.shares), self.agreement))
 
 
 UNREAD = 0.5

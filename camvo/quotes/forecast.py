@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.joint_fit import JointFit, fit_label_free, fit_vote_rows
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans import plan_by_worth, shadow_price, walk
 from camvo.joint.votes import Rows, VoteRows, renumber
@@ -121,8 +121,8 @@ class KnownVotes:
         """The joint policy's fit to some votes of these arms."""
         few = len(self.arms) <= most_arms(len(self.labels))
         prices = np.zeros(len(self.arms)) if few else self.shares / worth
-        votes = fit_vote_rows(rows, len(self.labels))
-        return fit_label_free(
+        votes = VotesFit.of_rows(rows, len(self.labels))
+        return JointFit.label_free(
             votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
         )
 

@@ -501,7 +501,7 @@ def calibrated_scores(
         latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         known = set(confirmed.tolist())
         rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
-        fitted = calibration.fit_scorer(rounds, arms, table.labels)
+        fitted = calibration.Scorer.fit(rounds, arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
         calibrated = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
         scored = items[start:end]

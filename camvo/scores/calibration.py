@@ -30,7 +30,6 @@ from scipy.special import expit, logsumexp
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import EPSILON, clopper_pearson
-from camvo.scores import panel as panel_fit
 from camvo.scores.panel import Panel
 from camvo.typing import Array
 from camvo.votes.aggregation import Decision
@@ -255,28 +254,28 @@ class ScoreCheck:
     high: float
     off: Literal["high", "low"] | None
 
+    @classmethod
+    def of(cls, labels: Sequence[tuple[float, float]]) -> ScoreCheck | None:
+        """Check scores against people's answers; ``None`` without a label.
 
-def check_scores(labels: Sequence[tuple[float, float]]) -> ScoreCheck | None:
-    """Check scores against people's answers; ``None`` without a label.
-
-    Args:
-        labels: the score that was fixed before the answer, and the reward, each in [0, 1], in the order in
-            which labels were predicted.
-    """
-    if not labels:
-        return None
-    scores, rewards = np.asarray(labels, dtype=np.float64).T
-    latest_scores, latest_rewards = scores[-_LATEST:], rewards[-_LATEST:]
-    low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
-    mean = float(latest_scores.mean())
-    needed = math.log(2.0 / LEVEL)
-    off: Literal["high", "low"] | None = None
-    if len(labels) >= LEAST:
-        if mean - TOLERANCE > high and _evidence(scores - TOLERANCE, rewards, -_BETS) >= needed:
-            off = "high"
-        elif mean + TOLERANCE < low and _evidence(scores + TOLERANCE, rewards, _BETS) >= needed:
-            off = "low"
-    return ScoreCheck(len(latest_rewards), mean, float(latest_rewards.mean()), low, high, off)
+        Args:
+            labels: the score that was fixed before the answer, and the reward, each in [0, 1], in the order
+                in which labels were predicted.
+        """
+        if not labels:
+            return None
+        scores, rewards = np.asarray(labels, dtype=np.float64).T
+        latest_scores, latest_rewards = scores[-_LATEST:], rewards[-_LATEST:]
+        low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
+        mean = float(latest_scores.mean())
+        needed = math.log(2.0 / LEVEL)
+        off: Literal["high", "low"] | None = None
+        if len(labels) >= LEAST:
+            if mean - TOLERANCE > high and _evidence(scores - TOLERANCE, rewards, -_BETS) >= needed:
+                off = "high"
+            elif mean + TOLERANCE < low and _evidence(scores + TOLERANCE, rewards, _BETS) >= needed:
+                off = "low"
+        return cls(len(latest_rewards), mean, float(latest_rewards.mean()), low, high, off)
 
 
 def _evidence(promised: Array, rewards: Array, bets: Array) -> float:
@@ -342,6 +341,28 @@ class Scorer:
         """Compute the score of a decision: :func:`blend_scores` of :meth:`score` and the decision's own."""
         return float(blend_scores(self.score(votes, decision.label), decision.score, decision.trust))
 
+    @classmethod
+    def fit(cls, rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
+        """Fit a scorer: the panel to all votes, the calibration to human labels.
+
+        Args:
+            rounds: finished rounds, including those in which only some models were asked. Rounds whose label
+                is not in the label set are ignored.
+            arms: the names of the K models. Votes of other models, and votes outside the label set, are
+                ignored.
+            labels: the label set.
+        """
+        position = {label: at for at, label in enumerate(labels)}
+        known = [finished for finished in rounds if finished.label in position]
+        rows = [[position.get(finished.votes.get(arm) or "", -1) for arm in arms] for finished in known]
+        votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
+        panel = Panel.fit(votes, arms, len(labels))
+        checked = [at for at, finished in enumerate(known) if finished.confirmed is not None]
+        decided = [position[known[at].label] for at in checked]
+        chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
+        right = [known[at].confirmed for at in checked]
+        return cls(tuple(labels), panel, fit_calibration(chances, np.array(right, dtype=np.float64)))
+
 
 def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     """Blend the scorer's score with the decision's own score, which human labels or contexts taught.
@@ -359,24 +380,3 @@ def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     """
     share = np.asarray(trust, dtype=np.float64)
     return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
-
-
-def fit_scorer(rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
-    """Fit a scorer: the panel to all votes, the calibration to human labels.
-
-    Args:
-        rounds: finished rounds, including those in which only some models were asked. Rounds whose label is
-            not in the label set are ignored.
-        arms: the names of the K models. Votes of other models, and votes outside the label set, are ignored.
-        labels: the label set.
-    """
-    position = {label: at for at, label in enumerate(labels)}
-    known = [finished for finished in rounds if finished.label in position]
-    rows = [[position.get(finished.votes.get(arm) or "", -1) for arm in arms] for finished in known]
-    votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
-    panel = panel_fit.fit_panel(votes, arms, len(labels))
-    checked = [at for at, finished in enumerate(known) if finished.confirmed is not None]
-    decided = [position[known[at].label] for at in checked]
-    chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
-    right = [known[at].confirmed for at in checked]
-    return Scorer(tuple(labels), panel, fit_calibration(chances, np.array(right, dtype=np.float64)))

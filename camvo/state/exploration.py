@@ -51,8 +51,8 @@ class VotePattern:
     Attributes:
         arms: all arms that could have been asked.
         groups: the arms' group numbers in the order of ``arms``, numbered by first appearance. Arms with the
-            same number voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
-            asked.
+            same number voted for the same label. An arm with SILENT was asked and gave no vote, one with
+            UNASKED was not asked.
         everyone: whether all models were asked independently of the votes, each by at least one of its arms.
         labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
     """

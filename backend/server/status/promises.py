@@ -33,14 +33,12 @@ from backend.server.status.report import (
     of,
 )
 from camvo.numerics.small import clopper_pearson
-from camvo.scores.calibration import ScoreCheck, check_scores
+from camvo.scores.calibration import ScoreCheck
 from camvo.scores.guarantee import (
     Certified,
     Guarantee,
     ScoreCounts,
-    corrected_share,
     labels_to_certify,
-    score_bin,
 )
 from camvo.shares.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
@@ -284,7 +282,7 @@ def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) 
         low, high = clopper_pearson(sum(blind), len(blind))
         return EstimateReport("blind", labels, len(blind), sum(blind) / len(blind), low, high)
     if len(reviewed) >= LEAST:
-        found = corrected_share(_counts(score_counts, reviewed))
+        found = _counts(score_counts, reviewed).share_right()
         return EstimateReport("reviewed", labels, len(reviewed), found.share, found.low, found.high)
     return EstimateReport("score", labels, len(checked), _mean_score(score_counts), None, None)
 
@@ -303,7 +301,7 @@ def score_check_report(checked: Sequence[CheckedRow]) -> ScoreCheckReport | None
     """
     for basis, audit in (("blind", True), ("reviewed", False)):
         labels = [(row.score, row.confirmed) for row in checked if row.audit is audit]
-        if len(labels) >= LEAST and (found := check_scores(labels)) is not None:
+        if len(labels) >= LEAST and (found := ScoreCheck.of(labels)) is not None:
             return _report("blind" if basis == "blind" else "reviewed", found)
     return None
 
@@ -317,7 +315,7 @@ def _counts(score_counts: Sequence[int], reviewed: Sequence[CheckedRow]) -> Scor
     labels: Array = np.asarray(score_counts, dtype=np.float64)
     checked, right = np.zeros(SCORE_BINS), np.zeros(SCORE_BINS)
     for row in reviewed:
-        place = int(score_bin(np.asarray(row.score)))
+        place = int(ScoreCounts.bin_of(np.asarray(row.score)))
         checked[place] += 1.0
         right[place] += row.confirmed
     return ScoreCounts(np.maximum(labels, checked), checked, right)

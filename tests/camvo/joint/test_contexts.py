@@ -10,7 +10,7 @@ from made_up_votes import COINS, made_up_kinds
 from scipy.special import expit
 
 from camvo.joint.beliefs import believe
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import vote_lattice
 from camvo.joint.plans import plan_by_worth
 from camvo.joint.skills import _Components
@@ -46,7 +46,7 @@ def fit_to(votes, contexts, labels, arms):
         counts[pattern] += 1
     latest = LatestContexts(patterns, contexts.astype(np.float32))
     prices = dict.fromkeys(arms, 0.01)
-    return fit_joint(PatternCounts(counts, len(votes)), LatestRounds(), labels, prices, contexts=latest)
+    return JointFit.fit(PatternCounts(counts, len(votes)), LatestRounds(), labels, prices, contexts=latest)
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), LABELS])

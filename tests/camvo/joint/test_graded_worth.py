@@ -9,7 +9,7 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.grades import Grades, Scale, SureVotes, tilt_of, tilted
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import plan_by_graded_worth, plan_by_worth
 from camvo.state.kept_rounds import LatestRounds
 
@@ -24,7 +24,7 @@ ONE_GRADE = ((((0.0, 1.0, 1.0),),),)
 def beliefs(labels):
     votes, _ = draw_votes(np.array([0.9, 0.8, 0.7]), labels=labels, items=400, decoy=0.5)
     evidence = evidence_of(votes, ARMS, LABELS[labels])
-    return fit_joint(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.0)).beliefs
+    return JointFit.fit(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.0)).beliefs
 
 
 @pytest.mark.parametrize("labels", [2, 4])

@@ -10,7 +10,7 @@ from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.beliefs import believe
 from camvo.joint.grades import Grades, Scale, SureVotes
-from camvo.joint.joint_fit import _updated_by_student, fit_joint
+from camvo.joint.joint_fit import JointFit, _updated_by_student
 from camvo.joint.lattice import vote_lattice
 from camvo.stages.stages import QuestionStages
 from camvo.state.kept_rounds import LatestRounds
@@ -25,7 +25,7 @@ SCALE = Scale((40,), (-1.5, 2.0), (0.8, 0.2))
 def fitted(labels, *, graded=(STUDENT,)):
     votes, _ = draw_votes(np.array([0.9, 0.8, 0.7, 0.75]), labels=labels, items=800, decoy=0.3)
     evidence = evidence_of(votes, ARMS, LABELS[labels])
-    fit = fit_joint(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.01))
+    fit = JointFit.fit(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.01))
     return replace(fit, sure=SureVotes(Grades(dict.fromkeys(graded, SCALE)), 1.0))
 
 

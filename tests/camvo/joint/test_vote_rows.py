@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.votes import renumber, row_of, tabulate
+from camvo.joint.votes import VoteRows, renumber, row_of
 from camvo.state.exploration import SILENT, UNASKED, VotePattern, _canonical
 
 ARMS = ("a", "b", "c")
@@ -35,7 +35,7 @@ def test_an_arm_without_a_vote_for_a_label_counts_as_not_asked(labels, vote):
 
 
 def table(patterns, labels=3, arms=ARMS):
-    rows = tabulate(patterns, arms, labels)
+    rows = VoteRows.of(patterns, arms, labels)
     return {
         tuple(row): (count, partial)
         for row, count, partial in zip(rows.rows.tolist(), rows.counts, rows.partial, strict=True)
@@ -71,4 +71,4 @@ def test_with_two_labels_only_patterns_that_name_them_count():
 
 
 def test_without_rounds_there_are_no_rows():
-    assert tabulate({}, ARMS, 3).rows.shape == (0, 3)
+    assert VoteRows.of({}, ARMS, 3).rows.shape == (0, 3)

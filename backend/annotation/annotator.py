@@ -136,7 +136,7 @@ class Annotator:
         if not finished:
             return None
         decided = [
-            (question.question, finished[question.key]) for question in questions if question.key in finished
+            (question, finished[question.key]) for question in questions if question.key in finished
         ]
         prediction = prediction_of(decided, job.settings.model_version)
         if not job.settings.show_votes:

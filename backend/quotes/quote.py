@@ -57,13 +57,12 @@ class JobTally:
             job: the task.
             questions: the questions that models will be asked about it.
         """
-        asked = [question.question for question in questions]
-        alone = pool.count(pool.names[0], prompt_messages(asked, job.settings.instructions))
-        answer = {question.name: next(iter(question.question.options), "") for question in questions}
+        alone = pool.count(pool.names[0], prompt_messages(questions, job.settings.instructions))
+        answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
         self.input += alone
         self.answers += pool.count(pool.names[0], [{"role": "assistant", "content": json.dumps(answer)}])
-        packed = packed_task(asked, job.settings.instructions)
+        packed = packed_task(questions, job.settings.instructions)
         if packed is None:
             self.unpackable += alone
             return

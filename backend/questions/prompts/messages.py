@@ -28,9 +28,7 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
     """Return the JSON schema of the answer: an object with one property per question."""
     return {
         "type": "object",
-        "properties": {
-            question.name: question.config.control.answer_format.schema for question in questions
-        },
+        "properties": {question.name: question.config.control.answer_format.schema for question in questions},
         "required": [question.name for question in questions],
         "additionalProperties": False,
     }

@@ -135,9 +135,7 @@ class Annotator:
             return None
         if not finished:
             return None
-        decided = [
-            (question.question, finished[question.key]) for question in questions if question.key in finished
-        ]
+        decided = [(question, finished[question.key]) for question in questions if question.key in finished]
         prediction = prediction_of(decided, job.settings.model_version)
         if not job.settings.show_votes:
             return prediction

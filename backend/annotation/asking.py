@@ -106,20 +106,21 @@ class Voters:
         if addresses := image_addresses(prompt.messages):
             names = self._shown(job, addresses)
         batched = frozenset() if job.batching is None else job.batching.models
-        awake = [name for name in names if name in batched or not self._pool.resting(name)]
+        awake = [name for name in names if name in batched or not self._pool[name].resting]
         costs: dict[str, float] = {}
         for model in job.settings.models:
             name, packed = model.name, model.packed
             if name not in (awake or names):
                 continue
-            price = self._pool.batch_cost if name in batched else self._pool.cost
-            costs[name] = price(name, prompt.for_model(name))
+            priced = self._pool[name].model
+            cost = priced.batch_cost if name in batched else priced.cost
+            costs[name] = cost(prompt.for_model(name))
             if packed is None or prompt.pack is None or self._packs is None or packed.name in unpacked:
                 continue
-            if name in batched or not self._pool.resting(packed.name):
+            if name in batched or not self._pool[packed.name].resting:
                 texts = prompt.pack.fenced(TYPICAL_ID)
-                costs[packed.name] = self._pool.packed_cost(
-                    packed.name, prompt.pack.system, texts, batched=name in batched
+                costs[packed.name] = self._pool[packed.name].model.packed_cost(
+                    prompt.pack.system, texts, batched=name in batched
                 )
         return costs
 
@@ -175,7 +176,7 @@ class Voters:
         if isinstance(answer, ModelReply):
             return answer
         votes = votes_in(answer.content, prompt.questions)
-        self._pool.judge(arm, usable=bool(votes))
+        self._pool[arm].breaker.judged(usable=bool(votes))
         if votes:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
@@ -184,7 +185,7 @@ class Voters:
 
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)
-        return [name for name in names if self._pool.can_be_shown(name, addresses)]
+        return [name for name in names if self._pool[name].model.can_be_shown(addresses)]
 
 
 def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> ModelReply:

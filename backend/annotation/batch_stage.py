@@ -109,7 +109,7 @@ def _wanted_line(  # noqa: PLR0917 - what a line is made of
     pool: Pool, job: Job, prompt: TaskPrompt, arm: str, key: str, now: float
 ) -> BatchLine:
     """Return the line that is to be sent."""
-    packed = prompt.pack is not None and pool.pack_size(arm) > 1
+    packed = prompt.pack is not None and pool[arm].pack_size > 1
     sizes = _packed(prompt) if packed else _alone(pool, prompt, arm)
     return BatchLine(
         key=key,
@@ -128,13 +128,13 @@ def _packed(prompt: TaskPrompt) -> dict[str, Any]:
 
 
 def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
-    messages, schema, provider = prompt.for_model(arm), prompt.schema, pool.batch_provider(arm)
-    body = provider.body(pool.request(arm, messages, schema))
+    messages, schema, provider = prompt.for_model(arm), prompt.schema, pool[arm].batches
+    body = provider.body(pool[arm].model.request(messages, schema))
     return {
         "body": body,
-        "ceiling_usd": pool.batch_ceiling(arm, messages, schema),
-        "counted_tokens": pool.count(arm, messages),
-        "most_input": pool.most_input(arm, messages, schema),
+        "ceiling_usd": pool[arm].model.batch_ceiling(messages, schema),
+        "counted_tokens": pool[arm].model.count(messages),
+        "most_input": pool[arm].model.most_input(messages, schema),
         "size": provider.size(body),
     }
 
@@ -338,7 +338,7 @@ class BatchStage:
         retry = self.job.again
         if (key := asked.get(arm)) is not None:
             return self._noted(arm, (await self._look_up([key])).again(key, *self._about, retry=retry))
-        fingerprint = self.stages.pool.fingerprint(arm, self.prompt.for_model(arm), self.prompt.schema)
+        fingerprint = self.stages.pool[arm].model.fingerprint(self.prompt.for_model(arm), self.prompt.schema)
         known = await self._look_up([attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)])
         standing = known.first(fingerprint, *self._about, retry=retry)
         asked[arm] = standing.key

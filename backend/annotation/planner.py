@@ -114,10 +114,10 @@ class _StudentReply:
         """Ask the student about one question; questions whose votes are not labels are left out."""
         if question.aggregation != LABEL_VOTE:
             return
-        ngrams = hashed_ngrams(question.question.context)
+        ngrams = hashed_ngrams(question.context)
         student = students.current(key, state.texts.lessons)
         vote = None if student is None else student.vote(ngrams)
-        if vote is not None and vote.label in question.question.options:
+        if vote is not None and vote.label in question.options:
             self.votes[question.name] = vote.label
             self.confidences[question.name] = vote.confidence
         if not state.texts.full:
@@ -198,7 +198,7 @@ class Planner:
             if student is not None:
                 student.ask(self._students, key, state, question)
             observation = Observation(
-                state, context, question.question.options, question.aggregation, task=_task_name(question)
+                state, context, question.options, question.aggregation, task=_task_name(question)
             )
             if (data := policy.fit_data(observation, costs)) is not None:
                 fit = await self._background_fits.current(key, data)

@@ -28,7 +28,7 @@ from backend.ledger.spent import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder import Embedder
-from backend.models.model import MAX_FACTOR, freeze_loaded_objects
+from backend.models.model import MAX_FACTOR, Used, freeze_loaded_objects
 from backend.models.packed_pool import PackedPool
 from backend.models.pool import CachingPool
 from backend.models.rates.controller import LedgerRates
@@ -58,22 +58,15 @@ def recall_usage(pool: Pool, ledger: Ledger) -> None:
     with ledger.read() as connection:
         usages = usage_by_model(connection, pool.most_output, max_factor=MAX_FACTOR)
     for name, usage in usages.items():
-        pool.observe(
-            name,
-            usage.counted_tokens,
-            usage.input_tokens,
-            usage.output_tokens,
-            calls=usage.calls,
-            tasks=usage.tasks,
-            cached_tokens=usage.cached_tokens,
-        )
+        used = Used(usage.counted_tokens, usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+        pool[name].model.meter.observe(used, calls=usage.calls, tasks=usage.tasks)
 
 
 def warm_up(embedder: Embedder, pool: Pool) -> None:
     """Load the embedder and a tokeniser; an embedder that cannot be loaded is logged."""
     try:
         embedder.load()
-        pool.count(pool.names[0], [{"role": "user", "content": "warm up"}])
+        pool[pool.names[0]].model.count([{"role": "user", "content": "warm up"}])
     except CamvoError as error:
         _log.error("embedder_unavailable", code=error.code, reason=str(error))
     freeze_loaded_objects()

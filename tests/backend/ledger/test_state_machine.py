@@ -125,7 +125,7 @@ def _decided(votes: tuple[str, ...]) -> dict[str, Any]:
     question = CONFIG.questions[0].about({"text": "A long day."})
     policy = policy_of(PolicySettings(name="majority"))
     context = np.array([1.0, 0.5])
-    aggregation = question.question.control.aggregation
+    aggregation = question.config.control.aggregation
     observation = Observation(State(2), context, question.options, aggregation)
     plan = policy.plan({question.name: observation}, dict.fromkeys(ARMS, 0.001))
     given = {arm: {question.name: label} for arm, label in zip(ARMS, votes, strict=True)}
@@ -267,7 +267,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def record(self, process: int, task: int, votes: tuple[str, ...], fault: str | None) -> None:
         job = Job(PROJECT, task, {"text": "A long day."}, CONFIG, SETTINGS)
         question = CONFIG.questions[0].about(job.data)
-        questions = [JobQuestion(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
+        questions = [JobQuestion.of(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
 
         def step(worker: Worker) -> object:
             return worker.transactions.now(

@@ -8,6 +8,7 @@ needed. While there are too few such rounds, a plan stops only where no further 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.joint.lattice import Lattice, count_passing
-from camvo.joint.plans import NEVER, fold_counts, plan_by_worth, walk
+from camvo.joint.plans import NEVER, plan_by_worth, walk
 from camvo.joint.votes import Rows, renumber
 from camvo.numerics.small import upper_bound
 from camvo.state.exploration import UNASKED
@@ -213,7 +214,7 @@ class _Problem:
         if rounds < rounds_needed(self._agreement):
             return None, 0.0
         folds = []
-        for held in fold_counts(self._rows, self.counts, _FOLDS):
+        for held in _fold_counts(self._rows, self.counts, _FOLDS):
             beliefs = self._beliefs(self.counts - held)
             folds.append((beliefs, self.stops(beliefs, self.counts - held), held))
         best: tuple[float | None, float] = (None, 0.0)
@@ -270,6 +271,20 @@ class _Problem:
         seen, agreed = count_passing(lattice, rows, counts, same)
         leads = np.take_along_axis(agreed, beliefs.right.argmax(axis=1)[:, None], axis=1)[:, 0]
         return np.asarray((leads + _PRIOR_ROUNDS * beliefs.surest) / (seen + _PRIOR_ROUNDS), dtype=np.float64)
+
+
+def _fold_counts(rows: Rows, counts: Array, folds: int) -> Array:
+    """How many rounds of each vote row are in each fold, shape (F, P); ``counts`` are whole numbers, F ≤ 16.
+
+    Only the counts of rows are kept, not the rounds, so a hash of the row and of j puts the j-th round with
+    this row into its fold. Rounds with the same row are exchangeable. The folds are therefore distributed as
+    if every round had been put into one at random. A later round never changes the fold of an earlier one.
+    """
+    columns = []
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        stream = hashlib.shake_128(repr(row).encode()).digest(4 * int(count))
+        columns.append(np.bincount(np.frombuffer(stream, dtype="<u4") % folds, minlength=folds))
+    return np.array(columns, dtype=np.float64).reshape(len(columns), folds).T
 
 
 def _leaders(beliefs: Beliefs, rows: Rows) -> NDArray[np.int64]:

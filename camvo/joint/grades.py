@@ -23,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 
 from camvo.joint.plans import ArmGrades
-from camvo.numerics.small import EPSILON
 from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, level_of
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
@@ -272,9 +271,3 @@ def tilted(probabilities: Mapping[str, float], tilts: Mapping[str, float]) -> di
     odds = {label: value * math.exp(tilts.get(label, 0.0)) for label, value in probabilities.items()}
     total = sum(odds.values()) + rest
     return {label: value / total for label, value in odds.items()}
-
-
-def tilt_of(probability: float, tilted_probability: float) -> float:
-    """How much the log-odds have moved."""
-    before, after = (min(max(p, EPSILON), 1.0 - EPSILON) for p in (probability, tilted_probability))
-    return math.log(after / (1.0 - after)) - math.log(before / (1.0 - before))

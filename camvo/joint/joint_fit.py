@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -9,10 +10,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logit
 
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
-from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilt_of, tilted
+from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
 from camvo.joint.human_terms import HumanTerms
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import (
@@ -26,7 +28,7 @@ from camvo.joint.models import (
 )
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
 from camvo.joint.skills import ContextSkills
-from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, row_of, tempers
+from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, renumber, row_of, tempers
 from camvo.numerics.small import EPSILON, is_known
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
@@ -297,7 +299,9 @@ class JointFit:
             return 0.0
         probabilities = dict(zip(named, right, strict=False))
         leader = max(named, key=lambda label: probabilities[label])
-        return tilt_of(probabilities[leader], tilted(probabilities, tilts)[leader])
+        chances = (probabilities[leader], tilted(probabilities, tilts)[leader])
+        before, after = (min(max(chance, EPSILON), 1.0 - EPSILON) for chance in chances)
+        return math.log(after / (1.0 - after)) - math.log(before / (1.0 - before))
 
     def probabilities(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float] = _NO_CONFIDENCE
@@ -335,6 +339,24 @@ class JointFit:
         if self.human is None:
             return right
         return self.human.correct(rows, right, sorted(self.labels) if len(self.labels) == 2 else [])
+
+    def leaders(self, rows: Rows) -> tuple[NDArray[np.int64], Array]:
+        """The most probable label by each row of votes, and its probability, by the model of votes alone.
+
+        Args:
+            rows: the votes of all arms, as positions among the labels or as vote rows, shape (n, K).
+
+        Returns:
+            Shapes (n,): the label's number in the row, −1 where nobody voted; and the probability, 0 there.
+        """
+        two = len(self.labels) == 2
+        numbered = rows if two else renumber(rows)
+        right, _ = self.model.beliefs(numbered)
+        leads, voted = right.argmax(axis=1), (rows >= 0).any(axis=1)
+        labels = leads
+        if not two:
+            labels = rows[np.arange(len(rows)), (numbered == leads[:, None]).argmax(axis=1)]
+        return np.where(voted, labels, -1), np.where(voted, right.max(axis=1), 0.0)
 
     def effective_votes(self) -> float:
         """The effective number of independent arms among the K arms (Kish), from their excess agreement."""

@@ -19,7 +19,7 @@ from scipy.linalg import eigh
 from scipy.special import expit, logit
 
 from camvo.joint.models import Explained, Kinds, TwoCoins
-from camvo.joint.votes import Rows, asked_each_model, models_of, renumber
+from camvo.joint.votes import Rows, each_model_asked, renumber
 from camvo.state.exploration import UNASKED, LatestContexts
 from camvo.typing import Array
 
@@ -364,11 +364,11 @@ def _is_sure(gain: float, error: float) -> bool:
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
     """The vote rows and contexts of the rounds that asked the models of all ``arms``."""
-    rows, kept, models = [], [], models_of(arms)
+    rows, kept, asks_each = [], [], each_model_asked(arms)
     for number, pattern in enumerate(latest.patterns):
         group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
         row = [group_of.get(arm, UNASKED) for arm in arms]
-        if asked_each_model(row, models) and (labels == 2) == bool(pattern.labels):
+        if asks_each(row) and (labels == 2) == bool(pattern.labels):
             rows.append(row)
             kept.append(number)
     votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))

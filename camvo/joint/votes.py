@@ -8,7 +8,7 @@ treats all labels alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -47,12 +47,12 @@ class VoteRows:
         labels counts only if its pattern names them.
         """
         table: dict[tuple[int, ...], list[float]] = {}
-        models = models_of(arms)
+        asks_each = each_model_asked(arms)
         for pattern, count in patterns.items():
             if count <= 0 or (labels == 2) != bool(pattern.labels):
                 continue
             row = pattern.among_known(arms)
-            everyone = pattern.everyone and asked_each_model(row, models)
+            everyone = pattern.everyone and asks_each(row)
             table.setdefault(row, [0.0, 0.0])[not everyone] += count
         ordered = sorted(table)
         numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
@@ -65,17 +65,11 @@ def distinct(rows: Rows) -> tuple[Rows, Array]:
     return unique, counts.astype(np.float64)
 
 
-def models_of(arms: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The positions of each model's arms: several for a model with a packed arm."""
+def each_model_asked(arms: Sequence[str]) -> Callable[[Sequence[int]], bool]:
+    """Whether a row has asked each model by at least one of its arms; a model may have a packed arm too."""
     groups = same_model(arms)
-    return tuple(
-        sorted({tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms})
-    )
-
-
-def asked_each_model(row: Sequence[int], models: Sequence[Sequence[int]]) -> bool:
-    """Whether a row has asked each model by at least one of its arms (:func:`models_of`)."""
-    return all(any(row[arm] != UNASKED for arm in arms) for arms in models)
+    models = {tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms}
+    return lambda row: all(any(row[arm] != UNASKED for arm in model) for model in models)
 
 
 def row_of(

@@ -78,18 +78,6 @@ class _Wager:
         return wager
 
 
-def needed_evidence(level: float, earlier: int) -> float:
-    """The evidence at which to raise an alarm, so that a series of tests keeps one level.
-
-    The n-th test of a series gets 6/(π²·n²) of the level; together they get all of it.
-
-    Args:
-        level: α, the probability of ever raising a false alarm in the whole series.
-        earlier: how many tests of the series ended before this one.
-    """
-    return math.log(math.pi**2 / 6.0 * (earlier + 1) ** 2 / level)
-
-
 STEPS = 20
 """Scores are whole numbers from 0 to this."""
 

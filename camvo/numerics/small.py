@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
 
 import numpy as np
 from scipy.special import betaincinv
@@ -142,18 +141,6 @@ def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tup
     tail = (1.0 - level) / 2.0
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1.0, tail))
     return low, float(upper_bound(successes, trials, 1.0 - tail))
-
-
-_DIGITS: Final = 6
-
-
-def significant(values: Array) -> Array:
-    """The values, shape (n,), each rounded to six significant digits.
-
-    >>> significant(np.array([0.7337623938910777, 0.00015641702904853016, 0.0])).tolist()
-    [0.733762, 0.000156417, 0.0]
-    """
-    return np.array([float(f"{value:.{_DIGITS}g}") for value in values.tolist()])
 
 
 def unknown_context(dimension: int) -> Array:

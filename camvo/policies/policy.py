@@ -25,7 +25,6 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops
 from camvo.joint.grades import Grades
 from camvo.joint.joint_fit import JointFit, VotesFit
-from camvo.numerics.small import significant
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
@@ -33,7 +32,7 @@ from camvo.state.contribution import Contribution
 from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.state import State, check_contexts
-from camvo.subsets.confidence import Copula, copula_seed
+from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -341,7 +340,9 @@ def estimate(
     n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
         q, width, guess
     )
-    copula = copula_of(state, arms, observation.context) if correlated else None
+    copula = None
+    if correlated:
+        copula = Copula.of_round(state.pairs.correlation(arms), state.rounds, observation.context)
     return Estimates(
         labels=observation.labels,
         context=observation.context,
@@ -356,11 +357,6 @@ def estimate(
         histories=state.histories.current_of(arms),
         restarts=state.drift.restarts,
     )
-
-
-def copula_of(state: State, arms: Sequence[str], context: Array) -> Copula:
-    """The Gaussian copula of the arms' correctness, from their present correlation (Appendix G)."""
-    return Copula(state.pairs.correlation(arms), copula_seed(state.rounds, context))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -425,14 +421,14 @@ class Plan:
         """
         estimates = self.estimates[question]
         columns = {
-            "cost": significant(self.costs),
+            "cost": _significant(self.costs),
             "propensity": self.propensity,
             "rewards": estimates.rewards,
             "agreement": estimates.agreement,
             "q": estimates.q,
-            "lower": significant(estimates.lower),
+            "lower": _significant(estimates.lower),
             "weight": self.weights[question],
-            "correctness": significant(estimates.correctness),
+            "correctness": _significant(estimates.correctness),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
@@ -448,6 +444,11 @@ class Plan:
         if self.stages is not None:
             described |= self.stages.describe(question)
         return described
+
+
+def _significant(values: Array) -> Array:
+    """The values, shape (n,), each rounded to six significant digits."""
+    return np.array([float(f"{value:.6g}") for value in values.tolist()])
 
 
 class Policy(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 from camvo.policies.policy import Plan
 from camvo.stages.stages import UNKNOWN, Cast, Sure, on_question
-from camvo.state.confidences import SureVote, compared_with_others
+from camvo.state.confidences import SureVote
 from camvo.state.contribution import Change, Contribution
 from camvo.state.exploration import ExplorationRound
 from camvo.state.kept_rounds import KeptRound
@@ -194,4 +194,4 @@ def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureV
     if plan.stages is not None:
         return plan.stages.questions[question].compared(votes, sure)
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
-    return compared_with_others(votes, weights, sure)
+    return SureVote.compared_with_others(votes, weights, sure)

@@ -395,25 +395,5 @@ def _agreement(project: JointProject) -> float:
     if fit is None:
         return 1.0
     rows, asked = project.further[-2000:], project.asked[-2000:]
-    return float((labels_by(fit, rows, asked) == labels_by(fit, rows, np.ones_like(asked))).mean())
-
-
-def labels_by(fit: JointFit, rows: Rows, asked: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The most probable label of each row by the votes that were asked for, as a number of the row.
-
-    Args:
-        fit: the fit.
-        rows: all votes, as vote rows, shape (n, K).
-        asked: which arms were asked, shape (n, K).
-
-    Returns:
-        Shape (n,); −1 where nobody that was asked gave a vote.
-    """
-    partial = np.where(asked, rows, UNASKED)
-    numbered = partial if len(fit.labels) == 2 else renumber(partial)
-    right, _ = fit.model.beliefs(numbered)
-    leaders = right.argmax(axis=1)
-    said = numbered == leaders[:, None]
-    if len(fit.labels) == 2:
-        return np.where((numbered >= 0).any(axis=1), leaders, -1)
-    return np.where(said.any(axis=1), rows[np.arange(len(rows)), said.argmax(axis=1)], -1)
+    (partial, _), (whole, _) = fit.leaders(np.where(asked, rows, UNASKED)), fit.leaders(rows)
+    return float((partial == whole).mean())

@@ -158,24 +158,6 @@ def _human_shares(
     return 1.0 - likely / tasks, 1.0 - surely / tasks
 
 
-def labels_and_scores(fit: JointFit, rows: Rows) -> tuple[NDArray[np.int64], Array]:
-    """The most probable label by each row of votes, as a position among the labels, and its probability.
-
-    Args:
-        fit: the fit.
-        rows: as those of :class:`LabelledVotes`.
-
-    Returns:
-        Shapes (n,); the score is 0 where nobody voted.
-    """
-    numbered = rows if len(fit.labels) == 2 else renumber(rows)
-    right, _ = fit.model.beliefs(numbered)
-    leaders, voted = right.argmax(axis=1), (rows >= 0).any(axis=1)
-    said = (numbered == leaders[:, None]).argmax(axis=1)
-    labels = leaders if len(fit.labels) == 2 else rows[np.arange(len(rows)), said]
-    return labels, np.where(voted, right.max(axis=1), 0.0)
-
-
 def _checked(
     known: KnownVotes, fit: JointFit, labelled: LabelledVotes, worth: float
 ) -> tuple[Array, NDArray[np.bool_]]:
@@ -187,5 +169,5 @@ def _checked(
     full = np.flatnonzero((rows != UNASKED).all(axis=1))
     whole = rows[full] if len(fit.labels) == 2 else renumber(rows[full])
     rows[full] = np.where(known.planned(fit, whole, worth), rows[full], UNASKED)
-    labels, scores = labels_and_scores(fit, rows)
-    return scores, (labels == labelled.human) & (scores > 0.0)
+    labels, scores = fit.leaders(rows)
+    return scores, labels == labelled.human

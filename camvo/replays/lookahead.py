@@ -20,10 +20,11 @@ from scipy.linalg.blas import dger
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice, Ensemble, Situation
-from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring, copula_of
+from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring
 from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
 from camvo.state.beta_mixture import BetaSums
 from camvo.state.state import State, check_contexts
+from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import Demand, cheapest_subsets
 from camvo.typing import Array
 
@@ -286,6 +287,7 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
     guess = np.array([[observation.aggregation.guess(observation.labels)] for observation in observations])
     scoring = Scoring(state, arms, policy.alpha, policy.lambda_r, policy.estimator)
     n, mu, lower, weights, correctness = scoring.columns(q, width, guess)
+    correlation = state.pairs.correlation(arms) if policy.correlated else None
     return [
         Estimates(
             labels=observation.labels,
@@ -297,7 +299,9 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
             weights=weights[task],
             correctness=correctness[task],
             aggregation=observation.aggregation,
-            copula=copula_of(state, arms, observation.context) if policy.correlated else None,
+            copula=None
+            if correlation is None
+            else Copula.of_round(correlation, state.rounds, observation.context),
             histories=state.histories.current_of(arms),
             restarts=state.drift.restarts,
         )

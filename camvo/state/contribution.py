@@ -210,6 +210,11 @@ class Contribution:
             restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
         )
 
+    def withdrawal(self) -> Contribution:
+        """The contribution that takes back everything that a round self."""
+        nothing = Contribution(self.context, (), rounds=0, histories=self.histories)
+        return replace(revision(self, nothing), exploration=self.exploration, compared=self.compared)
+
 
 def _lesson(data: list[str] | None, text: Ngrams) -> TaughtText | None:
     """The header's entry for a text: nothing, its label alone, or the n-grams too."""
@@ -249,9 +254,3 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         untaught=untaught,
         histories=before.histories,
     )
-
-
-def withdrawal(taught: Contribution) -> Contribution:
-    """The contribution that takes back everything that a round taught."""
-    nothing = Contribution(taught.context, (), rounds=0, histories=taught.histories)
-    return replace(revision(taught, nothing), exploration=taught.exploration, compared=taught.compared)

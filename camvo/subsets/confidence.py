@@ -180,24 +180,24 @@ _BLOCK_ELEMENTS = 2**18
 """The most elements of a block of weighted sets that is in memory at once."""
 
 
-def copula_seed(rounds: int, context: Array) -> int:
-    """Derive the seed of a round from the number of rounds before it and its context, shape (d,)."""
-    return zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Copula:
     """The joint distribution of the correctness of K arms on one question in one round.
 
     Attributes:
         correlation: ρ, shape (K, K), symmetric with unit diagonal. It need not be positive semi-definite.
-        seed: selects the stream of random numbers (:func:`copula_seed`).
+        seed: selects the stream of random numbers (:meth:`of_round`).
         samples: n, the number of samples.
     """
 
     correlation: Array
     seed: int = 0
     samples: int = SAMPLES
+
+    @classmethod
+    def of_round(cls, correlation: Array, rounds: int, context: Array) -> Copula:
+        """The copula of a round; the rounds before it and its context, shape (d,), select the stream."""
+        return cls(correlation, zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS)
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
         """Sample which arms are right: 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4).

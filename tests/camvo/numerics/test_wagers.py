@@ -18,8 +18,8 @@ from camvo.numerics.sequential_tests import (
     PromiseTest,
     _factors,
     _Wager,
-    needed_evidence,
 )
+from camvo.state.drift_tests import _needed_evidence
 
 TILTS = (1.0, 4.0, -1.5)
 
@@ -158,5 +158,5 @@ def test_stored_tests_go_on_as_if_they_had_never_been_stored():
 
 
 def test_a_series_of_tests_shares_one_level():
-    spent = sum(math.exp(-needed_evidence(0.05, earlier)) for earlier in range(100_000))
+    spent = sum(math.exp(-_needed_evidence(0.05, earlier)) for earlier in range(100_000))
     assert spent == pytest.approx(0.05, rel=1e-4)

@@ -100,9 +100,6 @@ class _Coins:
 
         The information about the log-odds is that of the tasks' scores (Berndt, Hall, Hall and Hausman 1974).
         The weight of the prior, in labels, is subtracted.
-
-        Args:
-            right: the accuracies, shape (V,).
         """
         scores = np.zeros((len(self._truth), len(right)))
         scores[self._task, self._voter] = self._share * (self._said_right(right) - right[self._voter])
@@ -219,12 +216,7 @@ _LEAST_ODDS: Final = 2.0
 
 
 def _log_odds(right: float, labels: int) -> float:
-    """Compute what a label of such an annotator weighs: ln p(M − 1)/(1 − p), at least 0.
-
-    Args:
-        right: p, how often the annotator is right, in (0, 1).
-        labels: M, the number of labels.
-    """
+    """Compute what a label of such an annotator weighs: ln p(M − 1)/(1 − p), at least 0."""
     return max(math.log(right) - math.log1p(-right) + math.log(max(labels - 1, 1)), 0.0)
 
 

@@ -107,11 +107,7 @@ _PRIOR_ROUNDS: Final = 30.0
 
 
 def rounds_needed(agreement: float) -> int:
-    """How many rounds that asked all arms prove an agreement if none of them contradicts it.
-
-    Args:
-        agreement: the required share, in [0, 1].
-    """
+    """How many rounds that asked all arms prove an agreement if none of them contradicts it."""
     if agreement <= 0.0:
         return 1
     if agreement >= 1.0:

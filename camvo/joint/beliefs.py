@@ -132,12 +132,7 @@ def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:
 def _seen(
     lattice: Lattice, rounds: VoteRows, right: Array, reference: Callable[[Rows], Array] | None
 ) -> tuple[Array, Array]:
-    """Count the rounds that pass through each node.
-
-    Returns:
-        The number of rounds in which the node's arms voted as it says, shape (N,); and the sum over these
-        rounds of the probability, given the votes of all arms, of each of the node's labels, shape (N, G).
-    """
+    """The rounds through each node, (N,), and their labels' summed probabilities by all votes, (N, G)."""
     counted = rounds.counts > 0.0
     rows, counts = rounds.rows[counted], rounds.counts[counted]
     whole = rows if lattice.named else renumber(rows)

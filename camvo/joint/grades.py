@@ -92,12 +92,7 @@ class Grades:
         return 0.0 if scale is None else scale.log_ratio(confidence)
 
     def log_ratios(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> dict[str, float]:
-        """Arm → what its confidence adds to the log-odds of its vote.
-
-        Args:
-            votes: arm → label, ``None`` if it gave no vote.
-            sure: arm → confidence in [0, 1]; arms that gave none are absent.
-        """
+        """Arm → what its confidence adds to the log-odds of its vote."""
         if not self.arms:
             return {}
         return {arm: self.log_ratio(arm, votes.get(arm), confidence) for arm, confidence in sure.items()}
@@ -182,10 +177,6 @@ def _cuts(votes: Array, shares: tuple[float, ...]) -> tuple[int, ...]:
 
     Of the levels at which a grade may begin, those are taken that split the votes most evenly. A level that
     holds many votes is never split, so an arm may have fewer grades.
-
-    Args:
-        votes: the number of votes at each level, shape (levels,).
-        shares: the shares of the votes below each grade but the lowest.
     """
     below = np.concatenate(([0.0], np.cumsum(votes)[:-1])) / votes.sum()
     cuts: list[int] = []
@@ -224,12 +215,7 @@ class SureVotes:
         return tilts
 
     def by_arm(self, arms: Sequence[str], labels: Sequence[str]) -> tuple[ArmGrades, ...]:
-        """The grades that plans expect of each arm's next vote.
-
-        Args:
-            arms: the arms.
-            labels: the label of each number if all vote rows number labels alike, else empty.
-        """
+        """The grades that plans expect of each arm's next vote."""
         if not labels:
             return tuple((self._expected(arm, self.grades.arms.get(arm)),) for arm in arms)
         return tuple(
@@ -259,12 +245,7 @@ NOT_SURE: Final = SureVotes()
 
 
 def tilted(probabilities: Mapping[str, float], tilts: Mapping[str, float]) -> dict[str, float]:
-    """Add to the log-odds of some labels, and scale all to what they were; the rest keeps its odds.
-
-    Args:
-        probabilities: label → its probability, of the labels with a vote. Their sum may be below 1.
-        tilts: label → what is added.
-    """
+    """Add to the log-odds of some labels, and scale all to what they were; the rest keeps its odds."""
     if not tilts:
         return dict(probabilities)
     rest = max(1.0 - sum(probabilities.values()), 0.0)

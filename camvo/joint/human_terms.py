@@ -78,13 +78,7 @@ class HumanTerms:
         return 1.0 - self.exponent / self.divisor
 
     def left_to_add(self, votes: Mapping[str, str], arms: Sequence[str], *, named: bool) -> dict[str, float]:
-        """Label → what :meth:`correct` has not added to its log-probability.
-
-        Args:
-            votes: arm → label, of the arms that voted.
-            arms: the K arms.
-            named: whether :meth:`correct` knew the labels' names.
-        """
+        """Label → what :meth:`correct` has not added to its log-probability."""
         terms = {label: (self.left_out if named else 1.0) * term for label, term in self.labels.items()}
         for arm, term in zip(arms, self.arms.tolist(), strict=True):
             if (label := votes.get(arm)) is not None and label in terms:
@@ -92,20 +86,14 @@ class HumanTerms:
         return terms
 
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
-        """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
+        """Add the terms, not the exponent, to the probabilities (P, G) of the labels in vote rows (P, K).
+
+        ``named`` is the label of each number if all rows number labels alike; else no label's term is added.
 
         The exponent measures how overconfident the model of votes is, mostly because arms make the same
         errors. More votes do not reduce such errors, so plans of whom to ask leave the exponent out
         (:meth:`calibrate` applies it). The exponent does not change the order of the labels unless it is
         below a third.
-
-        Args:
-            rows: shape (P, K).
-            right: the probability of each number's label, shape (P, G).
-            named: the label of each number if all rows number labels alike; else no label's term is added.
-
-        Returns:
-            The corrected probabilities, shape (P, G).
         """
         numbers = right.shape[1]
         member = rows[:, None, :] == np.arange(numbers)[None, :, None]
@@ -125,16 +113,7 @@ class HumanTerms:
     def calibrate(
         self, probabilities: Mapping[str, float], terms: Mapping[str, float], *, others: bool
     ) -> dict[str, float]:
-        """Add the exponent, and what is left of the terms, to the probabilities of labels that got a vote.
-
-        Args:
-            probabilities: label → its probability after :meth:`correct`.
-            terms: label → what is added to its log-probability (:meth:`left_to_add`).
-            others: whether there are labels without a vote.
-
-        Returns:
-            Label → its probability. What is missing to 1 is the probability of the other labels.
-        """
+        """Add the exponent, and what is left of the terms, to the probabilities of labels that got a vote."""
         rest = max(1.0 - sum(probabilities.values()), EPSILON)
         none = rest**self.exponent * math.exp(self.left_out * self.none) if others else 0.0
         odds = {
@@ -233,15 +212,7 @@ def _choices(
     truths: Sequence[str],
     labels: Sequence[str],
 ) -> ChoiceSets:
-    """The candidates of each round: the labels with a vote, and none of them unless all labels have one.
-
-    Args:
-        beliefs: as for :meth:`HumanTerms.fit`.
-        rows: the rounds' vote rows, shape (n, K).
-        names: the label of each number in each row.
-        truths: each round's human label.
-        labels: the M labels, sorted.
-    """
+    """The candidates of each round: the labels with a vote, and none of them unless all labels have one."""
     right = beliefs(rows)
     none = np.maximum(1.0 - right.sum(axis=1), EPSILON)
     position = {label: at for at, label in enumerate(labels)}

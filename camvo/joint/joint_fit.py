@@ -41,11 +41,6 @@ def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Be
     """The beliefs once the student has voted, and has said how sure it is.
 
     Nodes at which it has not voted keep their beliefs about labels. No task reaches them any more.
-
-    Args:
-        beliefs: the beliefs at the N nodes by votes alone.
-        position: the student's position among the K arms.
-        log_ratio: log P(confidence | right) − log P(confidence | wrong), in nats.
     """
     number = beliefs.lattice.rows[:, position]
     (voted,) = np.nonzero(number >= 0)

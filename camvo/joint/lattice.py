@@ -170,15 +170,10 @@ _known: WeakKeyDictionary[Lattice, dict[int, tuple[_Places, _Places, _Places]]] 
 
 
 def _passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Places, _Places]:
-    """The nodes that rounds at some nodes pass through.
+    """The nodes that rounds at different nodes, shape (R,), pass through.
 
-    Args:
-        lattice: the lattice, N nodes with G numbers each.
-        nodes: the nodes of rounds, different ones, shape (R,).
-
-    Returns:
-        Pairs of a node of ``nodes`` and one that it passes through; and pairs of numbers that mean the same
-        label, the one at the former and the one at the latter, each as node · G + number.
+    Pairs of a node of ``nodes`` and one that it passes through; and pairs of numbers that mean the same
+    label, the one at the former and the one at the latter, each as node · G + number.
     """
     known = _known.setdefault(lattice, {})
     missing = [node for node in nodes.tolist() if node not in known]

@@ -163,16 +163,7 @@ _STEPS: Final = 48
 
 
 def _expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
-    """Compute what the best plan costs on average.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in right labels, by which the plan is made, length K.
-        shares: what each arm costs, in any unit, length K.
-
-    Returns:
-        The expected cost of a task, in the unit of ``shares``.
-    """
+    """Compute what the best plan costs on average."""
     plan, lattice = plan_by_worth(beliefs, prices), beliefs.lattice
     cost = np.zeros(len(lattice.rows))
     for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):

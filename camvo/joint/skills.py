@@ -93,14 +93,7 @@ class _SkillTerms:
 def _fit_skill_terms(
     model: TwoCoins | Kinds, rows: Rows, features: Array, *, skilled: bool = True
 ) -> _SkillTerms:
-    """Fit the terms by EM to rounds that asked all arms.
-
-    Args:
-        model: the model of votes without features.
-        rows: vote rows, shape (n, K).
-        features: shape (n, r), with mean 0 and mean variance 1.
-        skilled: whether skills may depend on the features; otherwise only the label does.
-    """
+    """Fit the terms by EM to rounds that asked all arms."""
     anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
     count = features.shape[1]
     skills, leans = _Slopes.none(anchor, count if skilled else 0), _Slopes.none(np.zeros((1, 1)), count)
@@ -122,13 +115,7 @@ def _fit_skill_terms(
 
 
 def _fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> _SkillTerms:
-    """Fit by EM how features predict the label; the accuracies stay those of the model.
-
-    Args:
-        model: the model of votes without features.
-        rows: vote rows, shape (n, K).
-        features: shape (n, r), with mean 0 and mean variance 1.
-    """
+    """Fit by EM how features predict the label; the accuracies stay those of the model."""
     skills = _Slopes.none(logit(np.clip(model.accuracy, _LOWEST, _HIGHEST)), 0)
     leans = _Slopes.none(np.zeros((1, 1)), features.shape[1])
     for _ in range(_STEPS):
@@ -330,9 +317,6 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
     With two labels, skills by features must also predict better than two fits in which features predict the
     label only: one with the model's accuracies, and one with refitted accuracies. Otherwise the gains are
     those of the first of these two fits over the model.
-
-    Returns:
-        The gains, and whether skills depend on the features.
     """
     skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
     for fold in range(_FOLDS):

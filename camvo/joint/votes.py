@@ -75,15 +75,9 @@ def each_model_asked(arms: Sequence[str]) -> Callable[[Sequence[int]], bool]:
 def row_of(
     votes: Mapping[str, str | None], arms: Sequence[str], labels: Sequence[str]
 ) -> tuple[tuple[int, ...], list[str]]:
-    """One round's votes as a row without silent arms, and the label of each number in it.
+    """One round's votes as a row, UNASKED for arms without a vote, and the label of each number in it.
 
-    Args:
-        votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-        arms: the K arms.
-        labels: the label set. Votes for other labels count as no vote.
-
-    Returns:
-        The row, length K, in which arms without a vote are UNASKED, and the labels by their numbers.
+    Votes for labels outside the label set count as none.
     """
     numbered = sorted(labels) if len(labels) == 2 else []
     row: list[int] = []
@@ -130,14 +124,9 @@ _NEARLY_THE_SAME: Final = 0.9
 
 
 def excess_agreement(rows: VoteRows, labels: int) -> Array:
-    """How much each pair of arms agrees beyond what their agreement with the other arms explains.
+    """How much each pair of arms agrees beyond what their agreement with the other arms explains, (K, K).
 
-    Args:
-        rows: the votes; only rounds that asked all arms count.
-        labels: M, the number of labels.
-
-    Returns:
-        The excess of related pairs in (½, 1], and 0 for others, shape (K, K), symmetric.
+    It is in (½, 1] for related pairs and 0 for others. Only rounds that asked all arms count.
     """
     arms = rows.rows.shape[1]
     excess = np.zeros((arms, arms))
@@ -169,11 +158,7 @@ def tempers(excess: Array) -> Array:
 
 
 def families(excess: Array) -> list[list[int]]:
-    """The arms of each family, as positions: related arms, and their relatives in turn.
-
-    >>> families(np.array([[0.0, 0.0, 0.8], [0.0, 0.0, 0.0], [0.8, 0.0, 0.0]]))
-    [[0, 2]]
-    """
+    """The arms of each family, as positions: related arms, and their relatives in turn."""
     if not excess.any():
         return []
     _, family = connected_components(excess > 0.0, directed=False)

@@ -75,16 +75,7 @@ class NormalPrior:
 
 
 def _fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
-    """Fit the coefficients by maximum a posteriori; the problem is convex.
-
-    Args:
-        choices: the rounds.
-        prior: the normal prior of the coefficients.
-        start: where the search starts, shape (F,); the prior's mean by default.
-
-    Returns:
-        The coefficients, shape (F,).
-    """
+    """Fit the coefficients by maximum a posteriori; the problem is convex."""
     begin = prior.mean if start is None else start
     return (_newton if len(begin) <= _FEW else _lbfgs)(choices, prior, begin)
 

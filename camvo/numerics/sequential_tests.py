@@ -27,12 +27,6 @@ class _Wager:
     equal parts, to several bets; each bet then multiplies its part by a factor whose mean is at most 1 under
     the hypothesis. A change late in a long series is noticed nearly as soon as an early one: it costs the
     logarithm of the number of observations before it (*fixed share*: Herbster and Warmuth 1998).
-
-    Args:
-        bets: the number of bets.
-
-    Attributes:
-        count: the number of observations.
     """
 
     def __init__(self, bets: int) -> None:
@@ -46,11 +40,7 @@ class _Wager:
         return self._log_total
 
     def add(self, factors: Sequence[float]) -> None:
-        """Settle all bets on one observation.
-
-        Args:
-            factors: what one unit on each bet has become, each ≥ 0.
-        """
+        """Settle all bets on one observation."""
         moved = self._shares[0] / (self.count + _PATIENCE)
         part = moved / len(factors)
         shares = [self._shares[0] - moved]

@@ -108,11 +108,7 @@ def _alternatives(choices: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _declared(policy: type[Any]) -> Mapping[str, Declaration]:
-    """The declared parameters of a policy class, or of a class of parameters, by name.
-
-    >>> _declared(JointParameters)["worth"].default
-    15.0
-    """
+    """The declared parameters of a policy class, or of a class of parameters, by name."""
     hints = get_type_hints(policy, include_extras=True)
     found = {}
     for field in fields(policy):

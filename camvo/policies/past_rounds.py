@@ -99,25 +99,14 @@ NOTHING: Final = FurtherValue()
 
 @dataclass(frozen=True, slots=True)
 class _FurtherVotes:
-    """The further votes on items of one question.
-
-    Attributes:
-        fit: what votes say.
-        shares: arm → its share of the price of asking all arms.
-    """
+    """The further votes on items of one question."""
 
     fit: JointFit
     shares: Mapping[str, float]
     _plans: dict[tuple[object, ...], Worth | GradedWorth] = field(default_factory=dict, repr=False)
 
     def on(self, context: Array, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> FurtherValue:
-        """Find the best use of further votes.
-
-        Args:
-            context: the item's context, shape (d,).
-            votes: arm → its vote, ``None`` for an arm that was asked and gave none.
-            sure: arm → how sure it said it was, in [0, 1], for arms that said so.
-        """
+        """Find the best use of further votes."""
         fit = self.fit.after_reply(votes, sure)
         own = fit.at(context, self.shares)
         failed = frozenset(arm for arm, vote in votes.items() if vote is None)
@@ -144,14 +133,7 @@ class _FurtherVotes:
         return FurtherValue(_MOST * _STEP**-high, arms) if arms else NOTHING
 
     def _plan(self, fit: JointFit, failed: frozenset[str], step: int, *, shared: bool) -> Worth | GradedWorth:
-        """The best plan if asking everyone has to gain ``_MOST · _STEP^−step`` right labels.
-
-        Args:
-            fit: the item's fit.
-            failed: the arms that are not asked again.
-            step: the step.
-            shared: whether other items have the same fit.
-        """
+        """The best plan if asking everyone has to gain ``_MOST · _STEP^−step`` right labels."""
         key = (fit.beliefs, failed, step)
         if shared and key in self._plans:
             return self._plans[key]
@@ -181,9 +163,6 @@ class _Revisit(CaMVo):
     The arms to ask are the cheapest that make the votes confident enough (:meth:`.CaMVo.complement`). Their
     *gain* is by how much they raise δ_A, at most to δ, summed over the task's questions. δ_A bounds the
     probability that the label is right from below, so the gain counts in right labels.
-
-    Attributes:
-        worth_usd: what one more right label is worth, in the unit of the prices; infinite for no limit.
     """
 
     worth_usd: float = math.inf
@@ -211,11 +190,7 @@ class _Revisit(CaMVo):
         return arms if gain * self.worth_usd * _DEARER >= _price(plan, arms) else ()
 
     def lacking(self, plan: Plan, votes: Votes) -> tuple[tuple[str, ...], float]:
-        """The arms that the votes lack to be confident enough, and their gain in right labels.
-
-        Returns:
-            No arm and 0 if the votes reach δ on every question, or if no further vote raises δ_A.
-        """
+        """The arms that the votes lack to be confident enough, and their gain; none if no vote raises δ_A."""
         reached = self._reached(plan, votes)
         if min(reached) >= self.delta - TIE:
             return (), 0.0
@@ -225,15 +200,7 @@ class _Revisit(CaMVo):
         return (arms, gain) if gain > TIE else ((), 0.0)
 
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
-        """The best use of further votes on a decided round.
-
-        Args:
-            state: the question's state of today. It includes what the round itself has taught.
-            past: the round.
-
-        Raises:
-            InvalidParameterError: the context does not fit the state, or ``costs`` is empty.
-        """
+        """The best use of further votes on a decided round."""
         plan = self.plan({_QUESTION: past.observation(state)}, past.costs)
         arms, gain = self.lacking(plan, past.cast)
         if not arms:

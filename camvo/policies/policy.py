@@ -286,13 +286,7 @@ class Scoring:
     estimator: EstimatorName
 
     def columns(self, q: Array, width: Array, guess: Array | float) -> tuple[Array, ...]:
-        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``.
-
-        Args:
-            q: the linear estimates, shape (…, K).
-            width: their widths before α, shape (…, K).
-            guess: the expected reward of a random vote, a number or of shape (…, 1).
-        """
+        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``, (…, K)."""
         standings = self.state.standings(self.arms, self.estimator)
         n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
         likely, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
@@ -314,17 +308,9 @@ def estimate(
     correlated: bool = False,
     linear: bool = True,
 ) -> Estimates:
-    """Score every arm on one question of one task.
+    """Score every arm on one question of one task; the parameters are those of :class:`Scoring`.
 
-    Args:
-        observation: the question's observation.
-        arms: the names of the K models.
-        alpha: α, as in :class:`Scoring`.
-        lambda_r: λ_R, as in :class:`Scoring`.
-        estimator: as in :class:`Scoring`.
-        correlated: whether to compute the arms' copula (Appendix G) from their present correlation.
-        linear: whether to read the state's linear models. Otherwise every q is ½ with width 0, and what is
-            believed of an arm is its μ.
+    Without ``linear`` every q is ½ with width 0, and what is believed of an arm is its μ.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to

@@ -37,14 +37,6 @@ def _lesson(
 
     A single vote always agrees with itself, so fewer than two votes give no reward without a human label. The
     round still counts in t.
-
-    Args:
-        context: e_t, shape (d,).
-        q: arm → its estimate when the round was planned.
-        votes: arm → label, on this question.
-        label: the voted label, or the human's.
-        human: whether ``label`` is a human's.
-        reward: computes r_i from a vote and ``label``; the ``reward`` method of the question's aggregation.
     """
     if len(votes) < 2 and not human:
         return Contribution(context, ())

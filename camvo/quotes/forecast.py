@@ -376,12 +376,7 @@ def forecast(
 
 
 def _interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, float]:
-    """The 95% interval of the bill: low, likely, high where the run keeps to it, and high where it is free.
-
-    Args:
-        shares: the shares of some replays, shape (B,), positive.
-        kept: whether the run keeps to the upper end.
-    """
+    """The 95% interval of the bill: low, likely, high if the run keeps to it, and high if it is free."""
     logs = np.log(np.clip(shares, 1e-9, 1.0))
     spread = math.hypot(float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / len(logs)), _DRIFT_SPREAD)
     middle = float(logs.mean()) + math.log(DRIFT)

@@ -138,15 +138,8 @@ def _human_shares(
 ) -> tuple[float, float]:
     """The share of tasks that people have to label, the least sure first.
 
-    Args:
-        scores: how sure the models are of each label that people have checked, shape (n,).
-        right: whether it is right, shape (n,).
-        target: the share of all labels that is to be right.
-        error: how often the second number may be too low.
-
-    Returns:
-        The share that reaches the target among these labels, and one that reaches it among all with a
-        probability of 1 − ``error`` (Clopper–Pearson, from "all tasks" downwards until it fails).
+    The first one reaches the target among these checked labels, the second one among all labels with a
+    probability of 1 − ``error`` (Clopper–Pearson, from "all tasks" downwards until it fails).
     """
     tasks = len(right)
     wrong = np.concatenate([[0], np.cumsum(~right[np.argsort(-scores, kind="stable")])])

@@ -64,11 +64,7 @@ class _ArmLookahead:
         self._refreshed = 0
 
     def learn(self, updates: Sequence[Update]) -> bool:
-        """Record updates from announced contexts.
-
-        Returns:
-            False if one of the contexts was not announced; nothing is then recorded.
-        """
+        """Record updates; false, and nothing is recorded, if a context was not announced."""
         rows = self.announced.rows([context for context, _, _ in updates])
         if rows is None:
             return False
@@ -98,12 +94,7 @@ class _ArmLookahead:
         self._refreshed = len(self._learnt)
 
     def settle(self, inverse: Inverse, b: Array) -> None:
-        """Apply the recorded updates to A⁻¹ and b in place.
-
-        Args:
-            inverse: A⁻¹ from before the contexts were announced.
-            b: b from before the contexts were announced, shape (d,).
-        """
+        """Apply the recorded updates to A⁻¹ and b in place."""
         contexts = self.announced.contexts
         if growing := [row for row, grows, _ in self._learnt if grows]:
             rows = _span(growing) or growing
@@ -242,18 +233,8 @@ def plan_window(
 ) -> list[Plan]:
     """Plan tasks that share questions, states and prices, as ``policy.plan`` plans each of them.
 
-    Args:
-        policy: any policy. A policy that is not an :class:`Ensemble` plans the tasks one by one.
-        tasks: the observations of each task: question → observation. A :class:`LookaheadState` is scored
-            once for all tasks.
-        costs: arm → the expected price of asking it, in $.
-
-    Returns:
-        The plans, in the order of the tasks.
-
-    Raises:
-        InvalidParameterError: there is no arm, task or question, the tasks differ in their questions or
-            states, or ``policy.plan`` refuses one.
+    A :class:`LookaheadState` is scored once for all tasks. A policy that is not an :class:`Ensemble` plans
+    them one by one.
     """
     if not costs or not tasks or not tasks[0]:
         raise InvalidParameterError("a window needs at least one model, one task and one question")

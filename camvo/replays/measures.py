@@ -27,14 +27,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class _LabelQuality:
-    """Precision, recall and F1 of one label; a ratio whose denominator is 0 is ``None``.
-
-    Attributes:
-        precision: the share of its predictions that are right.
-        recall: the share of its items for which it was predicted.
-        f1: 2·TP / (2·TP + FP + FN), the harmonic mean of precision and recall.
-        support: the number of items whose truth is this label.
-    """
+    """Precision, recall and F1 of one label; a ratio whose denominator is 0 is ``None``."""
 
     precision: float | None
     recall: float | None
@@ -358,14 +351,6 @@ def _rank_voted_labels(
     """Replace label positions by ranks among the labels that have a vote on the item; −1 for none.
 
     The vote depends only on the order of these labels. More items share a pattern of ranks than of labels.
-
-    Args:
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        truth: label positions, shape (n,), all known.
-        count: M, the number of labels.
-
-    Returns:
-        The ranks of the votes, shape (n, K), and of the truth, shape (n,).
     """
     voted = (votes[:, :, None] == np.arange(count)).any(axis=1)
     rank = np.where(voted, voted.cumsum(axis=1) - 1, -1)

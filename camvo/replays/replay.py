@@ -118,15 +118,7 @@ def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
 
 
 class _StudentArm:
-    """The student of one replay.
-
-    Args:
-        state: the state that holds the texts that teach it.
-        table: the items, with texts.
-
-    Raises:
-        InvalidParameterError: the table has no texts.
-    """
+    """The student of one replay."""
 
     def __init__(self, state: State, table: VotesTable) -> None:
         if table.texts is None:
@@ -207,20 +199,7 @@ _Correction: TypeAlias = Callable[[], Contribution]
 
 
 class _ReviewQueue:
-    """Items by their score. Humans label the lowest until they have labelled a given share of all items.
-
-    Args:
-        share: of the items added, in [0, 1]. With a share of 0 the queue keeps nothing.
-
-    Raises:
-        InvalidParameterError: the share is not in [0, 1].
-
-    >>> queue = _ReviewQueue(0.5)
-    >>> for item, score in enumerate((0.9, 0.2, 0.7, 0.4)):
-    ...     queue.add(item, score, lambda: None)
-    >>> [item for item, _ in queue.due()]
-    [1, 3]
-    """
+    """Items by their score. Humans label the lowest until they have labelled a given share of all items."""
 
     def __init__(self, share: float) -> None:
         if not 0.0 <= share <= 1.0:
@@ -230,13 +209,7 @@ class _ReviewQueue:
         self._added = self._labelled = 0
 
     def add(self, item: int, score: float, correct: _Correction) -> None:
-        """Queue an item.
-
-        Args:
-            item: its position; of equal scores, the lower position comes first. Each may be added once.
-            score: the score that the queue is sorted by.
-            correct: makes the contribution of its human label.
-        """
+        """Queue an item."""
         if self._share:
             self._added += 1
             heapq.heappush(self._waiting, (score, item, correct))

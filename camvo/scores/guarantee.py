@@ -453,11 +453,7 @@ class ScoreCounts:
 
 
 def _chances(labels: Array) -> tuple[Array, NDArray[np.intp]]:
-    """The probability of being right for each shift, slope and bin with labels, and which bins these are.
-
-    Returns:
-        Shapes (A, B, bins with labels) and (bins with labels,).
-    """
+    """The probability of being right for each shift, slope and bin with labels, and which bins these are."""
     filled = np.flatnonzero(labels)
     odds = logit((filled + 0.5) / _BINS)
     middle = float(odds @ labels[filled] / labels.sum())

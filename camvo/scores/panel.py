@@ -82,13 +82,6 @@ def _merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.
     """Merge the votes of near-copies into one vote per seat.
 
     If copies disagree, the label with most votes among them counts; ties go to the first copy's label.
-
-    Args:
-        votes: label positions, shape (n, K), −1 for no vote.
-        seats: the seat of each model, shape (K,).
-
-    Returns:
-        The votes of the S seats, shape (n, S), seats ascending; −1 for no vote.
     """
     columns = []
     for seat in sorted(set(seats)):
@@ -110,10 +103,6 @@ class _PatternLikelihood:
 
     In the shapes below, N = K + 1 and Z is the number of values of ν. A *rank* is the rank of a label in its
     pattern, and D is the largest number of votes that any pattern has at a rank.
-
-    Args:
-        rows: the rank of the label that each voter named, shape (P, K); −1 for no vote.
-        labels: M, the number of labels.
     """
 
     def __init__(self, rows: NDArray[np.int64], labels: int) -> None:
@@ -123,15 +112,12 @@ class _PatternLikelihood:
         self._n = np.arange(rows.shape[1] + 1, dtype=np.float64)
 
     def next_answer(self, slips: Array, doubts: Array, weights: Array) -> Array:
-        """Compute the probability that one more answer without a slip is the label at each rank.
+        """The probability that one more answer without a slip is the label at each rank, shape (P, K).
 
         Args:
             slips: ε of each voter, shape (K,).
             doubts: the values of ν that are mixed, shape (Z,).
             weights: the mixture weights, shape (Z,).
-
-        Returns:
-            The probabilities, shape (P, K); 0 at ranks that a pattern does not have.
         """
         alphas = doubts / self._labels
         scaled = self._scaled([self._polynomials(slips, rank)[-1] for rank in self._ranks], alphas)
@@ -249,11 +235,7 @@ class _PatternTable:
 
 
 def _tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
-    """Find the distinct patterns of n rounds.
-
-    Args:
-        votes: label positions, shape (n, K); −1 for no vote.
-    """
+    """The distinct patterns of n rounds, from label positions, shape (n, K), −1 for no vote."""
     n, arms = votes.shape
     voted = votes >= 0
     same = (votes[:, :, None] == votes[:, None, :]) & voted[:, :, None]
@@ -302,14 +284,7 @@ class Panel:
         return cls(tuple(arms), seats, (_PRIOR_SLIP,) * len(seats), _PRIOR_DOUBT, _PRIOR_SPREAD)
 
     def chances(self, votes: NDArray[np.int64], labels: int) -> Array:
-        """Compute the probability that each label is right in n rounds, given the votes.
-
-        Args:
-            votes: label positions, shape (n, K); −1 for no vote.
-            labels: M, the number of labels.
-
-        Returns:
-            The probabilities, shape (n, M); rows sum to 1. A row without a vote is uniform.
+        """The probability of each label in n rounds, shape (n, M), given votes, (n, K), −1 for no vote.
 
         Raises:
             InvalidParameterError: the votes have another shape, or a vote is outside the label set.
@@ -328,14 +303,7 @@ class Panel:
         return np.asarray(chances / chances.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def posterior(self, votes: Mapping[str, str], labels: Sequence[str]) -> dict[str, float]:
-        """Compute :meth:`chances` of one round, in the form of :func:`camvo.votes.labels.label_posterior`.
-
-        Args:
-            votes: arm → label. Arms that the panel does not know are ignored.
-            labels: the label set.
-
-        Returns:
-            Label → probability; the values sum to 1.
+        """:meth:`chances` of one round, label → probability. Arms that the panel does not know are ignored.
 
         Raises:
             InvalidParameterError: a vote is outside the label set.

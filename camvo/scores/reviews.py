@@ -104,13 +104,9 @@ NOTHING_SEEN: Final = TaughtBefore()
 
 
 def _taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
-    """Estimate ρ∞, the share of wrong labels that human labels on other tasks can put right.
+    """ρ∞, the share of wrong labels that human labels on other tasks can put right, at least 0.
 
-    Args:
-        seen: what labels have taught so far.
-
-    Returns:
-        The estimate, at least 0: the mean of the prior and of what was seen, each by its precision.
+    It is the mean of the prior and of what was seen, each by its precision.
     """
     reached = seen.labels / (seen.labels + HALF)
     exposure = seen.wrong * reached

@@ -35,23 +35,9 @@ _AT_ONCE = 2000
 def _count_bounds(
     marked: ArrayLike, drawn: ArrayLike, population: ArrayLike, tail: float = 0.025
 ) -> tuple[_Counts, _Counts]:
-    """Compute the least and the largest plausible number of marked items in a population.
+    """The least and the largest plausible number of marked items in a population, from a sample.
 
-    Args:
-        marked: marked items in the sample, any shape.
-        drawn: items in the sample.
-        population: items in the population; all three broadcast against one another.
-        tail: the probability with which each bound may fail, in (0, 1).
-
-    Returns:
-        The lower and the upper bounds, in the common shape.
-
-    Raises:
-        InvalidParameterError: not 0 ≤ marked ≤ drawn ≤ population, or the tail is outside (0, 1).
-
-    >>> low, high = _count_bounds(0, 300, 5000)
-    >>> int(low), int(high)
-    (0, 59)
+    The counts broadcast against one another. Each bound may fail with the probability ``tail``.
     """
     x, n, size = np.broadcast_arrays(
         *(np.asarray(each, dtype=np.int64) for each in (marked, drawn, population))

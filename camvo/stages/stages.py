@@ -111,12 +111,7 @@ class _StageWorth:
     choice: NDArray[np.int64]
 
     def together(self, node: int, allowed: Sequence[int]) -> tuple[int, ...]:
-        """The arms to ask now at a node; empty to stop.
-
-        Args:
-            node: the votes so far.
-            allowed: the arms that may be asked; one that gave no vote is not asked again.
-        """
+        """The arms to ask now at a node; empty to stop."""
         choice = int(self.choice[node])
         if choice < 0 or set(self.sets[choice]) <= set(allowed):
             return () if choice < 0 else self.sets[choice]
@@ -131,15 +126,7 @@ class _StageWorth:
 def _plan_by_stages(
     beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
 ) -> _StageWorth:
-    """Compute the best plan for a number of stages, the next one included.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in the unit of ``stops``, length K; rounded to steps of 5%, so that
-            tasks of different lengths share a plan.
-        stages: at least 1.
-        stops: what stopping is worth.
-    """
+    """The best plan for a number of stages, the next one included; rounded prices share plans."""
     return _plan(beliefs, rounded(tuple(prices)), stages, stops)
 
 

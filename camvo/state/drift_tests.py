@@ -114,12 +114,7 @@ class DriftTests:
         return None
 
     def _changed(self, arms: Sequence[str], excess: float) -> Restart | None:
-        """The arm with the most evidence if the others have little, else the tasks; ``None`` to wait.
-
-        Args:
-            arms: the arms, the one with the most evidence first.
-            excess: by how much the evidence of the tasks or of that arm exceeds what an alarm needs.
-        """
+        """The arm with the most evidence if the others have little, else the tasks; ``None`` to wait."""
         first, *others = (self.arms[arm].evidence for arm in arms)
         rest = self._without[arms[0]].evidence if arms[0] in self._without else math.inf
         if first > _CLEAR * max([*others, rest, 0.0]):

@@ -32,11 +32,7 @@ _Signature: TypeAlias = tuple[int, ...]
 
 
 def _canonical(names: Iterable[str | int]) -> _Signature:
-    """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are.
-
-    >>> _canonical(["yes", "no", SILENT, "yes"])
-    (0, 1, -1, 0)
-    """
+    """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are."""
     numbers: dict[str | int, int] = {}
     return tuple(
         name if isinstance(name, int) and name < 0 else numbers.setdefault(name, len(numbers))

@@ -17,13 +17,7 @@ _UNKNOWN: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class _CastVote(NamedTuple):
-    """The vote of one arm that was asked.
-
-    Attributes:
-        arm: the arm's name.
-        label: the label it voted for; ``None`` if it gave no vote.
-        confidence: how sure the arm said it was, in [0, 1]; ``None`` if it said nothing.
-    """
+    """The vote of one arm that was asked."""
 
     arm: str
     label: str | None

@@ -38,15 +38,6 @@ def _fit_ridge(design: Any, targets: Array, ridge: float, start: Array | None = 
     """Minimise ‖design · W − targets‖² + ridge · ‖W‖² as far as 25 steps go.
 
     The columns are independent problems with one matrix, so each has its own step lengths.
-
-    Args:
-        design: a sparse matrix, shape (n, F).
-        targets: shape (n, M).
-        ridge: > 0.
-        start: where the search starts, shape (F, M); a solution of nearly the same problem saves steps.
-
-    Returns:
-        W, shape (F, M).
     """
     transposed = design.T.tocsr()
     residual = np.asarray(transposed @ targets)

@@ -19,14 +19,7 @@ _COUNT: Final = np.dtype("<u2")
 
 
 def _pack_numbers(numbers: NDArray[np.integer]) -> bytes:
-    """The bytes of a set of numbers.
-
-    Args:
-        numbers: distinct numbers in [0, :data:`BOUND`), ascending, shape (f,).
-
-    >>> _pack_numbers(np.array([3, 4, 20000])).hex()
-    '0300c00000361d90'
-    """
+    """The bytes of distinct numbers in [0, :data:`BOUND`), ascending, shape (f,)."""
     if not len(numbers):
         return b""
     low = _low_bits(len(numbers))

@@ -127,13 +127,7 @@ class BetaConfidence:
 def may_reach(delta: float, right: Array, wrong: Array) -> NDArray[np.bool_]:
     """Screen sets for δ > ½ by the chord over their own b; every set that reaches δ passes, and few others.
 
-    Args:
-        delta: δ in (½, 1).
-        right: Σ ωL of each set, any shape.
-        wrong: Σ ω(1−L) of each set, of the same shape.
-
-    Returns:
-        Whether each set may reach δ, in the shape of the arguments.
+    The sums ``right`` = Σ ωL and ``wrong`` = Σ ω(1−L) of each set have any shape.
     """
     b, a = _frontier(1.0 - delta, _NODES_PER_OCTAVE)
     possible: NDArray[np.bool_] = right > TIE
@@ -403,12 +397,8 @@ def _states(n: int) -> tuple[Array, NDArray[np.intp]]:
 def _confidence_of_halves(lower: Array, weights: Array, *, tie_share: float = 0.0) -> float:
     """Compute Lemma 1 for one large set by meeting in the middle.
 
-    For each outcome of one half, the probability of the other half's winning leads is looked up.
-
-    Args:
-        lower: L, shape (n,).
-        weights: ω > 0, shape (n,).
-        tie_share: the share of the probability of ties that counts as won, in [0, 1].
+    For each outcome of one half, the probability of the other half's winning leads is looked up. A share of
+    the probability of ties may count as won.
     """
     middle = len(lower) // 2
     lead, chance = _leads(lower[:middle], weights[:middle])

@@ -181,15 +181,6 @@ def _sets_by_cost(
 
     Every set of at least ``fewest`` arms that passes all screens is yielded exactly once, at least for the
     ``most`` cheapest sets. Sets beyond these may be missing.
-
-    Args:
-        costs: what each arm costs, shape (n,), ascending.
-        fewest: the fewest arms in a set.
-        screens: the linear bounds of each question that has any.
-        most: how many sets the caller will look at.
-
-    Yields:
-        Indicator rows, shape (m, n), and costs, shape (m,), which ascend within and across blocks.
     """
     cheap, dear = (_all_sets(n) for n in _split_arms(len(costs)))
     for row, column, cost in _pairs_by_cost(costs, fewest, screens):
@@ -444,11 +435,7 @@ def _check_demands(
 
 
 def _check_costs(costs: Array) -> list[float]:
-    """Return the costs, shape (K,), as a list of finite numbers ≥ 0.
-
-    Raises:
-        InvalidParameterError: a cost is negative or not finite, or the shape is not (K,).
-    """
+    """Return the costs, shape (K,), as a list of finite numbers ≥ 0."""
     prices: list[float] = costs.tolist()
     if costs.ndim != 1 or not all(0.0 <= price < math.inf for price in prices):
         raise InvalidParameterError(f"costs must be finite and not negative, shape (K,); got {costs}")
@@ -464,12 +451,7 @@ _CELLS = 2**14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sets:
-    """All M sets that may be asked, in the order of the last tie-break.
-
-    Attributes:
-        arms: the positions of the arms of each set.
-        indicators: the sets as columns, shape (K, M).
-    """
+    """All M sets that may be asked, in the order of the last tie-break; the indicators have shape (K, M)."""
 
     arms: tuple[tuple[int, ...], ...]
     indicators: Array
@@ -530,15 +512,7 @@ def _cheapest_of_block(
 def _chosen(
     sets: _Sets, offers: Array, first: int, sums: Sequence[tuple[Array, Array]], delta: float
 ) -> Subset | None:
-    """The subset for one task.
-
-    Args:
-        sets: the table.
-        offers: the cost of each set, ∞ if it cannot be confident enough, shape (M,).
-        first: the position of the cheapest set.
-        sums: for each question, Σ ωL and Σ ω(1−L) of each set, each of shape (M,).
-        delta: δ.
-    """
+    """The subset for one task, given the cost of each set, ∞ if it cannot be confident enough, shape (M,)."""
     price = offers.item(first)
     if price == math.inf:
         return None

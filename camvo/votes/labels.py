@@ -22,18 +22,6 @@ def weighted_vote(
 
     Ties go to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the label that comes
     first in ``labels``; they are never broken at random. Sums that differ by less than 1e-12 are tied.
-
-    Args:
-        votes: arm → label, at least one.
-        weights: arm → ω ≥ 0.
-        labels: the label set, in the order of the label config.
-        tie_breakers: arm → L.
-
-    Raises:
-        InvalidParameterError: there is no vote, or a vote is outside the label set.
-
-    >>> weighted_vote({"a": "yes", "b": "no"}, {"a": 1.0, "b": 1.0}, ["no", "yes"], {"a": 0.9, "b": 0.8})
-    'yes'
     """
     _check_votes(votes, labels)
     candidates = list(dict.fromkeys(votes.values()))

@@ -32,13 +32,6 @@ def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float
 
     If the weight splits in half between two values (within 1e-12), the result is their midpoint, as for the
     median of an even number of values.
-
-    Args:
-        values: shape (n,).
-        weights: ω ≥ 0, shape (n,), not all 0.
-
-    >>> _weighted_median([1.0, 2.0, 9.0], [1.0, 1.0, 3.0]), _weighted_median([1.0, 4.0], [2.0, 2.0])
-    (9.0, 2.5)
     """
     weighted = sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0.0)
     half, below = math.fsum(weight for _, weight in weighted) / 2.0, 0.0

@@ -21,28 +21,14 @@ MAX_KEMENY_ITEMS = 8
 
 
 def _pairwise_preferences(heights: Array) -> Array:
-    """Compare all pairs of items: 1 if item i is above item j, ½ if they are level, else 0.
-
-    Args:
-        heights: the height of each item, higher is better, shape (…, m).
-
-    Returns:
-        The comparison of i with j at [..., i, j], shape (…, m, m).
-    """
+    """At [..., i, j]: 1 if item i is above item j, ½ if they are level, else 0; heights have shape (…, m)."""
     one, other = heights[..., :, None], heights[..., None, :]  # their difference could overflow
     preferred: Array = (np.greater(one, other) + np.greater_equal(one, other).astype(np.float64)) / 2.0
     return preferred
 
 
 def _borda_points(heights: Array) -> Array:
-    """Compute Borda's points: 1 for each item ranked below and ½ for each level item.
-
-    Args:
-        heights: the height of each item, higher is better, shape (…, m).
-
-    Returns:
-        The points of each item, shape (…, m).
-    """
+    """Compute Borda's points: 1 for each item ranked below and ½ for each level item."""
     points: Array = _pairwise_preferences(heights).sum(axis=-1) - 0.5
     return points
 
@@ -52,13 +38,6 @@ def _order_by_totals(totals: Array, tie_breakers: Array) -> list[int]:
 
     Totals that differ by less than 1e-12 are tied. Ties go to the larger tie-breaker, then to the earlier
     item.
-
-    Args:
-        totals: shape (m,).
-        tie_breakers: shape (m,).
-
-    Returns:
-        The positions of the m items, best first.
     """
     remaining, order = list(range(len(totals))), []
     while remaining:
@@ -76,16 +55,6 @@ def _kemeny_order(preferences: Array, tie_breakers: Array) -> list[int]:
 
     Ties go to the order that agrees most with ``tie_breakers``, then to the order whose items come first.
     The search is dynamic programming over subsets of items.
-
-    Args:
-        preferences: the weight that puts item i above item j, shape (m, m).
-        tie_breakers: the same with the tie-breakers as weights, shape (m, m).
-
-    Returns:
-        The positions of the m items, best first.
-
-    Raises:
-        InvalidParameterError: there are more than :data:`MAX_KEMENY_ITEMS` items.
     """
     m = len(preferences)
     if m > MAX_KEMENY_ITEMS:
@@ -125,17 +94,7 @@ _LARGEST_SUMMED = 1e290
 
 
 def _read_ranking(vote: str) -> dict[str, float]:
-    """Read a ranking from a JSON array (best item first) or a JSON object item → score.
-
-    Returns:
-        Item → height; higher is better.
-
-    Raises:
-        InvalidParameterError: the vote is neither, an item appears twice, or a score is not finite.
-
-    >>> _read_ranking('["a", "b"]'), _read_ranking('{"a": 0.5, "b": 2}')
-    ({'a': 1.0, 'b': 0.0}, {'a': 0.5, 'b': 2.0})
-    """
+    """Item → height, higher is better, from a JSON array (best item first) or a JSON object item → score."""
     try:
         value = json.loads(vote)
         if isinstance(value, list):
@@ -153,13 +112,6 @@ def _kendall_agreement(left: Array, right: Array) -> float:
     """Compute (τ + 1)/2 with Kendall's τ: the share of pairs in the same order; level pairs count half.
 
     τ is τ_a. Without level items it equals the τ_b of ``scipy.stats.kendalltau``.
-
-    Args:
-        left: the height of each item in one ranking, shape (m,), m ≥ 2.
-        right: the heights of the same items in the other ranking, shape (m,).
-
-    Returns:
-        The agreement, in [0, 1].
     """
     pairs = np.triu_indices(len(left), 1)
     signs = (2.0 * _pairwise_preferences(left)[pairs] - 1.0) * (
@@ -170,7 +122,7 @@ def _kendall_agreement(left: Array, right: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RankingVote:
-    """Rankings of the question's options; :func:`_read_ranking` describes how a vote is written.
+    """Rankings of the question's options; a vote is a JSON array, best item first, or an object item → score.
 
     The answer is a JSON array, best item first, without ties.
 
@@ -251,12 +203,7 @@ def _summable(scores: Array) -> Array:
 
 
 def _expected_agreement(heights: Array, correctness: Array) -> float:
-    """The mean posterior probability that a pair of the answer is in the right order.
-
-    Args:
-        heights: for each of n arms, the heights of the items in the order of the answer, shape (n, m).
-        correctness: of each arm, shape (n,).
-    """
+    """The mean posterior probability that a pair of the answer is in the right order."""
     pairs = np.triu_indices(heights.shape[1], 1)
     signs = 2.0 * _pairwise_preferences(heights)[:, *pairs] - 1.0
     return float(expit(logit(np.clip(correctness, EPSILON, 1.0 - EPSILON)) @ signs).mean())

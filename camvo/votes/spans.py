@@ -67,11 +67,7 @@ def span_overlap(left: Span, right: Span) -> float:
 
 
 class _SpanColumns:
-    """Many spans as columns of numbers, to compare them all at once.
-
-    Args:
-        spans: n spans.
-    """
+    """Many spans as columns of numbers, to compare them all at once."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._starts = np.array([span.start for span in spans], dtype=np.float64)
@@ -366,10 +362,6 @@ def _expected_f1(closeness: Array, chances: Array) -> float:
     X is 1 if the truth has a span at the place, independently, with the place's probability. F₁ is 1 if
     neither side has a span. The expectation of 1/(n + T) is ∫₀¹ s^(n−1) E[s^T] ds, whose integrand is a
     polynomial in s, so Gauss–Legendre quadrature is exact.
-
-    Args:
-        closeness: of each winning place, shape (n,).
-        chances: the probability of each place, winning places first, shape (m,).
     """
     n = len(closeness)
     if n == 0:

@@ -174,10 +174,6 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> _Reliabiliti
     Tasks with one annotator and without ground truth are left out: models cannot judge people. The order of
     the tasks changes the result by no more than rounding.
 
-    Args:
-        tasks: the tasks that people labelled.
-        labels: M, the number of labels of the question, at least 2.
-
     Raises:
         InvalidParameterError: there are fewer than two labels.
 
@@ -221,15 +217,11 @@ def _log_odds(right: float, labels: int) -> float:
 
 
 def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | None:
-    """The most likely label, if it is :data:`_LEAST_ODDS` times as likely as any other label.
+    """The most likely of M labels by answers and people's accuracies; ``None`` if in doubt.
 
-    All labels are equally likely before the answers. People of equal accuracy are thus counted as by a
-    majority, and a tie between two labels decides nothing. Neither does an answer by somebody who is right no
-    more often than by chance.
-
-    Args:
-        answers: the label and the accuracy, in (0, 1), of each person.
-        labels: M, the number of labels.
+    It has to be :data:`_LEAST_ODDS` times as likely as any other label. All labels are equally likely before
+    the answers. People of equal accuracy are thus counted as by a majority, and a tie between two labels
+    decides nothing. Neither does an answer by somebody who is right no more often than by chance.
 
     >>> weighed_label([("yes", 0.95), ("no", 0.6)], 2)
     'yes'

@@ -156,9 +156,7 @@ class AgreementStops:
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that have not voted, shape (N,); ``None`` if all are in the lattice.
 
-        Args:
-            beliefs: the beliefs at the nodes of K arms.
-            prices: the share of each of these arms of the price of all, length K.
+        ``prices`` are the shares of the lattice's arms of the price of all.
         """
         if self.others is None:
             return None

@@ -56,13 +56,8 @@ def form_beliefs(
 ) -> Beliefs:
     """Combine the model of votes with the rounds that asked all arms.
 
-    Args:
-        model: the model of the K arms of the lattice.
-        rounds: their votes; only the rounds that asked all arms are counted.
-        labels: M, the number of labels.
-        correct: the correction by human labels; ``None`` without any.
-        reference: what the votes of a round make probable, shape (P, K) → (P, G); by default what the model
-            says of the votes of all arms.
+    ``reference`` is what the votes of a round make probable, shape (P, K) → (P, G); by default what the model
+    says of the votes of all arms.
     """
     lattice = vote_lattice(rounds.rows.shape[1], labels)
     right, evidence = model.beliefs(lattice.rows)
@@ -84,11 +79,8 @@ def believe(
 ) -> Beliefs:
     """The beliefs of a model of votes about one task.
 
-    Args:
-        model: the model of the K arms of the lattice.
-        lattice: the nodes.
-        correct: the correction by human labels; ``None`` without any.
-        counted: how many times as probable the counted rounds make each label and vote, of the same lattice.
+    ``counted`` is how many times as probable the counted rounds make each label and vote, of the same
+    lattice.
     """
     right, evidence = model.beliefs_at(lattice)
     if correct is not None:

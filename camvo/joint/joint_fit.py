@@ -226,9 +226,7 @@ class JointFit:
     def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
         """The fit for one task: the same unless skills depend on the context and it is known.
 
-        Args:
-            context: the task's context, shape (d,).
-            prices: arm → its price, in any unit, to choose the arms that the plan asks where arms are many.
+        Prices, in any unit, choose the arms that the plan asks where arms are many.
         """
         if self.contexts is None or not is_known(context):
             return self
@@ -246,12 +244,7 @@ class JointFit:
         return replace(self, model=model, shortlist=shortlist, beliefs=beliefs, anywhere=self)
 
     def after_reply(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> JointFit:
-        """The fit once the student has replied; the same without a student.
-
-        Args:
-            votes: arm → label, ``None`` if the arm gave none.
-            sure: arm → its confidence in [0, 1].
-        """
+        """The fit once the student has replied; the same without a student."""
         if self.silent is None:
             return self
         if (label := votes.get(STUDENT)) is None:
@@ -263,16 +256,10 @@ class JointFit:
     def updated_by_context(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float], label: str, probability: float
     ) -> float:
-        """How much of the belief in a label comes from the task's context, in [0, 1).
+        """How much of a label's probability comes from the task's context, in [0, 1).
 
-        It is 0 if the votes alone make the label as probable, and approaches 1 as the context moves its
-        log-odds.
-
-        Args:
-            votes: arm → label, ``None`` if the arm gave none.
-            sure: arm → its confidence in [0, 1].
-            label: the label.
-            probability: its probability, context included.
+        It is 0 if the votes alone make the label as probable, and approaches 1 as the context moves its log-
+        odds.
         """
         if self.anywhere is None:
             return 0.0
@@ -301,12 +288,7 @@ class JointFit:
     def probabilities(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float] = _NO_CONFIDENCE
     ) -> dict[str, float]:
-        """The probability of each label. Labels without a vote share what is left equally.
-
-        Args:
-            votes: arm → label, ``None`` if the arm gave none.
-            sure: arm → its confidence in [0, 1]; arms that gave none are absent.
-        """
+        """The probability of each label. Labels without a vote share what is left equally."""
         cast = {arm: vote for arm, vote in votes.items() if vote is not None}
         tilts = self.sure.tilts(votes, sure)
         if cast.keys() <= set(self.shortlist):

@@ -74,20 +74,14 @@ class Lattice:
     def find(self, rows: Rows) -> NDArray[np.int64]:
         """The node of each vote row, shape (P,); silent arms count as not asked.
 
-        Args:
-            rows: shape (P, K), with more than two labels numbered by first appearance.
+        With more than two labels, rows are numbered by first appearance.
         """
         return np.searchsorted(self._codes, _code(rows, self._places))
 
 
 @lru_cache(maxsize=16)
 def vote_lattice(arms: int, labels: int) -> Lattice:
-    """The lattice of K arms and M labels.
-
-    Args:
-        arms: K ≥ 1, at most :func:`most_arms` of the labels.
-        labels: M ≥ 1.
-    """
+    """The lattice of K ≥ 1 arms, at most :func:`most_arms`, and M ≥ 1 labels."""
     named, numbers = labels == 2, min(arms, labels) if labels != 2 else 2
     rows = np.zeros((1, 0), dtype=np.int64)
     for _ in range(arms):
@@ -118,12 +112,7 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 @lru_cache(maxsize=64)
 def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
-    """The largest number of arms whose lattice has at most ``nodes`` nodes.
-
-    Args:
-        labels: M ≥ 1.
-        nodes: at most :data:`MOST_NODES`.
-    """
+    """The largest number of arms whose lattice has at most ``nodes`` nodes."""
     arms = 1
     while _nodes(arms + 1, labels) <= nodes:
         arms += 1
@@ -188,18 +177,12 @@ def _passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Plac
 
 
 def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> tuple[Array, Array]:
-    """Count the rounds that pass through each node.
+    """Count the rounds that pass through each of the N nodes.
 
-    Args:
-        lattice: the lattice, N nodes with G numbers each.
-        rows: the votes of rounds, shape (P, K), as :meth:`.Lattice.find` takes them.
-        counts: how many rounds each row represents, shape (P,).
-        final: something of the label of each number at the row's own node, such as its probability; at most
-            G numbers count, shape (P, ·).
-
-    Returns:
-        The number of rounds in which the node's arms voted as it says, shape (N,); and the sum of ``final``
-        over these rounds, for each of the node's labels, shape (N, G).
+    Each row of votes, shape (P, K), represents ``counts`` rounds. ``final`` is something of the label of each
+    number at the row's own node, such as its probability, shape (P, ·). The result is the number of rounds in
+    which the node's arms voted as it says, shape (N,), and the sum of ``final`` over these rounds for each of
+    the node's G labels.
     """
     node = lattice.find(rows)
     ending, sums = (

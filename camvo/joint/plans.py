@@ -42,11 +42,8 @@ class Stops(Hashable, Protocol):
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that are left, also those outside the lattice, shape (N,).
 
-        ``None`` if that is never considered.
-
-        Args:
-            beliefs: the beliefs at the nodes of K arms.
-            prices: the price of each arm, in the unit of value, length K.
+        ``None`` if that is never considered. ``prices`` are those of the lattice's arms, in the unit of
+        value.
         """
         ...
 
@@ -93,11 +90,7 @@ class Worth:
     def finishes(self, node: int, left: Sequence[int]) -> bool:
         """Whether all arms that are left are asked now, also those that the plan does not know.
 
-        This is the case if asking one after another would cost as much.
-
-        Args:
-            node: the votes so far.
-            left: the positions of the arms that were not asked; one that gave no vote is not asked again.
+        This is the case if asking one after another would cost as much. An arm that gave no vote is not left.
         """
         if self.finishing is None:
             return False
@@ -133,10 +126,7 @@ def rounded(prices: tuple[float, ...]) -> tuple[float, ...]:
 def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
     """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
 
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in the unit of ``stops``, length K.
-        stops: what stopping is worth.
+    ``prices`` are those of the K arms, in the unit of ``stops``.
     """
     lattice = beliefs.lattice
     nodes, arms = lattice.rows.shape
@@ -182,20 +172,12 @@ def shadow_price(
     allowance: float,
     draw: float,
 ) -> float:
-    """Find the multiplier of the prices at which plans keep to the allowance on average.
+    """Find the multiplier of the prices, at least 1, at which plans keep to the allowance on average.
 
-    Between two multipliers the plan jumps, for example from one arm to two. A draw then chooses one of the
-    two plans, so that the allowance is used up.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in right labels, length K.
-        shares: what each arm costs, in any unit, length K.
-        allowance: what a task may cost on average, in the same unit.
-        draw: a number drawn uniformly from [0, 1).
-
-    Returns:
-        The multiplier, at least 1; the largest one if no plan is cheap enough.
+    Between two multipliers the plan jumps, for example from one arm to two. A draw from [0, 1) then chooses
+    one of the two plans, so that the allowance is used up. If no plan is cheap enough, the result is the
+    largest multiplier. ``prices`` are in right labels; ``shares`` are what the arms cost, in the unit of
+    ``allowance``.
     """
     (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance)
     return beyond if dearer > cost and draw < (allowance - cost) / (dearer - cost) else within
@@ -302,13 +284,7 @@ class GradedWorth:
 def plan_by_graded_worth(
     beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]
 ) -> GradedWorth:
-    """Compute the best plan, for rounded prices: it takes far longer than one without confidences.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms by votes alone.
-        prices: the price of each arm in right labels, length K.
-        grades: the grades of each arm, length K. An arm without confidences has one grade without a tilt.
-    """
+    """Compute the best plan, for rounded prices: it takes far longer than one without confidences."""
     return _plan(beliefs, rounded(prices), grades)
 
 
@@ -431,18 +407,11 @@ def _between(tilts: Array) -> tuple[NDArray[np.int64], Array]:
 
 
 def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Follow a plan, without confidences and about one question.
+    """Follow a plan without confidences and about one question, as :func:`.next_arms` does.
 
-    It is what :func:`camvo.stages.stages.next_arms` asks for.
-
-    Args:
-        plan: the plan.
-        votes: each task's votes, shape (n, K) in the order of the plan's arms, as in vote rows.
-        floor: what a task without any vote is worth, in the unit of the plan.
-
-    Returns:
-        Which arms are asked about each task, shape (n, K); and whether the plan ends by asking all arms, also
-        those that it does not know, shape (n,).
+    ``votes`` are vote rows, shape (n, K) in the order of the plan's arms. ``floor`` is what a task without
+    any vote is worth, in the unit of the plan. The result is which arms are asked about each task, shape (n,
+    K), and whether the plan ends by asking all arms, also those that it does not know, shape (n,).
     """
     lattice = plan.beliefs.lattice
     asked = np.zeros(votes.shape, dtype=np.bool_)

@@ -144,19 +144,10 @@ def fit_proven_logit(
 ) -> Array:
     """Fit a conditional logit whose prior is only as loose for the corrections as held-out rounds prove.
 
-    At first the corrections are 0. A looser prior replaces the one before it if it predicts held-out rounds
-    better, by more than ``errors`` standard errors of the difference. Each fifth of the rounds is held out
-    once; fewer than ten rounds prove nothing.
-
-    Args:
-        choices: the rounds.
-        prior: the prior of all F coefficients.
-        corrections: which coefficients are corrections, shape (F,); their prior mean is 0.
-        tightnesses: what the corrections' precisions are multiplied by, the tightest first.
-        errors: how many standard errors prove that a looser prior is better.
-
-    Returns:
-        The coefficients, shape (F,).
+    ``corrections`` says which of the F coefficients are corrections, and ``tightnesses`` what their
+    precisions are multiplied by, the tightest first. At first the corrections are 0. A looser prior replaces
+    the one before it if it predicts held-out rounds better, by more than ``errors`` standard errors of the
+    difference. Each fifth of the rounds is held out once; fewer than ten rounds prove nothing.
     """
     proven = math.inf
     if len(choices.starts) >= 2 * _FOLDS:

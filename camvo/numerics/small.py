@@ -23,14 +23,9 @@ def _category_vector(category: str, dimension: int) -> Array:
 
 
 def with_category(embedding: Array, category: str) -> Array:
-    """A unit vector with an embedding and a category in equal parts, shape (d,).
+    """A unit vector with an embedding, shape (d,), and a category in equal parts; as it is if that is blank.
 
-    Args:
-        embedding: the embedding of the task's text, a unit vector of shape (d,).
-        category: the category; the embedding is returned unchanged if it is blank.
-
-    Returns:
-        The context, rounded to float32, in which the ledger stores contexts.
+    It is rounded to float32, in which the ledger stores contexts.
     """
     if not category.strip():
         return embedding
@@ -95,17 +90,10 @@ def clip(value: float) -> float:
 
 
 def upper_bound(successes: Array | float, trials: Array | float, level: float) -> Array:
-    """Compute the one-sided upper Clopper–Pearson bound of a proportion.
+    """The one-sided upper Clopper–Pearson bound of a proportion, in the shape of the arguments.
 
-    With probability at least ``level`` the true proportion does not exceed the bound.
-
-    Args:
-        successes: between 0 and ``trials``, not necessarily whole; any shape.
-        trials: at least 0, of the same shape. The bound is 1 for 0 trials.
-        level: the confidence, in (0, 1).
-
-    Returns:
-        The bounds, in the shape of the arguments.
+    With probability at least ``level`` the true proportion does not exceed the bound. Successes need not be
+    whole. The bound is 1 for 0 trials.
     """
     bound: Array = betaincinv(np.add(successes, 1.0), np.maximum(np.subtract(trials, successes), TIE), level)
     return bound
@@ -114,16 +102,9 @@ def upper_bound(successes: Array | float, trials: Array | float, level: float) -
 def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
     """Compute the two-sided Clopper–Pearson interval of a proportion.
 
-    The interval holds the true proportion with probability at least ``level``. Successes need not be whole:
-    a sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean.
-
-    Args:
-        successes: between 0 and ``trials``.
-        trials: at least 0. The interval is [0, 1] for 0 trials.
-        level: the confidence, in (0, 1).
-
-    Returns:
-        The lower and the upper bound.
+    The interval holds the true proportion with probability at least ``level``. Successes need not be whole: a
+    sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean. The interval is [0,
+    1] for 0 trials.
 
     Raises:
         InvalidParameterError: there are more successes than trials, or the level is outside (0, 1).

@@ -197,7 +197,12 @@ class Ensemble(EnsembleParameters):
         confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
         """What the state of ``question`` learns if the label is ``label`` (:class:`.TaughtRound`)."""
-        return TaughtRound.planned(plan, question, votes, confidences).contribution(label, human=human)
+        right = label if human else self._unchecked(plan, question, votes, label)
+        return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
+
+    def _unchecked(self, plan: Plan, question: str, votes: Votes, label: str) -> str:
+        """The label by which votes are judged without a human's: the one decided."""
+        return label
 
     @property
     def correlated(self) -> bool:

@@ -60,9 +60,7 @@ _EXPLOIT: Final = 3.0
 def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
     """How often rounds may ask all arms under an allowance, and what is left of it for the other rounds.
 
-    Args:
-        rate: how often they do without an allowance, in [0, 1].
-        allowance: what a task may cost on average, in prices of asking all arms; 1 and more change nothing.
+    ``allowance`` is what a task may cost on average, in prices of asking all arms; 1 and more change nothing.
     """
     if allowance >= 1.0:
         return rate, allowance
@@ -120,19 +118,11 @@ class Joint(Ensemble, JointParameters):
         return float(f"{self.worth_usd / total:.2g}")  # tasks of nearly the same price share one plan
 
     def worth_of(self, full: float) -> float:
-        """The worth of one more right label about a task, in the unit of the prices.
-
-        Args:
-            full: what asking all models about the task costs.
-        """
+        """The worth of one more right label about a task for which asking all models costs ``full``."""
         return self.worth * full if self.worth_usd is None else self.worth_usd
 
     def policy_for(self, worth_usd: float) -> Joint:
-        """The same policy for further votes on decided rounds (:attr:`.Conditions.decided`).
-
-        Args:
-            worth_usd: the worth of a right label, in the unit of the prices; positive and finite.
-        """
+        """The same policy for further votes on decided rounds, at this worth of a right label."""
         return replace(self, worth_usd=worth_usd, agreement=None)
 
     def linear(self, aggregation: Aggregation) -> bool:

@@ -226,27 +226,17 @@ class FurtherPolicy(Protocol):
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         """The best use of further votes on a decided round.
 
-        Args:
-            state: the question's state of now, the same in every call.
-            past: the round; its ``costs`` are the same in every call. An arm whose vote is ``None`` is not
-                asked.
+        The state of now and the round's ``costs`` are the same in every call. An arm whose vote is ``None``
+        is not asked.
         """
         ...
 
     def policy_for(self, worth_usd: float) -> Policy:
-        """The policy that asks for further votes on a decided task, beginning with the votes it already has.
-
-        Args:
-            worth_usd: what one more right label is worth, in the unit of the prices; positive and finite.
-        """
+        """The policy that asks for further votes on a decided task, at this worth of a right label."""
         ...
 
     def worth_of(self, full: float) -> float:
-        """The worth of one more right label about a task, in the unit of the prices; may be infinite.
-
-        Args:
-            full: what asking all models about the task costs.
-        """
+        """The worth of a right label about a task with this full price of all models; may be infinite."""
         ...
 
 

@@ -11,7 +11,6 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.ensemble import Baseline, Choice, Situation
 from camvo.policies.parameters import OneModelParameters
 from camvo.policies.policy import Estimates, Plan
-from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import cheapest_first
 from camvo.state.contribution import Change, Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -211,20 +210,10 @@ class Router(_OneModel):
             weights=dict.fromkeys(plan.estimates, weights),
         )
 
-    def contribution(
-        self,
-        plan: Plan,
-        question: str,
-        votes: Votes,
-        label: str,
-        *,
-        human: bool = False,
-        confidences: Confidences = NO_CONFIDENCES,
-    ) -> Contribution:
-        """What the state learns: who was right by the human label, or else by the most expensive model."""
+    def _unchecked(self, plan: Plan, question: str, votes: Votes, label: str) -> str:
+        """The vote of the most expensive model, if it has one."""
         _, dearest = _pair(plan)
-        right = label if human else votes.get(plan.arms[dearest], {}).get(question, label)
-        return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
+        return votes.get(plan.arms[dearest], {}).get(question, label)
 
     def _candidates(self, plan: Plan) -> list[str]:
         """The cheapest model and the most expensive."""

@@ -85,14 +85,7 @@ class TaughtRound:
     def planned(
         cls, plan: Plan, question: str, votes: Votes, confidences: Confidences = NO_CONFIDENCES
     ) -> TaughtRound:
-        """A round that ends now, from its plan.
-
-        Args:
-            plan: the task's plan.
-            question: the name of one of its questions.
-            votes: the votes of the arms that were asked.
-            confidences: the confidences of these votes.
-        """
+        """A round that ends now, from its plan."""
         estimates, stages = plan.estimates[question], plan.stages
         cast = {arm: answers.get(question) for arm, answers in votes.items()}
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
@@ -126,13 +119,9 @@ class TaughtRound:
 
     @classmethod
     def stored(cls, plan: Mapping[str, Any], context: Array, votes: Cast, text: Ngrams = b"") -> TaughtRound:
-        """A round of the ledger, from its plan's description.
+        """A round of the ledger, from its plan's description (:meth:`.Plan.describe`), with ``aggregation``.
 
-        Args:
-            plan: the description (:meth:`camvo.policies.policy.Plan.describe`), with ``aggregation``.
-            context: e_t, shape (d,).
-            votes: the votes of the arms that were asked.
-            text: the n-grams of the text that teaches the student, if any.
+        ``text`` is the n-grams of the text that teaches the student, if any.
         """
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
@@ -158,10 +147,6 @@ class TaughtRound:
         """What the state learns if the round's label is ``label``.
 
         Arms that were asked because of the votes get no reward (:func:`_teachers`).
-
-        Args:
-            label: the voted label, or the human's.
-            human: whether ``label`` is a human's.
         """
         rewarded = self.votes if self.order is None else _teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}

@@ -51,13 +51,7 @@ def documented_share(
 ) -> tuple[float, float]:
     """The range of a policy's cost, in prices of asking everyone.
 
-    Args:
-        policy: its name.
-        tasks: how many tasks the project has.
-        prices: the price of asking each arm.
-        asked: the fewest arms that it asks (``k_min``).
-        student: whether a student votes too.
-        agreement: whether an agreement is required.
+    ``asked`` is the fewest arms that it asks (``k_min``).
     """
     total = sum(prices)
     least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
@@ -129,10 +123,7 @@ class KnownVotes:
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
         """Whom the plan of a fit asks about each task, shape (n, K), without the draw that may ask everyone.
 
-        Args:
-            fit: the fit.
-            rows: the votes, as vote rows, shape (n, K).
-            worth: the worth of one more right label, in prices of asking everyone.
+        ``rows`` are vote rows, and ``worth`` that of one more right label, in prices of asking everyone.
         """
         prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
         plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
@@ -336,15 +327,9 @@ def forecast(
     replays: int = REPLAYS,
     progress: Callable[[int], object] = lambda replays: None,
 ) -> Forecast:
-    """Replay the rest of a project of the joint policy several times.
+    """Replay the rest of a project of the joint policy several times, ``tasks`` of them.
 
-    Args:
-        known: the rounds so far.
-        tasks: how many tasks are to come.
-        worth: the policy's worth.
-        rng: draws votes, and the rounds that ask everyone.
-        replays: how many replays.
-        progress: called with 1 after each replay.
+    ``progress`` is called with 1 after each replay.
 
     Raises:
         InvalidParameterError: fewer rounds are known than the policy needs for its first plan, or no task is

@@ -88,16 +88,10 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
     *,
     replays: int = 3,
 ) -> list[Mix]:
-    """The mixes that reach the target, for each worth with enough data.
+    """The mixes that make a share ``target`` of all labels right, for each worth with enough data.
 
-    Args:
-        known: rounds that asked everyone.
-        labelled: tasks that people have labelled.
-        tasks: how many tasks are to come.
-        worth: the worth of one more right label as the policy is set, in prices of asking everyone.
-        target: the share of all labels that is to be right, in (0, 1).
-        rng: draws votes.
-        replays: how often the project is replayed for each worth.
+    ``known`` are rounds that asked everyone, and ``worth`` is that of the policy as it is set, in prices of
+    asking everyone.
 
     Raises:
         InvalidParameterError: too few rounds or labels are known, or the target is off.

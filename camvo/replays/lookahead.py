@@ -144,26 +144,16 @@ class _LookaheadArm(Arm):
 
 
 class LookaheadState(State):
-    """A :class:`State` to which the next contexts can be announced. It learns the same as any other state.
-
-    Args:
-        dimension: d, the dimension of the contexts.
-        lambda_l: λ_L > 0, the ridge penalty of LinUCB.
-        linear: as in :class:`State`.
-    """
+    """A :class:`State` to which the next contexts can be announced. It learns the same as any other state."""
 
     def __init__(self, dimension: int, lambda_l: float = 1.0, *, linear: bool = True) -> None:
         super().__init__(dimension, lambda_l, linear=linear)
         self._announced: _AnnouncedContexts | None = None
 
     def announce(self, contexts: Sequence[Array]) -> None:
-        """Announce the contexts that will be scored next.
+        """Announce the contexts, shape (d,) each, that will be scored next: these same objects, unchanged.
 
         The state holds K·m·d numbers for them until it scores a context that was not announced.
-
-        Args:
-            contexts: m embeddings of shape (d,), all finite. The caller has to score these same objects,
-                unchanged.
 
         Raises:
             InvalidParameterError: a context does not have shape (d,) or is not finite.
@@ -176,14 +166,7 @@ class LookaheadState(State):
         return q[0], widths[0]
 
     def score_window(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
-        """Score several contexts at once.
-
-        Args:
-            arms: the names of K arms.
-            contexts: m embeddings of shape (d,). They are announced if they were not before.
-
-        Returns:
-            The estimates and widths of :meth:`State.score`, shape (m, K) each.
+        """The estimates and widths of :meth:`State.score` for m contexts, shape (m, K) each.
 
         Raises:
             InvalidParameterError: a context does not have shape (d,) or is not finite, or the state keeps no

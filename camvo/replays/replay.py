@@ -106,13 +106,7 @@ QUESTION: Final = "label"
 
 
 def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
-    """Whether the student votes in a replay.
-
-    Args:
-        policy: the policy to replay.
-        table: the items.
-        wanted: ``None`` for what the policy has by default, where the table has texts.
-    """
+    """Whether the student votes in a replay; by default if the policy has one and the table has texts."""
     able = named.has_student(policy)
     return able and (table.texts is not None if wanted is None else wanted)
 

@@ -72,16 +72,10 @@ IDENTITY = _Calibration()
 
 
 def fit_calibration(scores: ArrayLike, right: ArrayLike) -> _Calibration:
-    """Fit a calibration to human labels; without labels it is the identity.
+    """Fit the Beta map or the isotonic map to human labels; without labels it is the identity.
 
-    The same labels in the same order give the same map.
-
-    Args:
-        scores: the score of each label before a human saw it, in [0, 1], shape (n,).
-        right: the reward of each label by the human's answer, in [0, 1], shape (n,).
-
-    Returns:
-        The Beta map or the isotonic map.
+    A score in [0, 1] was fixed before a human saw the label; ``right`` is the label's reward by the human's
+    answer. The same labels in the same order give the same map.
 
     Raises:
         InvalidParameterError: the shapes differ, or a value is outside [0, 1].
@@ -175,13 +169,8 @@ def reliability(
     """Sort items into the bins of a reliability diagram.
 
     The ECE is the mean of |accuracy − score| weighted by the counts. A score on the edge of two bins belongs
-    to the lower one. Items without an answer (label −1) are ignored.
-
-    Args:
-        labels: label positions, shape (n,); −1 for no answer.
-        scores: in [0, 1], shape (n,).
-        truth: label positions, shape (n,); −1 if unknown.
-        bins: B, the number of bins.
+    to the lower one. Items without an answer (label −1) or a known truth (−1) are ignored. All arrays have
+    shape (n,).
     """
     counted = (truth >= 0) & (labels >= 0)
     score, right = scores[counted], labels[counted] == truth[counted]
@@ -196,18 +185,10 @@ def reliability(
 
 
 def risk_curve(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> Array:
-    """Compute the error rate among the m items with the highest scores, for m = 1 … n.
+    """The error rate among the m items with the highest scores, for m = 1 … n items with known truth.
 
     Its mean is the AURC. Items with equal scores are averaged over all their orders. Items without an answer
-    are wrong, and come last.
-
-    Args:
-        labels: label positions, shape (N,); −1 for no answer.
-        scores: in [0, 1], shape (N,).
-        truth: label positions, shape (N,); −1 if unknown.
-
-    Returns:
-        The error rates, shape (n,) for n items with known truth.
+    are wrong, and come last. Labels and truth are positions, shape (N,), −1 for none.
     """
     known = truth >= 0
     doubt = np.where(labels[known] >= 0, -scores[known], np.inf)
@@ -367,16 +348,9 @@ class Scorer:
 def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     """Blend the scorer's score with the decision's own score, which human labels or contexts taught.
 
-    The two complement each other: the panel models how errors are correlated, and the fitted vote models
-    which models are right and the effect of the task's context.
-
-    Args:
-        scores: the scorer's scores, in [0, 1], any shape.
-        own: the decisions' own scores, in [0, 1], of the same shape.
-        trust: the share of the own scores, in [0, 1], of the same shape.
-
-    Returns:
-        The blended scores, of the same shape.
+    ``trust`` is the share of the decisions' own scores, in [0, 1]; all arguments have one shape. The two
+    complement each other: the panel models how errors are correlated, and the fitted vote models which models
+    are right and the effect of the task's context.
     """
     share = np.asarray(trust, dtype=np.float64)
     return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)

@@ -59,12 +59,7 @@ from camvo.typing import Array
 
 
 def queue_place(project: str, task: int) -> int:
-    """A task's place within its cohort: a hash in [0, 2⁶³), independent of the one that makes it blind.
-
-    Args:
-        project: the project's key.
-        task: the task's number.
-    """
+    """A task's place within its cohort: a hash in [0, 2⁶³), independent of the one that makes it blind."""
     digest = hashlib.sha256(f"queue:{project}:{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -421,10 +416,7 @@ class ScoreCounts:
         return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
 
     def share_right(self, level: float = 0.95) -> _EstimatedShare:
-        """Estimate the share of all labels that are right.
-
-        Args:
-            level: the probability of the interval, in (0, 1).
+        """Estimate the share of all labels that are right, with an interval of this probability.
 
         Raises:
             InvalidParameterError: there is no label, more are reviewed than there are, or the level is off.

@@ -233,15 +233,10 @@ def answer_shares(
     predicted: Mapping[Answer, int],
     sample: Sequence[tuple[Answer, Answer | None]],
 ) -> list[LabelShare]:
-    """Estimate the share of each label among all tasks.
+    """The share of each label among all tasks, in their order; none without a known answer in the sample.
 
-    Args:
-        labels: the labels.
-        predicted: answer of the models → how many tasks have it; the sample's tasks are among them.
-        sample: the models' answer and the people's on each task of the sample, ``None`` for an unknown one.
-
-    Returns:
-        The shares in the order of ``labels``; none without a known answer in the sample.
+    ``predicted`` says how many tasks have each answer of the models, the sample's among them. The sample has
+    the models' answer and the people's on each of its tasks, ``None`` for an unknown one.
     """
     if not any(human is not None for _, human in sample):
         return []
@@ -312,15 +307,10 @@ class Arrival:
 
 
 def random_sample(arrivals: Sequence[Arrival], ends: Iterable[int]) -> tuple[list[Arrival], int] | None:
-    """Find the labelled blind tasks that are a random sample of all tasks up to a round.
+    """The labelled blind tasks that are a random sample of all tasks up to a round, and that round.
 
-    Args:
-        arrivals: all blind tasks of a question.
-        ends: the last round of each cohort.
-
-    Returns:
-        The sample and the last round that it speaks for: the last one up to which all blind tasks are
-        labelled, else that of the first cohort. ``None`` if there is no such sample.
+    It is the last round up to which all blind tasks are labelled, else the last one of the first cohort.
+    ``None`` if there is no such sample. ``ends`` has the last round of each cohort.
     """
     descending = sorted(set(ends), reverse=True)
     for end in descending:

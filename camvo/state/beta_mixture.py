@@ -172,15 +172,8 @@ NO_EVIDENCE: _Evidence = (0.0, 0.0, 0.0)
 def posterior(theta: Array, mu: Array, evidence: Sequence[Array]) -> Array:
     """Est(θ) = P(h = 1 | θ) with prior μ (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
 
-    Est need not be monotonic in θ, because the two Beta densities may cross twice.
-
-    Args:
-        theta: the estimates, shape (…, K); clipped to [ε, 1−ε] here.
-        mu: the priors in [0, 1], shape (K,).
-        evidence: the three numbers of :meth:`BetaSums.evidence` for all arms, each of shape (K,).
-
-    Returns:
-        The probabilities, shape (…, K).
+    ``theta`` has shape (…, K), and ``evidence`` holds the three numbers of :meth:`BetaSums.evidence` for all
+    arms. Est need not be monotonic in θ, because the two Beta densities may cross twice.
     """
     inside = np.minimum(np.maximum(theta, EPSILON), 1.0 - EPSILON)
     on_theta, on_complement, constant = evidence
@@ -204,12 +197,7 @@ class BetaSums:
     wrong: _ClassSums = field(default_factory=_ClassSums)
 
     def add(self, q: float, reward: float, sign: int) -> None:
-        """Add (+1) or withdraw (−1) one round.
-
-        Args:
-            q: the arm's estimate when the round was planned.
-            reward: the arm's reward, in [0, 1].
-            sign: +1 or −1.
+        """Add (+1) or withdraw (−1) one round with the estimate q of its plan.
 
         Raises:
             InvalidParameterError: the reward is outside [0, 1].

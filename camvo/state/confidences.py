@@ -53,11 +53,6 @@ class SureVote(NamedTuple):
         """Compare each vote that has a confidence with the weighted vote of the other arms.
 
         A vote is left out if the others' leading labels are tied, or if none of them voted.
-
-        Args:
-            votes: arm → label, ``None`` if it gave no vote.
-            weights: arm → ω ≥ 0.
-            sure: arm → confidence in [0, 1]; arms that gave none are absent.
         """
         totals: dict[str, float] = {}
         for arm in sorted(votes):

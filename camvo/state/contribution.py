@@ -131,20 +131,14 @@ class Contribution:
 
     @classmethod
     def of_restart(cls, restart: Restart, dimension: int) -> Contribution:
-        """The event of a restart.
-
-        Args:
-            restart: what begins anew.
-            dimension: d, the length of the state's contexts.
-        """
+        """The event of a restart, for a state whose contexts have the length ``dimension``."""
         return cls(np.zeros(dimension), (), rounds=0, restart=restart)
 
     def pack(self, text: Ngrams = b"") -> bytes:
         """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing.
 
-        Args:
-            text: n-grams that are kept beside the context. What is taught or untaught of this text has only
-                its label in the header, and the n-grams follow the context.
+        What is taught or untaught of ``text``, n-grams that are kept beside the context, has only its label
+        in the header, and the n-grams follow the context.
         """
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"

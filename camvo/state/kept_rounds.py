@@ -49,12 +49,10 @@ class KeptRound:
     def of(
         cls, votes: Mapping[str, str | None], label: str, sure: Mapping[str, float] = _UNKNOWN
     ) -> KeptRound:
-        """The round to keep.
+        """The round to keep, from the votes of the arms that were asked and the human's label.
 
-        Args:
-            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-            label: the human's label.
-            sure: arm → confidence in [0, 1]; arms that gave none are absent.
+        A vote is ``None`` if the arm gave none; ``sure`` has the confidences in [0, 1] of the arms that gave
+        one.
         """
         return cls(tuple(_CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
 

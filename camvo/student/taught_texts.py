@@ -140,9 +140,6 @@ _GROWTH: Final = 1.25
 def without_silent_student(votes: Mapping[str, str | None]) -> dict[str, str | None]:
     """The votes without the student's entry if it gave no vote, for people: a silent student has no effect.
 
-    Args:
-        votes: arm → label, ``None`` if the arm gave none.
-
     >>> without_silent_student({"small": "pos", "large": None, "student": None})
     {'small': 'pos', 'large': None}
     """
@@ -198,12 +195,7 @@ class StudiedText(NamedTuple):
 
     @classmethod
     def from_list(cls, data: Sequence[str | None], ngrams: Ngrams) -> StudiedText:
-        """Inverse of :meth:`to_list`.
-
-        Args:
-            data: what the plan says.
-            ngrams: the n-grams beside the round.
-        """
+        """Inverse of :meth:`to_list`, with the n-grams beside the round."""
         (voted,) = data
         return cls(ngrams, voted)
 

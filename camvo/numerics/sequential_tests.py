@@ -68,6 +68,31 @@ class _Wager:
         return wager
 
 
+class _BettingTest:
+    """A test whose evidence is a wealth. Tests of equal content are equal."""
+
+    _wager: _Wager
+
+    @property
+    def tried(self) -> int:
+        """The number of observations that were bet on."""
+        return self._wager.count
+
+    @property
+    def evidence(self) -> float:
+        """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
+        return self._wager.evidence
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_list() == other.to_list()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_list(self) -> list[Any]:
+        """The test as plain JSON, bit for bit."""
+        raise NotImplementedError
+
+
 STEPS = 20
 """Scores are whole numbers from 0 to this."""
 
@@ -78,7 +103,7 @@ _Stratum: TypeAlias = tuple[str, ...]
 """The name of a stratum. Which one comes next may depend on earlier scores, but not on the next."""
 
 
-class ExchangeabilityTest:
+class ExchangeabilityTest(_BettingTest):
     """Tests whether scores have changed.
 
     Args:
@@ -90,16 +115,6 @@ class ExchangeabilityTest:
         self._tilts = tuple(tilts)
         self._wager = _Wager(len(self._tilts))
         self._strata: dict[_Stratum, Counter[int]] = {}
-
-    @property
-    def tried(self) -> int:
-        """The number of scores that were bet on."""
-        return self._wager.count
-
-    @property
-    def evidence(self) -> float:
-        """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
-        return self._wager.evidence
 
     def add(self, stratum: _Stratum, score: int, draw: float) -> None:
         """Add one score.
@@ -121,11 +136,6 @@ class ExchangeabilityTest:
         """Begin with a new wealth, and forget the strata whose name contains ``without``."""
         self._wager = _Wager(len(self._tilts))
         self._strata = {name: counts for name, counts in self._strata.items() if without not in name}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ExchangeabilityTest) and self.to_list() == other.to_list()
-
-    __hash__ = None  # type: ignore[assignment]
 
     def to_list(self) -> list[Any]:
         """The test as plain JSON, bit for bit."""
@@ -175,7 +185,7 @@ _SMALLEST = 1e-6
 """Promised errors are raised to this value, so that one unexpected error is never infinite evidence."""
 
 
-class PromiseTest:
+class PromiseTest(_BettingTest):
     """Tests that errors are no more frequent than promised, each time with its own promise.
 
     The hypothesis is that, whatever happened before, an error has at most the promised probability. Promises
@@ -200,16 +210,6 @@ class PromiseTest:
         self.promised = 0.0
         self._wager = _Wager(len(_SHIFTS))
 
-    @property
-    def tried(self) -> int:
-        """The number of outcomes."""
-        return self._wager.count
-
-    @property
-    def evidence(self) -> float:
-        """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
-        return self._wager.evidence
-
     def add(self, promised: float, *, right: bool) -> None:
         """Add one outcome.
 
@@ -231,11 +231,6 @@ class PromiseTest:
         self._wager.add(factors)
         self.promised += promised
         self.right += right
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PromiseTest) and self.to_list() == other.to_list()
-
-    __hash__ = None  # type: ignore[assignment]
 
     def to_list(self) -> list[Any]:
         """The test as plain JSON, bit for bit."""

@@ -69,13 +69,8 @@ class CaMVo(Ensemble, CaMVoParameters):
     def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The cheapest arms that make the votes so far confident enough, whatever the plan's subset.
 
-        Args:
-            plan: the task's plan.
-            votes: the votes so far, of any arms of the plan.
-
-        Returns:
-            No arm if at least k_min arms have voted and their confidence reaches δ; all remaining arms if no
-            set of them reaches δ.
+        There is none if at least k_min arms have voted and their confidence reaches δ. All remaining arms are
+        asked if no set of them reaches δ.
         """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
         choice = self._cheapest(

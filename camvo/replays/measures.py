@@ -169,8 +169,8 @@ def clairvoyant_bound(
     """The bound for policies that ask the cheapest model first; ``None`` if no item has an answer.
 
     A policy that asks in another order can be cheaper than this. Models of equal cost are asked in the order
-    of the columns. ``costs`` is what asking each model about one item costs, shape (K,); ``answers`` are the label positions
-    that the vote has to reach, the truth or the full vote.
+    of the columns. ``costs`` is what asking each model about one item costs, shape (K,); ``answers`` are the
+    label positions that the vote has to reach, the truth or the full vote.
     """
     known = answers >= 0
     if not known.any():

@@ -437,20 +437,11 @@ def _windows(
 def calibrated_scores(
     trace: Trace, table: VotesTable, human: NDArray[np.bool_] | None = None, *, growth: float = GROWTH
 ) -> Array:
-    """Score every decision with a scorer fitted to earlier rounds (:mod:`camvo.scores.calibration`).
+    """The scores by a scorer fitted to earlier rounds (:mod:`camvo.scores.calibration`), NaN without a label.
 
-    These scores influence no decision, so they can be computed after the replay.
-
-    Args:
-        trace: the decisions of the replay, and when humans labelled them.
-        table: the items, in the order of the trace.
-        human: whether a human labels each item right after its decision, shape (n,), in the place of
-            ``trace.labelled_at``.
-        growth: the relative growth of the number of rounds, or of human labels, after which the scorer is
-            fitted again.
-
-    Returns:
-        The scores in [0, 1], shape (n,); NaN where the trace has no label.
+    These scores, shape (n,), influence no decision, so they can be computed after the replay. ``human`` says
+    whether a human labels each item right after its decision, in the place of ``trace.labelled_at``. The
+    scorer is fitted again after this relative growth of the number of rounds, or of human labels.
     """
     scores = np.full(len(trace.labels), np.nan)
     arms, count = tuple(table.prices), len(table.labels)

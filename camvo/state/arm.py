@@ -23,12 +23,7 @@ _VECTORS_DIVISOR = 4
 
 
 class Inverse:
-    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹ over the contexts e of an arm's rewards.
-
-    Args:
-        dimension: d.
-        lambda_l: λ_L > 0.
-    """
+    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹, shape (d, d), over the contexts e of an arm's rewards."""
 
     __slots__ = ("_count", "_matrix", "_scale", "_signs", "_vectors")
 
@@ -82,9 +77,8 @@ class Inverse:
     def to_arrays(self) -> tuple[Array, Array]:
         """A⁻¹ as two arrays, for a snapshot.
 
-        Returns:
-            The vectors u, shape (n, d), and their signs, shape (n,), with n < d. In matrix form, the lower
-            triangle, shape (d, d), and an empty array.
+        They are the vectors u, shape (n, d), and their signs, shape (n,), with n < d. In matrix form, they
+        are the lower triangle, shape (d, d), and an empty array.
         """
         if self._matrix is not None:
             return self._matrix, self._signs
@@ -140,7 +134,7 @@ _NEVER_ADDED = "cannot withdraw a context that was never added: A would become i
 
 
 def score(solved: Array, b: Array, contexts: Array) -> Array:
-    """q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms, shape (K, 2, m) (lines 6–7, before α).
+    """Estimates q = eᵀA⁻¹b and squared widths eᵀA⁻¹e of K arms, shape (K, 2, m) (lines 6–7, before α).
 
     ``solved`` is A⁻¹e of every arm and context, shape (K, m, d); b has shape (K, d) and contexts (m, d).
     """
@@ -228,9 +222,6 @@ class Arm:
 
     def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
         """Apply changes (Algorithm 1, lines 17–21). A reward that replaces another leaves A unchanged.
-
-        Args:
-            lessons: (context of shape (d,), change), at least one.
 
         Raises:
             InvalidParameterError: a withdrawn context was never added.

@@ -67,13 +67,10 @@ class VotePattern:
         everyone: bool = False,
         labels: tuple[str, ...] = (),
     ) -> VotePattern:
-        """The pattern of a round's votes.
+        """The pattern of a round's votes; it names the labels if it is given them, sorted.
 
-        Args:
-            arms: all arms that could have been asked.
-            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-            everyone: whether all arms were asked independently of the votes.
-            labels: the sorted labels, if the pattern is to name them. Votes for others count as no vote.
+        A vote is ``None`` if the arm gave none. Votes for other labels count as no vote, and arms that were
+        not asked are absent.
         """
         if labels:
             position = {label: number for number, label in enumerate(labels)}

@@ -194,14 +194,7 @@ class Copula:
         return cls(correlation, zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS)
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
-        """Sample which arms are right: 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4).
-
-        Args:
-            lower: L, shape (K,).
-
-        Returns:
-            Whether each arm is right in each sample, shape (n, K).
-        """
+        """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4)."""
         normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 
@@ -215,13 +208,8 @@ def _normal(seed: int, samples: int, arms: int) -> Array:
 class CopulaConfidence:
     """The share of samples in which the right arms outweigh the wrong ones, for sets of the given arms.
 
-    The samples are drawn for all K arms, so they do not depend on which arms are searched.
-
-    Args:
-        lower: L of all arms, shape (K,).
-        weights: ω of all arms, shape (K,).
-        copula: the joint distribution of their correctness.
-        arms: the position of the arm in each column of a set.
+    L and ω are those of all K arms, for which the samples are drawn, so they do not depend on which arms are
+    searched. ``arms`` has the position of the arm in each column of a set.
     """
 
     def __init__(self, lower: Array, weights: Array, copula: Copula, arms: Sequence[int]) -> None:

@@ -460,17 +460,10 @@ class _Sets:
 def cheapest_subsets(
     costs: Array, demands: Sequence[Demand], delta: float, k_min: int, *, held: Sequence[int]
 ) -> list[Subset | None]:
-    """Find the cheapest set of each task by the Beta approximation; equal to :func:`cheapest_subset`.
+    """The cheapest set of each of W tasks by the Beta approximation; equal to :func:`cheapest_subset`.
 
-    Args:
-        costs: what asking each arm costs in every task, shape (K,), with 2^K ≤ :data:`MOST_SETS`.
-        demands: one (L, ω) per question, each of shape (W, K): one row per task.
-        delta: δ in (½, 1).
-        k_min: the fewest arms in a set.
-        held: positions that are in every set.
-
-    Returns:
-        The subset of each of the W tasks, or ``None`` if no set qualifies.
+    Costs are the same in every task, and 2^K ≤ :data:`MOST_SETS`. Each question has one (L, ω), each of shape
+    (W, K). δ is in (½, 1), and the held positions are in every set.
 
     Raises:
         InvalidParameterError: a cost is negative or not finite.

@@ -40,18 +40,11 @@ def weighted_vote(
 def label_posterior(
     votes: Mapping[str, str], correctness: Mapping[str, float], labels: Sequence[str]
 ) -> dict[str, float]:
-    """Compute the probability that each label is right, given the votes, under the one-coin model.
+    """Label → the probability that it is right, given the votes, under the one-coin model.
 
-    All M labels are equally likely a priori. An arm is right with probability ``correctness`` and otherwise
-    names one of the M − 1 other labels at random, independently of the other arms.
-
-    Args:
-        votes: arm → label.
-        correctness: arm → probability of being right, clipped to [ε, 1 − ε].
-        labels: the label set. A single label has probability 1.
-
-    Returns:
-        label → probability; the values sum to 1.
+    A single label has probability 1. All M labels are equally likely a priori. An arm is right with
+    probability ``correctness``, clipped to [ε, 1 − ε], and otherwise names one of the M − 1 other labels at
+    random, independently of the other arms.
 
     Raises:
         InvalidParameterError: there is no vote, or a vote is outside the label set.

@@ -18,6 +18,7 @@ from backend.annotation.annotator import Annotator
 from backend.annotation.asking import Voters
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job_questions import Images, JobQuestions
+from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
 from backend.errors import LedgerError
 from backend.learning.examples import Examples
@@ -129,7 +130,7 @@ class AnnotationProcess:
         self.settlements = self._purchases.settlements
         queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
         packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        voters = Voters(queries, self.pool, packs)
+        voters = Voters(queries, self.pool, packs, PackGuard(self.ledger, self.readers))
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters)
         examples = Examples(self.ledger, self.readers, clock=clock)

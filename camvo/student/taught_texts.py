@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,12 +105,12 @@ def _is_sealed(ngrams: Ngrams) -> bool:
 
 def _to_json(ngrams: Ngrams) -> str:
     """The features as a string of JSON."""
-    return b85encode(ngrams).decode()
+    return b64encode(ngrams).decode()
 
 
 def _from_json(data: str) -> Ngrams:
     """Inverse of :func:`_to_json`."""
-    return b85decode(data)
+    return b64decode(data)
 
 
 def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:

@@ -194,7 +194,7 @@ class Copula:
         return cls(correlation, zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS)
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
-        """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4)."""
+        """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L}, z ~ N(0, C_psd) (Algorithm 4)."""
         normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 

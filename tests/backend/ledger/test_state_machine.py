@@ -36,6 +36,8 @@ from sqlalchemy import Connection, event, func, select
 from backend import settings as server_settings
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.recording import FinishedTask, record_rounds
+from backend.annotation.replies import ModelReply, Replies
+from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
@@ -132,10 +134,11 @@ def _decided(votes: tuple[str, ...]) -> dict[str, Any]:
     return {
         "policy": policy,
         "plan": plan,
-        "votes": given,
+        "prompt": TaskPrompt([question], (), {}),
+        "replies": Replies({arm: ModelReply(cast, 0.001) for arm, cast in given.items()}),
         "decisions": policy.decide(plan, given),
-        "costs": dict.fromkeys(ARMS, 0.001),
         "scores": {},
+        "studied": {},
     }
 
 

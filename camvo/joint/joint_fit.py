@@ -258,8 +258,8 @@ class JointFit:
     ) -> float:
         """How much of a label's probability comes from the task's context, in [0, 1).
 
-        It is 0 if the votes alone make the label as probable, and approaches 1 as the context moves its log-
-        odds.
+        It is 0 if the votes alone make the label as probable, and approaches 1 as the context moves its
+        log-odds.
         """
         if self.anywhere is None:
             return 0.0

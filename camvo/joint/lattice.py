@@ -198,7 +198,7 @@ def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> 
 
 
 def _found(lattice: Lattice, nodes: _Places) -> Iterator[tuple[int, tuple[_Places, _Places, _Places]]]:
-    """The _passages of each node, node by node."""
+    """The passages of each node, node by node."""
     rows, numbers = lattice.rows[nodes], lattice.numbers
     pairs: list[_Places] = []
     same: list[_Places] = []

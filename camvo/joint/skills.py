@@ -221,7 +221,7 @@ _ERRORS: Final = 3.0
 fifteen times in a project, so chance gains of two standard errors would be too frequent."""
 
 _LEAST_SPREAD: Final = 1e-4
-"""_Components whose deviation is below this share of the largest one are left out."""
+"""Components whose deviation is below this share of the largest one are left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

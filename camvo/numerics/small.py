@@ -103,8 +103,8 @@ def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tup
     """Compute the two-sided Clopper–Pearson interval of a proportion.
 
     The interval holds the true proportion with probability at least ``level``. Successes need not be whole: a
-    sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean. The interval is [0,
-    1] for 0 trials.
+    sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean. For 0 trials the
+    interval is [0, 1].
 
     Raises:
         InvalidParameterError: there are more successes than trials, or the level is outside (0, 1).

@@ -205,7 +205,7 @@ class Contribution:
         )
 
     def withdrawal(self) -> Contribution:
-        """The contribution that takes back everything that a round self."""
+        """The contribution that takes back everything that the round taught."""
         nothing = Contribution(self.context, (), rounds=0, histories=self.histories)
         return replace(revision(self, nothing), exploration=self.exploration, compared=self.compared)
 

@@ -103,16 +103,6 @@ def _is_sealed(ngrams: Ngrams) -> bool:
     return ngrams.startswith(_SEAL)
 
 
-def _to_json(ngrams: Ngrams) -> str:
-    """The features as a string of JSON."""
-    return b64encode(ngrams).decode()
-
-
-def _from_json(data: str) -> Ngrams:
-    """Inverse of :func:`_to_json`."""
-    return b64decode(data)
-
-
 def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
     """The hash of each n-gram of one length: a polynomial of its characters modulo 2⁶⁴, mixed."""
     count = len(codes) - length + 1
@@ -164,13 +154,13 @@ class TaughtText(NamedTuple):
 
     def to_list(self) -> list[str]:
         """The text as plain JSON."""
-        return [_to_json(self.ngrams), self.label]
+        return [b64encode(self.ngrams).decode(), self.label]
 
     @classmethod
     def from_list(cls, data: Sequence[str]) -> TaughtText:
         """Inverse of :meth:`to_list`."""
         ngrams, label = data
-        return cls(_from_json(ngrams), label)
+        return cls(b64decode(ngrams), label)
 
 
 class StudiedText(NamedTuple):

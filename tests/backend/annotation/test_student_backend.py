@@ -23,7 +23,7 @@ from backend.upkeep import pruning, verification
 from backend.upkeep.pruning import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, _to_json, hashed_ngrams
+from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 
@@ -134,7 +134,8 @@ def holds(backend: Backend, text: str) -> bool:
     stored += [json.dumps(plan).encode() for plan in raw(backend, tables.rounds.c.plan)]
     stored += raw(backend, tables.contexts.c.context)
     ngrams = hashed_ngrams(text)
-    return any(form in each for each in stored for form in (ngrams, _to_json(ngrams).encode()))
+    as_json, _ = TaughtText(ngrams, "").to_list()
+    return any(form in each for each in stored for form in (ngrams, as_json.encode()))
 
 
 def test_the_n_grams_of_a_deleted_task_are_nowhere(backend: Backend) -> None:

@@ -1,4 +1,4 @@
-"""A policy's parameters are _declared once: settings, overrides, the replay's options and the docs follow."""
+"""A policy's parameters are declared once: settings, overrides, the replay's options and the docs follow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeUp(Joint):
-    """The joint policy with parameters of every type, each _declared here and nowhere else."""
+    """The joint policy with parameters of every type, each declared here and nowhere else."""
 
     patience: Annotated[int, Parameter(help="Rounds to wait.", symbol="π", least=1, most=9)] = 2
     thrift: Annotated[float, Parameter(help="Share to save.", above=0, most=1, sweep="0.1,0.2")] = 0.5

@@ -147,19 +147,19 @@ def test_silent_arms_stay_as_silent() -> None:
     assert (drawn[:, 1] < 0).mean() == pytest.approx(0.25, abs=0.02)
 
 
-@pytest.mark.parametrize("_agreement", [False, True])
-def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(_agreement: bool) -> None:
-    assert documented_share("joint", 30, [1.0, 2.0], agreement=_agreement) == (1.0, 1.0)
-    low, high = documented_share("joint", 5000, [1.0, 2.0, 20.0], agreement=_agreement)
+@pytest.mark.parametrize("agreement", [False, True])
+def test_without_rounds_small_projects_ask_everyone_and_large_ones_less(agreement: bool) -> None:
+    assert documented_share("joint", 30, [1.0, 2.0], agreement=agreement) == (1.0, 1.0)
+    low, high = documented_share("joint", 5000, [1.0, 2.0, 20.0], agreement=agreement)
     assert 0.0 < low < high < 1.0
 
 
 def test_without_rounds_everyone_is_asked_ever_more_rarely() -> None:
     """After the first F tasks, n of them ask everyone about √(F² + 36 (n − F)) times; F is 36, or 200."""
-    for tasks, _agreement, everyone in ((72, False, 36 * 2**0.5), (5000, False, 424.26), (600, True, 233.24)):
+    for tasks, agreement, everyone in ((72, False, 36 * 2**0.5), (5000, False, 424.26), (600, True, 233.24)):
         asks = everyone / tasks
-        lowest, highest = (0.15, 0.9) if _agreement else (0.1, 0.6)
-        low, high = documented_share("joint", tasks, [1.0, 20.0], agreement=_agreement)
+        lowest, highest = (0.15, 0.9) if agreement else (0.1, 0.6)
+        low, high = documented_share("joint", tasks, [1.0, 20.0], agreement=agreement)
         assert low == pytest.approx(asks + (1.0 - asks) * lowest, abs=1e-4)
         assert high == pytest.approx(asks + (1.0 - asks) * highest, abs=1e-4)
 

@@ -410,8 +410,8 @@ def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.b
     """Follow a plan without confidences and about one question, as :func:`.next_arms` does.
 
     ``votes`` are vote rows, shape (n, K) in the order of the plan's arms. ``floor`` is what a task without
-    any vote is worth, in the unit of the plan. The result is which arms are asked about each task, (n, K), and
-    whether the plan ends by asking all arms, also those that it does not know, shape (n,).
+    any vote is worth, in the unit of the plan. The result is which arms are asked about each task, (n, K),
+    and whether the plan ends by asking all arms, also those that it does not know, (n,).
     """
     lattice = plan.beliefs.lattice
     asked = np.zeros(votes.shape, dtype=np.bool_)

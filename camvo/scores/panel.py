@@ -99,7 +99,7 @@ _WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
 
 
 class _PatternLikelihood:
-    """The likelihood of the P patterns of a :class:`camvo.scores.panel.PatternTable`.
+    """The likelihood of the P patterns of a :class:`_PatternTable`.
 
     In the shapes below, N = K + 1 and Z is the number of values of ν. A *rank* is the rank of a label in its
     pattern, and D is the largest number of votes that any pattern has at a rank.
@@ -355,8 +355,8 @@ class Panel:
                 )
             )
             deviation = (x - centre) / scale
-            value_at = float(0.5 * deviation @ deviation - table.counts @ np.log(value))
-            return value_at, deviation / scale - slope
+            penalty = float(0.5 * deviation @ deviation - table.counts @ np.log(value))
+            return penalty, deviation / scale - slope
 
         radius = _SEARCH_RADIUS * scale
         bounds = list(zip(centre - radius, centre + radius, strict=True))

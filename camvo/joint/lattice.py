@@ -112,7 +112,6 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 
 @lru_cache(maxsize=64)
-@lru_cache(maxsize=256)
 def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
     """The largest number of arms whose lattice has at most ``nodes`` nodes.
 

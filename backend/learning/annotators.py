@@ -15,10 +15,11 @@ from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.teaching import aggregation_of, answering, correct_rewards, person, weigh
-from backend.ledger import Ledger, Writer, human_annotations, learning_data, recounts, reports
+from backend.ledger import Ledger, Writer, human_annotations, learning_data, recounts
 from backend.ledger.database import writer as outages
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.learning_data import JudgedRound, StoredReliabilities
+from backend.ledger.reports import QuestionSums
 from backend.settings import Settings
 from camvo.annotators.annotators import PeoplesTask, fit_reliabilities
 from camvo.errors import CamvoError
@@ -84,7 +85,7 @@ def answered_questions(connection: Connection, project: str) -> list[AnsweredQue
     of_task = _by_task(human_annotations.of_project(connection, project))
     questions = []
     for control, epoch in sorted(recounts.latest_epochs(connection, project).items()):
-        plan = reports.latest_plan(connection, project, control, epoch)
+        plan = QuestionSums(connection, project, control, epoch).latest_plan()
         if plan is None:
             continue
         aggregation, options = aggregation_of(plan), plan["labels"]

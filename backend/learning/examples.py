@@ -18,9 +18,10 @@ from backend.errors import TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.fits import PAUSE, FitCache
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, deletions, human_annotations, learning_data, reports
+from backend.ledger import Ledger, deletions, human_annotations, learning_data
 from backend.ledger.database.writer import outlast
 from backend.ledger.learning_data import LabelledTask
+from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import RoundKey
 from backend.questions import ConfigQuestion, LabelConfig
 from backend.questions.controls import OneOf
@@ -96,7 +97,7 @@ class Examples:
         now = self._clock()
         with self._ledger.read() as connection:
             tasks = learning_data.labelled_tasks(connection, key.project, key.control, key.epoch)
-            tried = reports.sum_example_trials(connection, key.project)
+            tried = ProjectSums(connection, key.project).example_trials()
         contexts = np.array([task.context / np.linalg.norm(task.context) for task in tasks])
         return LabelledTasks(tuple(tasks), contexts, tried, now)
 

@@ -15,7 +15,7 @@ from backend.ledger import blind_tasks, recounts
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among
-from backend.ledger.reports import of_question
+from backend.ledger.rounds import of_question
 
 _columns = tables.rounds.c
 

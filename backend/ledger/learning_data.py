@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Dialect,
     Insert,
@@ -28,10 +27,11 @@ from sqlalchemy import (
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
 from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace
+from backend.ledger.rounds import of_question
 from camvo.scores.calibration import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.typing import Array
 
-_judged_rounds_columns, _annotations = tables.rounds.c, tables.human_annotations.c
+_columns, _annotations = tables.rounds.c, tables.human_annotations.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,9 @@ def latest_judged(connection: Connection, project: str, control: str, epoch: str
         ~_annotations.withdrawn,
         _annotations.task.is_not(None),
     )
-    fields = [_judged_rounds_columns[name] for name in JudgedRound.__dataclass_fields__]
-    query = select(*fields).where(
-        _judged_rounds_columns.project == project,
-        _judged_rounds_columns.control == control,
-        _judged_rounds_columns.epoch == epoch,
-        _judged_rounds_columns.task.in_(annotated),
-    )
-    rows = connection.execute(query.order_by(_judged_rounds_columns.id))
+    fields = [_columns[name] for name in JudgedRound.__dataclass_fields__]
+    query = select(*fields).where(of_question(project, control, epoch), _columns.task.in_(annotated))
+    rows = connection.execute(query.order_by(_columns.id))
     return {row.task: JudgedRound(**row._mapping) for row in rows}
 
 
@@ -248,7 +243,7 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
         select(_rounds.c.task, _rounds.c.question, _examples.c.texts, _rounds.c.human, _contexts.c.context)
         .join(_examples, same_task)
         .join(_contexts, _contexts.c.round_id == _rounds.c.id)
-        .where(_rounds.c.project == project, _rounds.c.control == control, _rounds.c.epoch == epoch)
+        .where(of_question(project, control, epoch))
         .where(_rounds.c.human.is_not(None), ~_rounds.c.audit)
         .order_by(_rounds.c.id.desc())
         .limit(_MAX_TASKS)
@@ -270,13 +265,12 @@ def forget_examples(connection: Connection, project: str) -> None:
     connection.execute(_FORGET_PROJECT, {"of": project})
 
 
-_columns = tables.rounds.c
 _taught = case((~_columns.audit, _columns.confirmed))
 
 
 def count_rounds(connection: Connection, project: str, control: str, epoch: str) -> tuple[int, int]:
     """Count a question's rounds in an epoch: all of them, and those whose human label teaches."""
-    query = select(func.count(), func.count(_taught)).where(_of(project, control, epoch))
+    query = select(func.count(), func.count(_taught)).where(of_question(project, control, epoch))
     rounds, confirmed = connection.execute(query).one()
     return rounds, confirmed
 
@@ -299,14 +293,15 @@ def latest_rounds(  # noqa: PLR0917 - a question, and what is to differ from the
         unanswered: the ids of rounds that count as if nobody had answered them.
         recounted: round → another label for a round that people teach, and its agreement with the answer.
     """
-    of_question, teaches = _of(project, control, epoch), _taught.is_not(None)
     query = (
         select(_columns.id, _columns.votes, _columns.label, _taught.label("confirmed"))
-        .where(of_question)
+        .where(of_question(project, control, epoch))
         .order_by(_columns.id.desc())
     )
     rows = {row.id: row for row in connection.execute(query.limit(MOST_ROUNDS))}
-    rows |= {row.id: row for row in connection.execute(query.where(teaches).limit(MOST_CONFIRMED))}
+    rows |= {
+        row.id: row for row in connection.execute(query.where(_taught.is_not(None)).limit(MOST_CONFIRMED))
+    }
 
     def finished(row: Any) -> FinishedRound:
         if row.confirmed is None or row.id in unanswered:
@@ -314,7 +309,3 @@ def latest_rounds(  # noqa: PLR0917 - a question, and what is to differ from the
         return FinishedRound(row.votes, *recounted.get(row.id, (row.label, row.confirmed)))
 
     return [finished(row) for _, row in sorted(rows.items())]
-
-
-def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
-    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)

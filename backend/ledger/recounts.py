@@ -12,7 +12,7 @@ from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
 from backend.ledger.database.statements import among, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import Round, RoundKey, of_question
 from camvo.scores.reviews import NOTHING_SEEN, TaughtBefore
 from camvo.typing import Array
 
@@ -348,7 +348,10 @@ def latest_per_task(connection: Connection, project: str, control: str, epoch: s
     """
     fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
     query = select(*fields).where(
-        _of(project, control, epoch), ~_columns.audit, ~_columns.pruned, is_open(project, _columns.task)
+        of_question(project, control, epoch),
+        ~_columns.audit,
+        ~_columns.pruned,
+        is_open(project, _columns.task),
     )
     rows = connection.execute(query.order_by(_columns.id))
     newest = {row.task: OpenRound(**row._mapping) for row in rows}
@@ -372,13 +375,9 @@ def count_blind_tasks(connection: Connection, project: str) -> int:
 def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
     """Return the ids of the latest rounds that people teach, at most :data:`_MAX_LABELLED_ROUNDS`."""
     query = select(_columns.id).where(
-        _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit, ~_columns.pruned
+        of_question(project, control, epoch), _columns.human.is_not(None), ~_columns.audit, ~_columns.pruned
     )
     return list(connection.scalars(query.order_by(_columns.id.desc()).limit(_MAX_LABELLED_ROUNDS)))
-
-
-def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
-    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
 
 
 _checks, _checked_rounds = tables.recount_checks, tables.rounds.c
@@ -534,7 +533,7 @@ def countable_rounds(
     query = (
         select(*(_countable[name] for name in names), _contexts.context)
         .join(tables.contexts, _contexts.round_id == _countable.id)
-        .where(_countable.project == project, _countable.control == control, _countable.epoch == epoch)
+        .where(of_question(project, control, epoch))
         .where(
             ~_countable.pruned,
             _countable.id > after,

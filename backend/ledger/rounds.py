@@ -8,7 +8,20 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
@@ -109,6 +122,11 @@ _REPLACE_CONTEXT = (
 )
 
 Teacher = Literal["vote", "human"]
+
+
+def of_question(project: str, control: str, epoch: str) -> ColumnElement[bool]:
+    """The condition that a round is about one question in one epoch."""
+    return and_(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -235,7 +253,7 @@ def of_task(connection: Connection, project: str, task: int) -> list[Round]:
 def answered(connection: Connection, project: str, control: str, epoch: str) -> list[Round]:
     """Return the rounds of a question with a human label, of each task its latest, by id; none is pruned."""
     query = (
-        _ROUNDS.where(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+        _ROUNDS.where(of_question(project, control, epoch))
         .where(_table.c.human.is_not(None), ~_table.c.pruned)
         .order_by(_table.c.id)
     )
@@ -267,9 +285,12 @@ def everyone_votes(  # noqa: PLR0917 - a question, and what is wanted of its rou
         arms: the models that were all asked.
         most: the most rounds.
     """
-    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
     # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
-    votes = select(_table.c.id, _table.c.votes).where(*of_question).order_by(_table.c.id.desc())
+    votes = (
+        select(_table.c.id, _table.c.votes)
+        .where(of_question(project, control, epoch))
+        .order_by(_table.c.id.desc())
+    )
     asked = [row.id for row in connection.execute(votes) if arms <= row.votes.keys()]
     found: list[tuple[dict[str, str | None], str | None]] = []
     for start in range(0, len(asked), _ROWS_PER_QUERY):
@@ -298,10 +319,9 @@ def labelled_votes(
         epoch: its epoch.
         most: the most rounds.
     """
-    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
     query = (
         select(_table.c.task, _table.c.votes, _table.c.human, _table.c.audit)
-        .where(*of_question, _table.c.human.is_not(None))
+        .where(of_question(project, control, epoch), _table.c.human.is_not(None))
         .order_by(_table.c.id.desc())
         .limit(most)
     )

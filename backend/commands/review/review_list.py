@@ -27,12 +27,12 @@ from backend.ledger import (
     learning_data,
     projects,
     recounts,
-    reports,
     rounds,
 )
 from backend.ledger.learning_data import JudgedRound
 from backend.ledger.projects import Project
 from backend.ledger.recounts import OpenRound
+from backend.ledger.reports import ProjectSums
 from backend.quotes.quote import label_price
 from backend.recounting.recounter import Doubting, Recounter
 from backend.settings import Settings
@@ -204,7 +204,7 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing |
 def _full_cost(connection: Connection, project: str) -> float | None:
     """What asking every model about a task costs on average, in $; ``None`` before the first."""
     tasks = rounds.count_tasks(connection, project)
-    full = sum(row.full_cost_usd for row in reports.sum_rounds(connection, project))
+    full = sum(row.full_cost_usd for row in ProjectSums(connection, project).rounds())
     return full / tasks if tasks else None
 
 

@@ -23,7 +23,7 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import WholeFile, check_writable
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import blind_tasks, certificates, projects, recounts, reports
+from backend.ledger import blind_tasks, certificates, projects, recounts
 from backend.ledger.blind_tasks import BlindQueue
 from backend.ledger.certificates import (
     CoveredLabels,
@@ -35,6 +35,7 @@ from backend.ledger.certificates import (
 )
 from backend.ledger.database.statements import now
 from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.reports import ProjectSums
 from backend.server.status import report
 from backend.server.status.build import build_report
 from backend.server.status.report import (
@@ -129,7 +130,7 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> _Co
     own, _ = project_settings(stored, settings)
     epochs = recounts.latest_epochs(connection, stored.key)
     queues = blind_tasks.queues(connection, stored.key)
-    through = reports.newest(connection, stored.key)
+    through = ProjectSums(connection, stored.key).newest_round()
     counting = current_counting(connection, stored.key)
     made = recounts.countings_of(connection, stored.key)
     evidence = {}
@@ -138,7 +139,7 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> _Co
         evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
     return _Contents(
         counting=counting,
-        counted_at=made[0].created_at if made else reports.newest_at(connection, stored.key),
+        counted_at=made[0].created_at if made else ProjectSums(connection, stored.key).newest_round_at(),
         through=through,
         covered=hash_labels(connection, stored.key, epochs, through),
         evidence=evidence,

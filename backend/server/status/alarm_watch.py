@@ -13,9 +13,9 @@ import httpx
 import structlog
 
 from backend.errors import LedgerError
-from backend.ledger import Ledger, Writer, bookings, reports
+from backend.ledger import Ledger, Writer, bookings
 from backend.ledger.database.statements import now
-from backend.ledger.reports import AlertKey
+from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.build import build_report
 from backend.server.status.report import Alert, ProjectReport, Report, read_live
 from backend.settings import Environment, Settings
@@ -144,7 +144,7 @@ class AlertWatch:
         if mine is None:
             return []
         found = _alarms(await asyncio.to_thread(self._report))
-        untold = await self._writer.run(lambda connection: reports.see_alerts(connection, found))
+        untold = await self._writer.run(lambda connection: Alerts(connection).see(found))
         await asyncio.to_thread(self._count)
         url = self._url()
         if url is None or not untold or time.monotonic() < self._not_before:
@@ -155,7 +155,7 @@ class AlertWatch:
             self._not_before = time.monotonic() + min(_PAUSE * 2.0**self._failures, _LONGEST)
             return []
         self._failures = 0
-        await self._writer.run(lambda connection: reports.alert_raised(connection, untold))
+        await self._writer.run(lambda connection: Alerts(connection).reported(untold))
         return untold
 
     def _report(self) -> Report:
@@ -172,7 +172,7 @@ class AlertWatch:
     def _count(self) -> None:
         """Bring the metric in line with the ledger, which also knows of alarms that another worker saw."""
         with self._ledger.read() as connection:
-            known = reports.known_alerts(connection)
+            known = Alerts(connection).known()
         open_: dict[tuple[str, str], int] = {}
         for key, is_open in known.items():
             place = key.project, key.code

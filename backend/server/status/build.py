@@ -16,7 +16,7 @@ from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import RoundsRow
+from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
@@ -138,9 +138,9 @@ def _project_report(
     key = stored.key
     own_settings, unfit = project_settings(stored, settings)
     config, unreadable = _label_config(stored)
-    rounds = reports.sum_rounds(connection, key)
-    calls = reports.sum_calls(connection, key)
-    bins = reports.sum_scores(connection, key)
+    rounds = ProjectSums(connection, key).rounds()
+    calls = ProjectSums(connection, key).calls()
+    bins = ProjectSums(connection, key).scores()
     account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     asked = (
@@ -160,7 +160,7 @@ def _project_report(
         tasks_under_way=None if live is None else live.tasks_under_way.get(key, 0),
         calls_under_way=sum(row.calls for row in calls if row.under_way),
         webhook_at=None if live is None else live.webhook_at.get(key),
-        humans=reports.sum_annotations(connection, key),
+        humans=ProjectSums(connection, key).humans(),
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
             best_single=_best_single(models, questions, progress.predicted),

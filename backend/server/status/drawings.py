@@ -29,9 +29,9 @@ from backend.charts.charts import (
     style,
     svg,
 )
+from backend.ledger.reports import Block
 from backend.server.status.labels import HISTOGRAM
 from backend.server.status.report import (
-    BlockReport,
     ConfusionCount,
     LabelCount,
     ModelReport,
@@ -104,7 +104,7 @@ def confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
     return Picture("confusion", "Vote and people", figure, alt, caption)
 
 
-def course(blocks: tuple[BlockReport, ...]) -> Picture:
+def course(blocks: tuple[Block, ...]) -> Picture:
     """Draw what each block cost, above the share of its labels that were right."""
     figure = new_figure(*SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True)

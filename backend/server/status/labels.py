@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sqlalchemy import Connection
 
-from backend.ledger import blind_tasks, learning_data, reports
+from backend.ledger import blind_tasks, learning_data
 from backend.ledger.blind_tasks import BlindQueue
-from backend.ledger.reports import SCORE_BINS, BlockRow, JudgedRow, RoundsRow
+from backend.ledger.reports import SCORE_BINS, JudgedRow, ProjectSums, QuestionSums, RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.promises import (
     blind_labels_needed,
@@ -23,7 +22,6 @@ from backend.server.status.promises import (
     stops_report,
 )
 from backend.server.status.report import (
-    BlockReport,
     ConfusionCount,
     LabelCount,
     LabelsReport,
@@ -55,18 +53,14 @@ def _labels_report(  # noqa: PLR0917 - the question, and what is known of its la
     closed: bool,
 ) -> LabelsReport:
     """Describe the labels of one question in an epoch."""
-    counts = reports.latest_labels(connection, project, control, epoch) if closed else Counter[str]()
+    counts = QuestionSums(connection, project, control, epoch).latest_labels() if closed else Counter[str]()
     width = SCORE_BINS // HISTOGRAM
     return LabelsReport(
         histogram=tuple(sum(score_counts[start : start + width]) for start in range(0, SCORE_BINS, width)),
-        blocks=tuple(_block(row) for row in reports.sum_blocks(connection, project, control, epoch)),
+        blocks=tuple(QuestionSums(connection, project, control, epoch).blocks()),
         shares=_shares(counts),
         confusion=_confusion(judged) if closed else (),
     )
-
-
-def _block(row: BlockRow) -> BlockReport:
-    return BlockReport(row.rounds, row.cost_usd, row.full_cost_usd, row.checked, row.confirmed, row.last_at)
 
 
 def _shares(counts: Counter[str]) -> tuple[LabelCount, ...]:
@@ -100,7 +94,7 @@ def _questionable_report(
 ) -> QuestionableReport:
     """List the questionable labels of one question."""
     differing = [row for row in judged if row.confirmed < 0.5]
-    people = reports.annotators(connection, project, [row.task for row in differing])
+    people = ProjectSums(connection, project).annotators([row.task for row in differing])
     listed = sorted((_label(row, people, closed=closed) for row in differing), key=_order)
     return QuestionableReport(
         labels=len(listed),
@@ -163,7 +157,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
         queue = queues.get((control, epoch), BlindQueue())
-        count = partial(reports.count_labels, connection, project, control, epoch)
+        count = QuestionSums(connection, project, control, epoch).count
         report = QuestionReport(
             control=control,
             epoch=epoch,
@@ -183,12 +177,12 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
 def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
     question = (source.connection, source.project, report.control, report.epoch)
-    score_counts = reports.count_scores(*question)
-    checked, judged = reports.checked_labels(*question), reports.judged_labels(*question)
+    score_counts = QuestionSums(*question).scores()
+    checked, judged = QuestionSums(*question).checked(), QuestionSums(*question).judged()
     closed, asked = source.closed.get(report.control, False), source.shares.get(report.control)
     return replace(
         report,
-        votes=VotesReport.of(reports.latest_plan(*question)),
+        votes=VotesReport.of(QuestionSums(*question).latest_plan()),
         estimate=estimate_report(score_counts, checked),
         score_check=score_check_report(checked),
         labels=_labels_report(*question, score_counts, judged, closed=closed),

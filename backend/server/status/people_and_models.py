@@ -11,9 +11,8 @@ from typing import Final, Literal
 from sqlalchemy import Connection
 
 from backend.learning.annotators import AnsweredQuestion, answered_questions
-from backend.ledger import reports
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.reports import CallsRow, VotesRow
+from backend.ledger.reports import CallsRow, ProjectSums, VotesRow
 from backend.server.status.report import (
     AnnotatorReport,
     BestSingleReport,
@@ -199,8 +198,8 @@ def model_reports(
         calls: its calls, counted by model and failure.
         pool: the models that it currently asks.
     """
-    votes = reports.sum_votes(connection, project)
-    tried = reports.sum_example_trials(connection, project)
+    votes = ProjectSums(connection, project).votes()
+    tried = ProjectSums(connection, project).example_trials()
     heard = {row.model for row in votes if row.voted or row.model != STUDENT}
     names = {*pool, *(row.model for row in calls), *heard}
     return tuple(
@@ -229,7 +228,7 @@ def _model_report(
 ) -> ModelReport:
     answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
-        reports.answer_seconds(connection, project, name, answered, quantile) if answered else None
+        ProjectSums(connection, project).answer_seconds(name, answered, quantile) if answered else None
         for quantile in (0.5, 0.95)
     )
     return ModelReport(

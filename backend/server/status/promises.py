@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.ledger import certificates, reports
+from backend.ledger import certificates
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.certificates import Reason, blind_answers, count_answers, resting_on
-from backend.ledger.reports import SCORE_BINS, CheckedRow
+from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.report import (
@@ -113,7 +113,7 @@ def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
             for row in sample
         ],
     )
-    newest = reports.newest(connection, project)
+    newest = ProjectSums(connection, project).newest_round()
     every = predicted if through == newest else count_answers(connection, project, control, epoch, newest)
     return SharesReport(
         tasks=predicted.total(),

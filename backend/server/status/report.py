@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
-from backend.ledger.reports import HumansRow
+from backend.ledger.reports import Block, HumansRow
 from backend.settings import Environment
 from backend.telemetry import metrics
 from camvo.annotators.annotators import AnnotatorReliability
@@ -139,27 +139,6 @@ class ScoreCheckReport:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockReport:
-    """Rounds that follow one another, in blocks of the same size.
-
-    Attributes:
-        rounds: their number.
-        cost_usd: what they cost, in $.
-        every_model_usd: what they would have cost if every model had been asked, in $.
-        checked: how many of their labels have a human answer.
-        right: how many of these were right.
-        last_at: when the last of them finished.
-    """
-
-    rounds: int
-    cost_usd: float
-    every_model_usd: float
-    checked: int
-    right: float
-    last_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class LabelCount:
     """How many of the latest labels are this one."""
 
@@ -189,7 +168,7 @@ class LabelsReport:
     """
 
     histogram: tuple[int, ...]
-    blocks: tuple[BlockReport, ...]
+    blocks: tuple[Block, ...]
     shares: tuple[LabelCount, ...]
     confusion: tuple[ConfusionCount, ...]
 

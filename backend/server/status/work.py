@@ -19,12 +19,12 @@ from backend.errors import (
     NoVoteError,
 )
 from backend.learning.projects import asked_questions
-from backend.ledger import answers, money, recounts, reports
+from backend.ledger import answers, money, recounts
 from backend.ledger import projects as failed_tasks
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES
-from backend.ledger.reports import BINS, BinRow
+from backend.ledger.reports import BINS, BinRow, ProjectSums
 from backend.questions import LabelConfig
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
@@ -111,11 +111,11 @@ def project_progress(
     since = _whole_number("after", after)
     decided = 0
     if since is not None:
-        decided = reports.count_tasks(connection, project, since, lowest or 0, highest)
+        decided = ProjectSums(connection, project).tasks_after(since, lowest or 0, highest)
     account = money.balance(connection, project, money.TOTAL)
     return {
         "tasks": decided,
-        "last_round": reports.newest(connection, project),
+        "last_round": ProjectSums(connection, project).newest_round(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }
@@ -305,7 +305,7 @@ def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]
     agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for check in answers.pack_checks_of(connection, project):
         agreed[check.arm][check.control, check.epoch].append(check.agreed)
-    sums = {row.arm: row for row in reports.sum_packs(connection, project)}
+    sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
     return tuple(
         PackReport(
             arm=arm,
@@ -331,9 +331,9 @@ def progress_report(connection: Connection, stored: Project, config: LabelConfig
         stored: the project.
         config: its label config, ``None`` if it is unknown or cannot be read.
     """
-    predicted = reports.count_task_states(connection, stored.key)
-    current = reports.count_task_states(
-        connection, stored.key, recounts.latest_epochs(connection, stored.key)
+    predicted = ProjectSums(connection, stored.key).labelled_tasks()
+    current = ProjectSums(connection, stored.key).labelled_tasks(
+        recounts.latest_epochs(connection, stored.key)
     )
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
     tasks = None if stored.task_number is None else max(stored.task_number, predicted)

@@ -15,8 +15,9 @@ from sqlalchemy import Table, func, select, update
 from backend.errors import LedgerError
 from backend.learning import states
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, deletions, events, projects, reports, rounds
+from backend.ledger import Ledger, Writer, deletions, events, projects, rounds
 from backend.ledger.database import tables
+from backend.ledger.reports import ProjectSums
 from backend.upkeep import pruning, verification
 from backend.upkeep.pruning import StateName, continued, nothing
 from camvo.state.contribution import Contribution
@@ -146,9 +147,9 @@ def test_reports_stay_as_they_were(ledger: Ledger) -> None:
     def report() -> list[Any]:
         with ledger.read() as connection:
             return [
-                reports.sum_votes(connection, PROJECT),
-                reports.sum_calls(connection, PROJECT),
-                reports.sum_scores(connection, PROJECT),
+                ProjectSums(connection, PROJECT).votes(),
+                ProjectSums(connection, PROJECT).calls(),
+                ProjectSums(connection, PROJECT).scores(),
             ]
 
     before = report()

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.ledger import Ledger, events, rounds
-from backend.ledger.rounds import Round
+from backend.ledger import Ledger, events
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.settings import PolicySettings, child_environment
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
@@ -479,7 +479,7 @@ def _with_rounds(
 ) -> list[_LabelledText]:
     """Add the rounds, because the models asked are in the ledger and not in the prediction."""
     with ledger.read() as connection:
-        stored = [rounds.of_task(connection, project.key, text.task["id"]) for text in texts]
+        stored = [ProjectRounds(connection, project.key).of_task(text.task["id"]) for text in texts]
     return [
         _LabelledText(text, prediction, of_text[0])
         for text, prediction, of_text in zip(texts, predictions, stored, strict=True)

@@ -17,8 +17,9 @@ from backend.label_studio.predictions import annotations_in
 from backend.learning import examples, teaching
 from backend.learning.projects import project_settings, remember_project
 from backend.learning.teaching import correct_rewards
-from backend.ledger import Ledger, Writer, deletions, human_annotations, projects, rounds
+from backend.ledger import Ledger, Writer, deletions, human_annotations, projects
 from backend.ledger.human_annotations import Annotation, Withdrawal, withdrawn_by
+from backend.ledger.rounds import AcceptedTasks, ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
@@ -122,8 +123,8 @@ def _as_machine_label(connection: Connection, annotation: Annotation) -> Annotat
     """The annotation, which teaches nothing if ``camvo accept`` made it and nobody has changed it since."""
     if annotation.task is None or annotation.ground_truth:
         return annotation
-    machine = rounds.is_machine_label(
-        connection, annotation.project, annotation.task, annotation.annotation_id, annotation.labels
+    machine = AcceptedTasks(connection, annotation.project).has_label(
+        annotation.task, annotation.annotation_id, annotation.labels
     )
     return replace(annotation, teaches=False) if machine else annotation
 
@@ -177,10 +178,10 @@ def _forget(
     Labels take milliseconds per task, and texts nearly one. If many of the tasks have human labels or
     texts that taught, only the first of those are forgotten.
     """
-    taught = rounds.tasks_with_texts(connection, project, tasks)
+    taught = ProjectRounds(connection, project).tasks_with_texts(tasks)
     if len(taught) > _UNTAUGHT:
         tasks = taught[:_UNTAUGHT]
-    labelled = rounds.labelled_tasks(connection, project, tasks)
+    labelled = ProjectRounds(connection, project).labelled_tasks(tasks)
     if len(labelled) > _CORRECTED:
         tasks = labelled = labelled[:_CORRECTED]
     human_annotations.forget_tasks(connection, project, labelled)
@@ -347,7 +348,7 @@ def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedL
         tasks,
         annotations=len(changing),
         ground_truths=sum(annotation.ground_truth for annotation in changing),
-        rounds=sum(rounds.count_of_tasks(connection, project, of) for project, of in tasks.items()),
+        rounds=sum(ProjectRounds(connection, project).count_of(of) for project, of in tasks.items()),
     )
 
 

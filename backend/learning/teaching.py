@@ -23,15 +23,15 @@ from backend.ledger import (
     blind_tasks,
     events,
     human_annotations,
-    learning_data,
     projects,
     recounts,
     rounds,
 )
 from backend.ledger.events import Kind, NewEvent
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.recounts import FurtherVote
-from backend.ledger.rounds import Round, RoundKey, Teacher
+from backend.ledger.learning_data import Reliabilities
+from backend.ledger.recounts import FurtherVote, Recounts
+from backend.ledger.rounds import ProjectRounds, Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.annotators.annotators import PRIOR_PERSON, weighed_label
@@ -81,7 +81,7 @@ def human_label(
     )
     truths = [annotation for annotation in counted if annotation.ground_truth]
     if counted and not truths and aggregation == LABEL_VOTE:
-        for fit in learning_data.latest_reliabilities(connection, key.project, key.control):
+        for fit in Reliabilities(connection, key.project).latest(key.control):
             return weigh(counted, key.control, fit.accuracies, len(plan["labels"]))
     answers = [annotation.labels[key.control] for annotation in truths or counted]
     return registry.agreed_answer(aggregation, answers, plan["labels"])
@@ -222,7 +222,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         How many rounds are now taught by another label, or by somebody else.
     """
     corrected = 0
-    of_task = rounds.of_task(connection, project, task)
+    of_task = ProjectRounds(connection, project).of_task(task)
     further = recounts.further_votes_of(connection, [round_.id for round_ in of_task])
     for round_ in of_task:
         later = further.get(round_.id, ())
@@ -235,7 +235,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             rounds.set_votes_confirmed(connection, round_, _confirmed(round_, human))
             confirm = partial(confirmation, human=human, plan=round_.plan)
-            recounts.record_check_answers(connection, project, task, round_.id, confirm)
+            Recounts(connection, project).record_answer(task, round_.id, confirm)
         if round_.audit:
             record_blind_answer(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
@@ -271,7 +271,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
         tasks: the tasks' numbers.
         now: unix seconds.
     """
-    known = rounds.with_texts(connection, project, tasks)
+    known = ProjectRounds(connection, project).with_texts(tasks)
     rounds.seal_texts(connection, known)
     new: list[NewEvent] = []
     for round_ in known:

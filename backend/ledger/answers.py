@@ -272,9 +272,3 @@ def mark_pack_check(connection: Connection, project: str) -> tuple[int, int | No
 def pack_checks_of(connection: Connection, project: str) -> list[PackCheck]:
     """Return a project's comparisons in the order in which they were recorded."""
     return [PackCheck(**row._mapping) for row in connection.execute(_ALL_PACK_CHECKS, {"of": project})]
-
-
-def forget_pack_checks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete tasks' comparisons."""
-    of_tasks = among(connection.dialect, _pack_checks.c.task, tasks)
-    connection.execute(delete(_pack_checks).where(_pack_checks.c.project == project, of_tasks))

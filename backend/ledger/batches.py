@@ -476,9 +476,3 @@ def count_tasks(connection: Connection, project: str) -> tuple[int, int]:
     query = select(func.count(), func.sum(everyone)).where(_tasks.c.project == project)
     waiting, exploring = connection.execute(query).one()
     return int(waiting), int(exploring or 0)
-
-
-def forget_batch_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete the rows of deleted tasks that waited for answers."""
-    chosen = among(connection.dialect, _tasks.c.task, tasks)
-    connection.execute(delete(_tasks).where(_tasks.c.project == project, chosen))

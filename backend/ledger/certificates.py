@@ -15,7 +15,8 @@ from backend.ledger import blind_tasks, recounts
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among
-from backend.ledger.rounds import of_question
+from backend.ledger.recounts import Recounts
+from backend.ledger.rounds import ProjectRounds, QuestionRounds
 
 _columns = tables.rounds.c
 
@@ -62,7 +63,7 @@ def _pages(
     names = (_columns.id, _columns.task, _columns.label, _columns.score)
     query = (
         select(*names)
-        .where(of_question(project, control, epoch), _columns.id <= through)
+        .where(QuestionRounds(connection, project, control, epoch).condition, _columns.id <= through)
         .order_by(_columns.task, _columns.id)
         .limit(_PAGE)
     )
@@ -157,13 +158,13 @@ def standings(connection: Connection, project: str) -> list[_Standing]:
     if not certificates:
         return []
     counting = current_counting(connection, project)
-    epochs = recounts.latest_epochs(connection, project)
+    epochs = ProjectRounds(connection, project).latest_epochs()
     return [_Standing(each, _reason(connection, project, each, counting, epochs)) for each in certificates]
 
 
 def current_counting(connection: Connection, project: str) -> int:
     """The number of the counting whose labels are handed out, 0 for the first labels."""
-    return recounts.next_number(connection, project) - 1
+    return Recounts(connection, project).latest_number()
 
 
 def _reason(
@@ -218,7 +219,7 @@ def count_answers(
     """
     first = (
         select(func.min(_columns.id))
-        .where(of_question(project, control, epoch), _columns.id <= through)
+        .where(QuestionRounds(connection, project, control, epoch).condition, _columns.id <= through)
         .group_by(_columns.task)
     )
     query = (

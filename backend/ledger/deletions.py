@@ -16,16 +16,27 @@ from backend.ledger import (
     batches,
     blind_tasks,
     human_annotations,
-    learning_data,
-    projects,
-    recounts,
-    rounds,
 )
 from backend.ledger.batches import ENDED
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, found_among, insert_each
+from backend.ledger.database.statements import among, delete_tasks, found_among, insert_each
+from backend.ledger.learning_data import ExampleTexts
+from backend.ledger.rounds import ProjectRounds
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
+_ABOUT_TASKS = (
+    tables.recounts,
+    tables.recount_checks,
+    tables.further_votes,
+    tables.pack_checks,
+    tables.example_texts,
+    tables.failed_tasks,
+    tables.accepted,
+    tables.batch_tasks,
+    _left,
+)
+"""The tables of which the rows of forgotten tasks are simply deleted."""
+
 _FIND = select(_table.c.task).where(
     _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("numbers", expanding=True))
 )
@@ -61,20 +72,11 @@ def forget_deleted(connection: Connection, project: str, tasks: Sequence[int]) -
     needs the rounds.
     """
     human_annotations.forget_tasks(connection, project, tasks)
-    rounds.forget_votes(connection, project, tasks)
-    rounds.forget_tasks(connection, project, tasks)
-    recounts.forget_tasks(connection, project, tasks)
-    recounts.forget_checks(connection, project, tasks)
-    recounts.forget_further_votes(connection, project, tasks)
+    ProjectRounds(connection, project).forget(tasks)
     answers.forget_tasks(connection, project, tasks)
-    answers.forget_pack_checks(connection, project, tasks)
-    learning_data.forget_example_tasks(connection, project, tasks)
-    projects.forget_failures(connection, project, tasks)
-    rounds.forget_accepted(connection, project, tasks)
     batches.forget_lines(connection, project, tasks)
-    batches.forget_batch_tasks(connection, project, tasks)
-    chosen = among(connection.dialect, _left.c.task, tasks)
-    connection.execute(delete(_left).where(_left.c.project == project, chosen))
+    for table in _ABOUT_TASKS:
+        delete_tasks(connection, table, project, tasks)
 
 
 def is_deleted(connection: Connection, project: str, task: int) -> bool:
@@ -222,7 +224,7 @@ def pruned_tasks(connection: Connection, ids: Sequence[int]) -> list[int]:
 
 def forget_texts(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Delete the answers and the texts of tasks, and return how many answers that were."""
-    learning_data.forget_example_tasks(connection, project, tasks)
+    ExampleTexts(connection, project).forget(tasks)
     return answers.forget_tasks(connection, project, tasks)
 
 

@@ -51,12 +51,6 @@ def forget_failures_of(connection: Connection, project: str, task: int) -> None:
     connection.execute(_FORGET_FAILURES, {"of": project, "number": task})
 
 
-def forget_failures(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Forget that tasks failed, because they were deleted."""
-    of_tasks = among(connection.dialect, _failures.c.task, tasks)
-    connection.execute(delete(_failures).where(_failures.c.project == project, of_tasks))
-
-
 def failure_codes_of(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, str]:
     """Return the failed ones of these tasks, each with the code of the latest reason."""
     query = select(_failures.c.task, _failures.c.code).where(

@@ -23,12 +23,12 @@ from sqlalchemy import (
     update,
 )
 
-from backend.ledger import recounts
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, now
 from backend.ledger.human_annotations import is_open
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
-from backend.ledger.rounds import of_question
+from backend.ledger.recounts import Recounts, latest_checked_score, latest_confirmed, latest_score
+from backend.ledger.rounds import QuestionRounds
 from camvo.scores.reviews import ExampleTrial
 
 _annotations, _rounds, _votes = tables.human_annotations.c, tables.rounds.c, tables.votes.c
@@ -234,32 +234,17 @@ class JudgedRow:
     confirmed: float
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionSums:
+class QuestionSums(QuestionRounds):
     """The sums of a question in one epoch, in a read transaction."""
-
-    connection: Connection
-    project: str
-    control: str
-    epoch: str
-
-    @property
-    def _of_question(self) -> ColumnElement[bool]:
-        """The condition that a round is about the question."""
-        return of_question(self.project, self.control, self.epoch)
 
     def scores(self) -> list[int]:
         """Count the labels by the bin of their latest score: :data:`SCORE_BINS` numbers."""
-        score = (
-            recounts.latest_checked_score()
-            if recounts.is_recounted(self.connection, self.project)
-            else _rounds.score
-        )
+        score = latest_checked_score if Recounts(self.connection, self.project).are_there() else _rounds.score
         place = score * SCORE_BINS
         # SQLite's cast cuts the decimals off, PostgreSQL's rounds
         whole = place if self.connection.dialect.name == "sqlite" else func.floor(place)
         number = cast(whole, Integer).label("bin")
-        query = select(number, func.count().label("labels")).where(self._of_question).group_by(number)
+        query = select(number, func.count().label("labels")).where(self.condition).group_by(number)
         counts = [0] * SCORE_BINS
         for place_, labels in self.connection.execute(query):
             counts[min(place_, SCORE_BINS - 1)] += labels
@@ -269,11 +254,11 @@ class QuestionSums:
         """Return the labels with a human answer, in the order of their prediction."""
         score: ColumnElement[float] = _rounds.score
         confirmed: ColumnElement[float] = _rounds.confirmed
-        if recounts.is_recounted(self.connection, self.project):
-            score, confirmed = recounts.latest_checked_score(), recounts.latest_confirmed()
+        if Recounts(self.connection, self.project).are_there():
+            score, confirmed = latest_checked_score, latest_confirmed
         query = (
             select(_rounds.audit, score.label("score"), confirmed.label("confirmed"))
-            .where(self._of_question, _rounds.confirmed.is_not(None))
+            .where(self.condition, _rounds.confirmed.is_not(None))
             .order_by(_rounds.created_at, _rounds.score, _rounds.confirmed)
         )
         return [CheckedRow(**row._mapping) for row in self.connection.execute(query)]
@@ -282,7 +267,7 @@ class QuestionSums:
         """Sum the rounds by :data:`BLOCKS` blocks of the same size, in their order."""
         block = func.ntile(BLOCKS).over(order_by=_rounds.created_at).label("block")
         fields = (_rounds.cost_usd, _rounds.full_cost_usd, _rounds.confirmed, _rounds.created_at)
-        numbered = select(block, *fields).where(self._of_question).subquery()
+        numbered = select(block, *fields).where(self.condition).subquery()
         query = (
             select(
                 func.count().label("rounds"),
@@ -299,7 +284,7 @@ class QuestionSums:
 
     def latest_plan(self) -> Mapping[str, Any] | None:
         """The plan of the newest round; ``None`` without a round."""
-        query = select(_rounds.plan).where(self._of_question).order_by(_rounds.id.desc()).limit(1)
+        query = select(_rounds.plan).where(self.condition).order_by(_rounds.id.desc()).limit(1)
         plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
         return plan
 
@@ -317,9 +302,9 @@ class QuestionSums:
             score: the least score of the labels.
             through: the last round to count; ``None`` for all rounds.
         """
-        query = select(func.count()).where(self._of_question)
-        if recounts.is_recounted(self.connection, self.project):
-            query = query.where(recounts.latest_score() >= score, is_open(self.project, _rounds.task))
+        query = select(func.count()).where(self.condition)
+        if Recounts(self.connection, self.project).are_there():
+            query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
         else:
             query = query.where(_rounds.score >= score)
         return self.connection.scalars(query if through is None else query.where(_rounds.id <= through)).one()
@@ -327,11 +312,7 @@ class QuestionSums:
     def latest_labels(self) -> Counter[str]:
         """Count the labels of the latest rounds, at most :data:`_LATEST` of them."""
         latest = (
-            select(_rounds.label)
-            .where(self._of_question)
-            .order_by(_rounds.id.desc())
-            .limit(_LATEST)
-            .subquery()
+            select(_rounds.label).where(self.condition).order_by(_rounds.id.desc()).limit(_LATEST).subquery()
         )
         query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
         return Counter({row.label: row.labels for row in self.connection.execute(query)})
@@ -348,7 +329,7 @@ class QuestionSums:
         query = (
             select(*fields)
             .where(
-                self._of_question,
+                self.condition,
                 _rounds.confirmed.is_not(None),
                 _rounds.human.is_not(None),
             )
@@ -562,8 +543,20 @@ class ProjectSums:
             if not epochs:
                 return 0
             query = query.where(
-                or_(*(of_question(self.project, control, epoch) for control, epoch in epochs.items()))
+                or_(
+                    *(
+                        QuestionRounds(self.connection, self.project, control, epoch).condition
+                        for control, epoch in epochs.items()
+                    )
+                )
             )
+        return self.connection.scalars(query).one()
+
+    def count_blind_tasks(self) -> int:
+        """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
+        query = select(func.count(_rounds.task.distinct())).where(
+            _rounds.project == self.project, _rounds.audit, is_open(self.project, _rounds.task)
+        )
         return self.connection.scalars(query).one()
 
     def annotators(self, tasks: Sequence[int]) -> dict[int, int]:

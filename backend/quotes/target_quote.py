@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from backend.learning.states import StateKey
-from backend.ledger import human_annotations, rounds
+from backend.ledger import human_annotations
+from backend.ledger.rounds import QuestionRounds
 from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import KnownVotes
 from camvo.quotes.mixes import FEWEST, LabelledVotes, Mix, mixes
@@ -46,8 +47,8 @@ def read_known_rounds(
     """
     arms, names = tuple(sorted(prices)), tuple(sorted(labels))
     place = {label: number for number, label in enumerate(names)}
-    found = rounds.everyone_votes(
-        connection, key.project, key.control, key.epoch, set(arms), _KNOWN_ROUNDS_MOST
+    found = QuestionRounds(connection, key.project, key.control, key.epoch).everyone_votes(
+        set(arms), _KNOWN_ROUNDS_MOST
     )
     rows = [[place.get(votes[arm] or "", -1) for arm in arms] for votes, _ in found]
     return KnownRounds(
@@ -190,9 +191,9 @@ def read_labelled(
     place = {label: number for number, label in enumerate(known.votes.labels)}
     shown = human_annotations.prefilled_tasks(connection, key.project)
     rows, human = [], []
-    for task, votes, label, blind in rounds.labelled_votes(
-        connection, key.project, key.control, key.epoch, _MOST
-    ):
+    for task, votes, label, blind in QuestionRounds(
+        connection, key.project, key.control, key.epoch
+    ).labelled_votes(_MOST):
         if label not in place or (task in shown and not blind):
             continue
         # A packed arm and its model are one voter here, whichever of the two was asked.

@@ -13,9 +13,9 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
-from backend.ledger import Ledger, Writer, bookings, human_annotations, projects, recounts
+from backend.ledger import Ledger, Writer, bookings, human_annotations, projects
 from backend.ledger.database.statements import now
-from backend.ledger.recounts import Look
+from backend.ledger.recounts import Look, Recounts
 from backend.recounting.delivery import Delivery
 from backend.recounting.recounter import ProjectCount, Recounter, Stopped
 from backend.settings import Settings
@@ -148,7 +148,7 @@ class AutomaticRecounts:
                 score_change=found.score_change,
                 by_hand=worth_it and not self._stores(project),
             )
-            recounts.remember_look(connection, project, look)
+            Recounts(connection, project).remember_look(look)
 
         await self._writer.persist(remember)
 
@@ -168,7 +168,7 @@ class AutomaticRecounts:
                 stored.key
                 for stored in projects.list_all(connection)
                 if _is_due(connection, stored.key)
-                or (self._stores(stored.key) and recounts.pending(connection, stored.key, limit=1))
+                or (self._stores(stored.key) and Recounts(connection, stored.key).pending(limit=1))
             ]
 
     def _stores(self, project: str) -> bool:
@@ -188,14 +188,14 @@ def _is_due(connection: Connection, project: str) -> bool:
     """
     stored, look, at = (
         projects.get(connection, project),
-        recounts.last_look(connection, project),
+        Recounts(connection, project).last_look(),
         now(connection),
     )
     if stored is None or stored.sequence == 0:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
-    made = [each for each in recounts.countings_of(connection, project) if each.reason == "automatic"]
+    made = [each for each in Recounts(connection, project).countings() if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:
         return True
     known, new = human_annotations.count_received(connection, project, made[0].created_at)

@@ -19,7 +19,8 @@ from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.projects import project_settings
-from backend.ledger import Ledger, Writer, projects, recounts
+from backend.ledger import Ledger, Writer, projects
+from backend.ledger.recounts import Recounts
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Environment, Settings
 
@@ -100,9 +101,7 @@ class Delivery:
                 break
             target = target or await self._target(project)
             changed, settled = await self._replace(target, project, tasks)
-            await self._writer.persist(
-                partial(recounts.set_delivered, project=project, tasks=settled, through=through)
-            )
+            await self._writer.persist(partial(_note, project=project, tasks=settled, through=through))
             replaced, last = replaced + changed, tasks[-1]
         if replaced:
             _log.info("recounts_delivered", project=project, tasks=replaced)
@@ -162,5 +161,9 @@ class Delivery:
 
 def _next(connection: Connection, project: str, last: int) -> tuple[list[int], int]:
     """The next tasks to deliver, and the number of the latest counting that their labels are of."""
-    tasks = recounts.pending(connection, project, after=last, limit=_PAGE)
-    return tasks, recounts.next_number(connection, project) - 1
+    tasks = Recounts(connection, project).pending(after=last, limit=_PAGE)
+    return tasks, Recounts(connection, project).latest_number()
+
+
+def _note(connection: Connection, project: str, tasks: Sequence[int], through: int) -> None:
+    Recounts(connection, project).set_delivered(tasks, through)

@@ -38,7 +38,7 @@ from backend.ledger import (
 )
 from backend.ledger.database import writer as outages
 from backend.ledger.money import Purse, from_picodollars
-from backend.ledger.recounts import FurtherVote, Purpose
+from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
 from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
 from backend.questions import parse_label_config
@@ -241,7 +241,7 @@ class FurtherAsking:
         def store(connection: Connection) -> None:
             if deletions.is_deleted(connection, job.project, job.task):
                 return
-            recounts.store_further_votes(connection, job.project, _rows(found, paid, purpose, self._clock()))
+            FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._clock()))
             correct_rewards(connection, job.project, job.task, job.settings, self._clock())
 
         await self._writer.persist(store)
@@ -463,7 +463,7 @@ class Completing:
         purse = Purse("background", most)
         if from_picodollars(own.spent + own.reserved) >= most:
             return purse, ()
-        return purse, recounts.incomplete(connection, project, after=last, limit=_TASKS)
+        return purse, FurtherVotes(connection, project).incomplete(after=last, limit=_TASKS)
 
     async def _jobs(self, project: str, tasks: Sequence[int], purse: Purse) -> list[Job]:
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key

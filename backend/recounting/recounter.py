@@ -18,19 +18,21 @@ from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
-from backend.ledger import Ledger, Writer, blind_tasks, learning_data, projects, recounts, rounds
+from backend.ledger import Ledger, Writer, blind_tasks, projects, recounts
+from backend.ledger.learning_data import LearningRounds
 from backend.ledger.projects import Project
 from backend.ledger.recounts import (
     CountableRound,
+    CountedRounds,
     Counting,
     CountingReason,
     FurtherVote,
     Recount,
     RecountCheck,
-    countable_rounds,
+    Recounts,
     differs,
 )
-from backend.ledger.rounds import Round
+from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round
 from backend.questions import parse_label_config
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -140,7 +142,9 @@ class _QuestionCounter:
 
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
-            return countable_rounds(connection, key.project, key.control, key.epoch, after=after, limit=_PAGE)
+            return CountedRounds(connection, key.project, key.control, key.epoch).countable(
+                after=after, limit=_PAGE
+            )
 
     def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
         """Every model whose votes may count: today's pool and those that the state knows, with a price.
@@ -178,8 +182,8 @@ class _QuestionCounter:
         if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
-            rounds = learning_data.latest_rounds(
-                connection, key.project, key.control, key.epoch, unanswered, relabelled
+            rounds = LearningRounds(connection, key.project, key.control, key.epoch).latest(
+                unanswered, relabelled
             )
         return fit_scorer(rounds, sorted(prices), plan["labels"])
 
@@ -238,7 +242,7 @@ class _AnsweredRounds:
         """
         key = self._key
         with self._counter.ledger.read() as connection:
-            answered = rounds.answered(connection, key.project, key.control, key.epoch)
+            answered = QuestionRounds(connection, key.project, key.control, key.epoch).answered()
             further = recounts.further_votes_of(connection, [round_.id for round_ in answered])
         folds = [answered[fold::_FOLDS] for fold in range(_FOLDS)]
         decided = [self._decide(fold, prices, further) for fold in folds if fold]
@@ -441,7 +445,7 @@ def record(
     if not any(new for _, new in news):
         return None
     counting = Counting(
-        number=recounts.next_number(connection, project),
+        number=Recounts(connection, project).latest_number() + 1,
         reason=reason,
         sequence=sequence,
         counted=sum(question.counted for question in found),
@@ -449,13 +453,13 @@ def record(
         scores=sum(not recount.label_changed for recount in changes),
         created_at=now,
     )
-    recounts.store_counting(connection, project, counting)
+    Recounts(connection, project).store_counting(counting)
     for question, new in news:
         of_file = not projects.is_of_label_studio(project)
         hidden = {recount.round_id for recount in new} if of_file else question.blind
-        recounts.store(connection, project, counting.number, new, hidden)
+        Recounts(connection, project).store(counting.number, new, hidden)
         if new:
-            recounts.store_checks(connection, project, question.checks)
+            Recounts(connection, project).store_checks(question.checks)
             _begin_queue(connection, question, new, counting.number)
     return counting
 
@@ -466,7 +470,7 @@ def _news(connection: Connection, project: str, question: QuestionCount) -> list
         return []
     queue = blind_tasks.queue_of(connection, project, question.key.control, question.key.epoch)
     behind = [entry.task for entry in queue.behind]
-    return recounts.new_ones(connection, project, question.results, behind)
+    return Recounts(connection, project).new_ones(question.results, behind)
 
 
 def _begin_queue(
@@ -482,7 +486,7 @@ def _begin_queue(
         results={recount.round_id: (recount.label, recount.score) for recount in new},
     )
     for task in answered:
-        for round_ in rounds.of_task(connection, key.project, task):
+        for round_ in ProjectRounds(connection, key.project).of_task(task):
             if round_.audit and (round_.key.control, round_.key.epoch) == (key.control, key.epoch):
                 record_blind_answer(connection, round_, round_.id)
 
@@ -672,8 +676,8 @@ class Recounter:
         """The project, and of each question's latest epoch a round."""
         with self._ledger.read() as connection:
             first_rounds = {}
-            for control, epoch in sorted(recounts.latest_epochs(connection, project).items()):
-                first = countable_rounds(connection, project, control, epoch, after=0, limit=1)
+            for control, epoch in sorted(ProjectRounds(connection, project).latest_epochs().items()):
+                first = CountedRounds(connection, project, control, epoch).countable(after=0, limit=1)
                 if first:
                     first_rounds[StateKey(project, control, epoch)] = first[0]
             return projects.get(connection, project), first_rounds

@@ -26,8 +26,8 @@ from backend.errors import (
 from backend.label_studio import payloads
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
-from backend.ledger import recounts
 from backend.ledger.database.statements import now
+from backend.ledger.recounts import Recounts
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
@@ -218,8 +218,8 @@ def recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
     project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
     with runtime().ledger.read() as connection:
-        tasks = recounts.pending(connection, project, after=after)
-        through = recounts.next_number(connection, project) - 1
+        tasks = Recounts(connection, project).pending(after=after)
+        through = Recounts(connection, project).latest_number()
     return jsonify(tasks=tasks, through=through)
 
 

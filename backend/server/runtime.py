@@ -31,11 +31,11 @@ from backend.learning.actions import CatchUp, Training, forget_next, parts, prep
 from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
 from backend.learning.projects import asked_questions, is_new, project_settings, remember_project
 from backend.learning.teaching import RewardCorrections
-from backend.ledger import Ledger, Writer, money, projects, recounts
+from backend.ledger import Ledger, Writer, money, projects
 from backend.ledger.database.readiness import try_write
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.projects import Project
-from backend.ledger.recounts import Counting
+from backend.ledger.recounts import Counting, Recounts
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
@@ -582,7 +582,7 @@ class Runtime:
 
     def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""
-        self._write(partial(recounts.set_delivered, project=project, tasks=tasks, through=through))
+        self._write(lambda connection: Recounts(connection, project).set_delivered(tasks, through))
 
     def _write(self, function: Callable[[Connection], object]) -> None:
         """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.

@@ -21,8 +21,8 @@ from label_studio_requests import Project, predict
 from rewards import rewards
 from werkzeug.test import TestResponse
 
-from backend.ledger import Ledger, events, human_annotations, rounds
-from backend.ledger.rounds import Round
+from backend.ledger import Ledger, events, human_annotations
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.models import model
 from backend.models.embedder import Embedder
 from backend.server.app import create_app
@@ -136,7 +136,7 @@ class Backend:
 
     def rounds(self, task: int, project: Project | None = None) -> list[Round]:
         with self.ledger.read() as connection:
-            return rounds.of_task(connection, (project or Project()).key, task)
+            return ProjectRounds(connection, (project or Project()).key).of_task(task)
 
     def events(self, project: Project | None = None) -> list[events.Event]:
         with self.ledger.read() as connection:

@@ -21,7 +21,8 @@ from backend.annotation.batch_desk import Desk, DeskReport
 from backend.annotation.job import Batching
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.errors import BatchesUnsupportedError
-from backend.ledger import batches, rounds
+from backend.ledger import batches
+from backend.ledger.rounds import ProjectRounds
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -89,7 +90,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
     if isinstance(policy, Majority | Baseline | Single):
         return 0  # nothing is learnt that says when to stop
     with jobs.process.ledger.read() as connection:
-        learnt = rounds.count_tasks(connection, jobs.project)
+        learnt = ProjectRounds(connection, jobs.project).count_tasks()
     window = min(FIRST_WINDOW, tasks // _SHARE)
     return max(window - learnt, 0) if window >= _LEAST else 0
 

@@ -23,7 +23,7 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import WholeFile, check_writable
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import blind_tasks, certificates, projects, recounts
+from backend.ledger import blind_tasks, certificates, projects
 from backend.ledger.blind_tasks import BlindQueue
 from backend.ledger.certificates import (
     CoveredLabels,
@@ -35,7 +35,9 @@ from backend.ledger.certificates import (
 )
 from backend.ledger.database.statements import now
 from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.server.status import report
 from backend.server.status.build import build_report
 from backend.server.status.report import (
@@ -128,11 +130,11 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> _Co
         settings: the settings of every project.
     """
     own, _ = project_settings(stored, settings)
-    epochs = recounts.latest_epochs(connection, stored.key)
+    epochs = ProjectRounds(connection, stored.key).latest_epochs()
     queues = blind_tasks.queues(connection, stored.key)
     through = ProjectSums(connection, stored.key).newest_round()
     counting = current_counting(connection, stored.key)
-    made = recounts.countings_of(connection, stored.key)
+    made = Recounts(connection, stored.key).countings()
     evidence = {}
     for control, epoch in sorted(epochs.items()):
         blind = resting_on(queues.get((control, epoch), BlindQueue()))

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Select,
     Table,
     any_,
+    delete,
     func,
     literal,
     select,
@@ -106,6 +107,12 @@ def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) 
     if dialect.name == "sqlite":
         return column.in_(select(_listed(dialect, numbers)))
     return column == any_(_array(numbers))
+
+
+def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequence[int]) -> int:
+    """Delete a project's rows about some tasks, and return how many there were."""
+    chosen = among(connection.dialect, table.c.task, tasks)
+    return connection.execute(delete(table).where(table.c.project == project, chosen)).rowcount
 
 
 def insert_each(

@@ -147,7 +147,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     """
     connection, project = source.connection, source.project
     queues = blind_tasks.queues(connection, project)
-    found = {(row.control, row.epoch): row.tests for row in learning_data.drift_tests_of(connection, project)}
+    found = learning_data.drift_tests_of(connection, project)
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
     for row in rounds:

@@ -19,12 +19,13 @@ from backend.errors import (
     NoVoteError,
 )
 from backend.learning.projects import asked_questions
-from backend.ledger import answers, money, recounts
+from backend.ledger import answers, money
 from backend.ledger import projects as failed_tasks
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.recounts import NO_FURTHER_VOTES
+from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
 from backend.ledger.reports import BINS, BinRow, ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
@@ -333,7 +334,7 @@ def progress_report(connection: Connection, stored: Project, config: LabelConfig
     """
     predicted = ProjectSums(connection, stored.key).labelled_tasks()
     current = ProjectSums(connection, stored.key).labelled_tasks(
-        recounts.latest_epochs(connection, stored.key)
+        ProjectRounds(connection, stored.key).latest_epochs()
     )
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
     tasks = None if stored.task_number is None else max(stored.task_number, predicted)
@@ -362,12 +363,12 @@ def label_studio_address(stored: Project, configured: str | None) -> str | None:
 
 def recount_report(connection: Connection, project: str) -> RecountReport:
     """The report of one project."""
-    made, look = recounts.countings_of(connection, project), recounts.last_look(connection, project)
+    made, look = Recounts(connection, project).countings(), Recounts(connection, project).last_look()
     last = made[0] if made else None
     seen = last.sequence if last else 0
     waits = look if look is not None and look.by_hand and look.sequence > seen else None
-    labels, scores = recounts.changed_labels(connection, project)
-    sums = recounts.further_sums(connection, project)
+    labels, scores = Recounts(connection, project).changed_labels()
+    sums = FurtherVotes(connection, project).sums()
     return RecountReport(
         countings=len(made),
         labels=labels,
@@ -375,7 +376,7 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         last_at=last.created_at if last else None,
         last_reason=last.reason if last else None,
         last_labels=last.labels if last else 0,
-        pending=recounts.count_pending(connection, project),
+        pending=Recounts(connection, project).count_pending(),
         would_change=waits.labels if waits else 0,
         would_count=waits.counted if waits else 0,
         would_move=waits.score_change if waits else 0.0,

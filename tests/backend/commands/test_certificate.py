@@ -16,9 +16,9 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import contents, issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
-from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects, recounts
+from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects
 from backend.ledger.database import tables
-from backend.ledger.recounts import Counting
+from backend.ledger.recounts import Counting, Recounts
 from backend.server.status.report import CertificateReport
 from backend.settings import Environment, load
 from backend.upkeep import verification
@@ -67,8 +67,10 @@ class Certified:
 
     def recount(self) -> None:
         with self.ledger.write() as connection:
-            counting = Counting(recounts.next_number(connection, PROJECT), "command", 1, 600, 3, 0, 3.0)
-            recounts.store_counting(connection, PROJECT, counting)
+            counting = Counting(
+                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 3.0
+            )
+            Recounts(connection, PROJECT).store_counting(counting)
             blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=counting.number, results={})
 
     def outcome(self) -> list[str]:

@@ -12,7 +12,8 @@ from label_studio_requests import Annotation, annotated, setup, task
 from label_studio_requests import Project as StudioProject
 from whole_backend import Backend, votes
 
-from backend.ledger import human_annotations, learning_data
+from backend.ledger import human_annotations
+from backend.ledger.learning_data import LearningRounds
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 GLAD = {"red": (3, 3.0), "green": (3, 3.0), "blue": (3, 0.0)}
@@ -148,7 +149,7 @@ def test_withdrawn_labels_are_no_examples(tmp_path: Path) -> None:
     def examples() -> list[int]:
         [round_] = backend.rounds(1)
         with backend.ledger.read() as connection:
-            labelled = learning_data.labelled_tasks(connection, round_.key.project, "mood", round_.key.epoch)
+            labelled = LearningRounds(connection, round_.key.project, "mood", round_.key.epoch).examples()
         return [example.task for example in labelled]
 
     with Backend(tmp_path, SPLIT, few_shot=2) as backend:

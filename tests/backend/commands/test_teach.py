@@ -10,7 +10,8 @@ from labelling import LabelFolder, always
 
 from backend.commands.teach import TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
-from backend.ledger import blind_tasks, human_annotations, learning_data
+from backend.ledger import blind_tasks, human_annotations
+from backend.ledger.learning_data import Reliabilities
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -238,7 +239,7 @@ def test_labels_are_weighed_by_how_often_each_annotator_is_right(folder: LabelFo
     tied = [(4, "1", "Glad"), (4, "3", "Sad")]
     teach(folder, by_annotators(folder, *agreed, *wrong, *tied))
     with folder.ledger.read() as connection:
-        [fit] = learning_data.latest_reliabilities(connection, "in", "label")
+        [fit] = Reliabilities(connection, "in").latest("label")
     assert fit.applied
     assert fit.accuracies["1"] > fit.accuracies["3"]
     folder.label()

@@ -21,9 +21,10 @@ from whole_backend import Backend, says, votes
 
 from backend import settings
 from backend.commands.ledger import withdraw
-from backend.ledger import blind_tasks, learning_data
+from backend.ledger import blind_tasks
 from backend.ledger.blind_tasks import QueuedTask
 from backend.ledger.human_annotations import Withdrawal
+from backend.ledger.learning_data import LearningRounds
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 ALL = 0.999_999
@@ -72,8 +73,8 @@ def test_a_blind_label_teaches_no_score(backend: Backend) -> None:
     [round_] = backend.rounds(1)
     of_question = (round_.key.project, round_.key.control, round_.key.epoch)
     with backend.ledger.read() as connection:
-        assert learning_data.count_rounds(connection, *of_question) == (2, 0)
-        assert {known.confirmed for known in learning_data.latest_rounds(connection, *of_question)} == {None}
+        assert LearningRounds(connection, *of_question).count() == (2, 0)
+        assert {known.confirmed for known in LearningRounds(connection, *of_question).latest()} == {None}
 
 
 def test_an_answer_counts_against_the_voted_label(backend: Backend) -> None:

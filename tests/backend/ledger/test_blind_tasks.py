@@ -9,7 +9,7 @@ from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, blind_tasks, deletions, rounds
 from backend.ledger.blind_tasks import QueuedTask
-from backend.ledger.rounds import Round
+from backend.ledger.rounds import ProjectRounds, Round
 from camvo.scores.guarantee import queue_place
 
 
@@ -29,7 +29,7 @@ def hear(ledger: Ledger, task: int, said: str = "Glad", **rewards: float) -> Non
     """People answer: ``_11=1.0`` is annotation 11, which confirms the label."""
     standing = {int(name[1:]): reward for name, reward in rewards.items()}
     with ledger.write() as connection:
-        [round_, *_] = rounds.of_task(connection, PROJECT, task)
+        [round_, *_] = ProjectRounds(connection, PROJECT).of_task(task)
         blind_tasks.record_answer(connection, round_, round_.id, standing, said)
 
 

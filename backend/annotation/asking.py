@@ -26,8 +26,8 @@ from backend.errors import (
     TaskError,
     UnusableAnswersError,
 )
-from backend.ledger import Ledger, answers
-from backend.ledger.answers import PackCheck
+from backend.ledger import Ledger
+from backend.ledger.answers import PackCheck, PackChecks
 from backend.ledger.database.writer import GroupedReads
 from backend.models import Pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
@@ -322,10 +322,10 @@ class PackGuard:
         return await self._reads.read(job.project)
 
     def _read(self, connection: Connection, project: str) -> frozenset[str]:
-        mark = answers.mark_pack_check(connection, project)
+        mark = PackChecks(connection, project).mark()
         known = self._known.get(project)
         if known is None or known[0] != mark:
-            known = mark, unpacked_arms(answers.pack_checks_of(connection, project))
+            known = mark, unpacked_arms(PackChecks(connection, project).all())
             self._known[project] = known
         return known[1]
 

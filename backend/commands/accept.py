@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError
 from backend.label_studio.client import PAGE, Client
-from backend.ledger import Ledger, blind_tasks
-from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger import Ledger
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
@@ -59,7 +59,7 @@ def load_evidence(connection: Connection, project: Project, target: float) -> Ev
         target: the share of labels that must be right, as set.
     """
     epochs = ProjectRounds(connection, project.key).latest_epochs()
-    queues = blind_tasks.queues(connection, project.key)
+    queues = BlindQueues(connection, project.key).all()
     covers = {
         control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
         for control, epoch in epochs.items()

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.ledger import Ledger, events
+from backend.ledger import Ledger
+from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import ProjectRounds, Round
 from backend.settings import PolicySettings, child_environment
 from backend.settings.policies import policy_in_force, policy_of
@@ -274,7 +275,7 @@ def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> N
 def _mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
     """Return model → number of rewards and their mean, from the sum over the ledger."""
     with ledger.read() as connection:
-        stored = events.after(connection, project, 0)
+        stored = ProjectEvents(connection, project).after(0)
     contributions = [Contribution.unpack(event.contribution) for event in stored]
     state = State(len(contributions[0].context))
     state.add(*contributions)

@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.teaching import aggregation_of, answering, correct_rewards, person, weigh
-from backend.ledger import Ledger, Writer, human_annotations, learning_data
+from backend.ledger import Ledger, Writer, learning_data
 from backend.ledger.database import writer as outages
-from backend.ledger.human_annotations import Annotation
+from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import JudgedRound, LearningRounds, Reliabilities, StoredReliabilities
 from backend.ledger.reports import QuestionSums
 from backend.ledger.rounds import ProjectRounds
@@ -83,7 +83,7 @@ class AnsweredQuestion:
 
 def answered_questions(connection: Connection, project: str) -> list[AnsweredQuestion]:
     """Return the project's questions that models voted on, each with all answers of people to it."""
-    of_task = _by_task(human_annotations.of_project(connection, project))
+    of_task = _by_task(Annotations(connection, project).all())
     questions = []
     for control, epoch in sorted(ProjectRounds(connection, project).latest_epochs().items()):
         plan = QuestionSums(connection, project, control, epoch).latest_plan()
@@ -194,12 +194,12 @@ def is_due(annotations: int, fitted_on: int) -> bool:
 
 
 def _counts(project: str, connection: Connection) -> tuple[int, int]:
-    return human_annotations.count(connection, project), Reliabilities(connection, project).fitted_on()
+    return Annotations(connection, project).count(), Reliabilities(connection, project).fitted_on()
 
 
 def _news(project: str, now: float, connection: Connection) -> list[StoredReliabilities]:
     """The fits that differ from the stored ones."""
-    annotations = human_annotations.count(connection, project)
+    annotations = Annotations(connection, project).count()
     found = []
     for question in answered_questions(connection, project):
         if not question.is_labels:

@@ -18,8 +18,9 @@ from backend.errors import TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.fits import PAUSE, FitCache
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, deletions, human_annotations
+from backend.ledger import Ledger, projects
 from backend.ledger.database.writer import outlast
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import ExampleTexts, LabelledTask, LearningRounds
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import RoundKey
@@ -128,7 +129,7 @@ def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig,
         ExampleTexts(connection, project).forget_all()
         return
     for task in event.data:
-        if forget_texts(connection, project, task) or deletions.is_deleted(connection, project, task):
+        if forget_texts(connection, project, task) or projects.is_deleted(connection, project, task):
             continue
         for question in config.questions:
             if label_texts(question) is not None:
@@ -137,7 +138,7 @@ def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig,
 
 def forget_texts(connection: Connection, project: str, task: int) -> bool:
     """Delete a task's texts if none of its annotations teaches; return whether that is the case."""
-    annotations = human_annotations.of_task(connection, project, task)
+    annotations = Annotations(connection, project).of_task(task)
     if any(annotation.teaches for annotation in annotations):
         return False
     ExampleTexts(connection, project).forget([task])

@@ -22,13 +22,12 @@ from backend.ledger import (
     Writer,
     blind_tasks,
     events,
-    human_annotations,
     projects,
     recounts,
     rounds,
 )
-from backend.ledger.events import Kind, NewEvent
-from backend.ledger.human_annotations import Annotation
+from backend.ledger.events import Kind, NewEvent, ProjectEvents
+from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import Reliabilities
 from backend.ledger.recounts import FurtherVote, Recounts
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey, Teacher
@@ -114,7 +113,7 @@ def person(annotation: Annotation) -> str:
 
 def _counted_answers(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> list[Annotation]:
     """The annotations that answer the question of a round and count, by id."""
-    of_task = human_annotations.of_task(connection, key.project, key.task)
+    of_task = Annotations(connection, key.project).of_task(key.task)
     return answering(of_task, key.control, aggregation_of(plan), plan["labels"])
 
 
@@ -138,7 +137,7 @@ def record_blind_answer(connection: Connection, round_: Round, round_id: int) ->
     If the votes were counted again before an answer, the answer is about the label by that counting.
     """
     key = round_.key
-    if not human_annotations.is_annotated(connection, key.project, key.task):
+    if not Annotations(connection, key.project).is_annotated(key.task):
         return
     counted = _counted_answers(connection, key, round_.plan)
     aggregation = aggregation_of(round_.plan)
@@ -206,7 +205,7 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         new_events.setdefault(round_.key.project, []).append(event)
     rounds.add_votes(connection, rows)
     for project, of_project in new_events.items():
-        events.append_each(connection, project, of_project, now)
+        ProjectEvents(connection, project).append(of_project, now)
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)
@@ -251,7 +250,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             recounts.set_further_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
             event = _event(round_, "revision", change, round_.id)
-            events.append_each(connection, project, [event], now)
+            ProjectEvents(connection, project).append([event], now)
             metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
@@ -281,7 +280,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
             beside = replace(round_, text=sealed(round_.text)) if round_.text else round_
             new.append(_event(beside, "revision", back, round_.id))
     if new:
-        events.append_each(connection, project, new, now)
+        ProjectEvents(connection, project).append(new, now)
 
 
 def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
@@ -327,7 +326,7 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
         dimension: d, the length of the state's contexts.
         now: unix seconds.
     """
-    later = events.after(connection, project, sequence, control=control, epoch=epoch)
+    later = ProjectEvents(connection, project).after(sequence, control=control, epoch=epoch)
     if any(event.kind == "restart" for event in later):
         return
     events.append(
@@ -404,7 +403,7 @@ class RewardCorrections:
         project = event.project_key
         try:
             with self.ledger.read() as connection:
-                tasks = human_annotations.annotated_tasks(connection, project)
+                tasks = Annotations(connection, project).tasks()
             for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
                 portion = tasks[start : start + _TASKS_PER_TRANSACTION]
                 await self.writer.persist(functools.partial(self._correct, project, portion))

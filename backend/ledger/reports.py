@@ -309,6 +309,28 @@ class QuestionSums(QuestionRounds):
             query = query.where(_rounds.score >= score)
         return self.connection.scalars(query if through is None else query.where(_rounds.id <= through)).one()
 
+    def first_labels(self, through: int) -> Counter[str]:
+        """Count the labels of the tasks' first rounds, up to a round. Reads every round of the question."""
+        first = (
+            select(func.min(_rounds.id)).where(self.condition, _rounds.id <= through).group_by(_rounds.task)
+        )
+        query = (
+            select(_rounds.label, func.count().label("tasks"))
+            .where(_rounds.id.in_(first.scalar_subquery()))
+            .group_by(_rounds.label)
+        )
+        return Counter({row.label: row.tasks for row in self.connection.execute(query)})
+
+    def blind_answers(self, round_ids: Sequence[int]) -> list[tuple[str, str | None]]:
+        """Return the models' and the people's answers of blind rounds; those of deleted tasks are absent.
+
+        That of the people is ``None`` if the task has none that counts.
+        """
+        query = select(_rounds.label, _rounds.human).where(
+            among(self.connection.dialect, _rounds.id, round_ids), _rounds.audit
+        )
+        return [(row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))]
+
     def latest_labels(self) -> Counter[str]:
         """Count the labels of the latest rounds, at most :data:`_LATEST` of them."""
         latest = (

@@ -25,7 +25,7 @@ from backend.errors import (
     UnusableAnswersError,
     Usage,
 )
-from backend.ledger.bookings import CallOutcome
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
-from backend.ledger import human_annotations
+from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
 from backend.models.model import TokenMeter, TokenPrices, count_text, count_tokens
 from backend.questions.prompts.messages import prompt_messages
@@ -156,7 +156,7 @@ def label_price(connection: Connection, project: str, humans: HumanSettings) -> 
     """The price of one label of a project, $; ``None`` if ``humans`` has none."""
     if humans.price is not None or humans.price_per_minute is None:
         return humans.price
-    times = human_annotations.lead_times(connection, project, _LABELS)
+    times = Annotations(connection, project).lead_times(_LABELS)
     return humans.price_per_minute * seconds_per_label(times) / 60.0
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from backend.learning.states import StateKey
-from backend.ledger import human_annotations
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.rounds import QuestionRounds
 from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import KnownVotes
@@ -189,7 +189,7 @@ def read_labelled(
         model_of: arm → the name of its model.
     """
     place = {label: number for number, label in enumerate(known.votes.labels)}
-    shown = human_annotations.prefilled_tasks(connection, key.project)
+    shown = Annotations(connection, key.project).prefilled_tasks()
     rows, human = [], []
     for task, votes, label, blind in QuestionRounds(
         connection, key.project, key.control, key.epoch

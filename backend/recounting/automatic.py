@@ -13,8 +13,10 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
-from backend.ledger import Ledger, Writer, bookings, human_annotations, projects
+from backend.ledger import Ledger, Writer, projects
+from backend.ledger.answers import Claims
 from backend.ledger.database.statements import now
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.recounts import Look, Recounts
 from backend.recounting.delivery import Delivery
 from backend.recounting.recounter import ProjectCount, Recounter, Stopped
@@ -119,7 +121,7 @@ class AutomaticRecounts:
             _log.error("recount_failed", project=project, code=code, reason=reason)
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
-            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+            await self._writer.persist(partial(self._release, project))
 
     async def deliver(self, project: str) -> None:
         """Deliver what a recount changed, unless another process does, or this one has no key."""
@@ -128,7 +130,7 @@ class AutomaticRecounts:
         try:
             await self._delivery.deliver(project, partial(self._claim, project))
         finally:
-            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+            await self._writer.persist(partial(self._release, project))
 
     async def _look(self, project: str) -> None:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
@@ -156,10 +158,12 @@ class AutomaticRecounts:
         """Whether this process may work on the project, for as long as a lease lasts."""
 
         def claim(connection: Connection) -> bool:
-            held = bookings.acquire_claim(connection, _key(project), self._owner, _LEASE)
-            return held is not None
+            return Claims(connection).acquire(_key(project), self._owner, _LEASE) is not None
 
         return await self._writer.persist(claim)
+
+    def _release(self, project: str, connection: Connection) -> None:
+        Claims(connection).release([_key(project)], self._owner)
 
     def _due(self) -> list[str]:
         """The projects to look at, and those with something to deliver."""
@@ -198,7 +202,7 @@ def _is_due(connection: Connection, project: str) -> bool:
     made = [each for each in Recounts(connection, project).countings() if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:
         return True
-    known, new = human_annotations.count_received(connection, project, made[0].created_at)
+    known, new = Annotations(connection, project).count_received(made[0].created_at)
     return new >= max(_NEWS, _GROWTH * known)
 
 

@@ -28,15 +28,14 @@ from backend.learning.teaching import correct_rewards
 from backend.ledger import (
     Ledger,
     Writer,
-    bookings,
-    deletions,
-    human_annotations,
     money,
     projects,
     recounts,
     rounds,
 )
+from backend.ledger.answers import Claims
 from backend.ledger.database import writer as outages
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
 from backend.ledger.rounds import Round
@@ -239,7 +238,7 @@ class FurtherAsking:
             return _Bought(exhausted=exhausted)
 
         def store(connection: Connection) -> None:
-            if deletions.is_deleted(connection, job.project, job.task):
+            if projects.is_deleted(connection, job.project, job.task):
                 return
             FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._clock()))
             correct_rewards(connection, job.project, job.task, job.settings, self._clock())
@@ -250,7 +249,7 @@ class FurtherAsking:
 
 def _is_annotated(connection: Connection, job: Job) -> bool:
     """Whether people have annotated the task, as far as the ledger knows; a skipped one counts."""
-    of_task = human_annotations.of_task(connection, job.project, job.task)
+    of_task = Annotations(connection, job.project).of_task(job.task)
     return any(not annotation.withdrawn for annotation in of_task)
 
 
@@ -429,7 +428,7 @@ class Completing:
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
             return 0
         finally:
-            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+            await self._writer.persist(partial(self._release, project))
 
     async def _complete(self, project: str) -> int:
         done = last = 0
@@ -483,9 +482,12 @@ class Completing:
         """Whether this process may work on the project, for as long as a lease lasts."""
 
         def claim(connection: Connection) -> bool:
-            return bookings.acquire_claim(connection, _key(project), self._owner, _LEASE) is not None
+            return Claims(connection).acquire(_key(project), self._owner, _LEASE) is not None
 
         return await self._writer.persist(claim)
+
+    def _release(self, project: str, connection: Connection) -> None:
+        Claims(connection).release([_key(project)], self._owner)
 
     async def _read(self, function: Callable[[Connection], _T]) -> _T:
         def read() -> _T:

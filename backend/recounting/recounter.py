@@ -18,7 +18,8 @@ from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
-from backend.ledger import Ledger, Writer, blind_tasks, projects, recounts
+from backend.ledger import Ledger, Writer, projects, recounts
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.learning_data import LearningRounds
 from backend.ledger.projects import Project
 from backend.ledger.recounts import (
@@ -468,7 +469,7 @@ def _news(connection: Connection, project: str, question: QuestionCount) -> list
     """The results that change something; of blind tasks, those behind the run that certifies."""
     if not question.results:
         return []
-    queue = blind_tasks.queue_of(connection, project, question.key.control, question.key.epoch)
+    queue = BlindQueues(connection, project).of(question.key.control, question.key.epoch)
     behind = [entry.task for entry in queue.behind]
     return Recounts(connection, project).new_ones(question.results, behind)
 
@@ -477,9 +478,7 @@ def _begin_queue(
     connection: Connection, question: QuestionCount, new: Sequence[Recount], number: int
 ) -> None:
     key = question.key
-    answered = blind_tasks.recounted(
-        connection,
-        key.project,
+    answered = BlindQueues(connection, key.project).recounted(
         key.control,
         key.epoch,
         number=number,

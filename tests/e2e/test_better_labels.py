@@ -24,8 +24,9 @@ from label_studio import LabelStudio
 from server_process import ServerProcess, config_for, wait_until
 from sqlalchemy import select
 
-from backend.ledger import human_annotations, projects
+from backend.ledger import projects
 from backend.ledger.database import tables
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.recounts import Recounts
 from backend.testing import OpenAIServer, Reply
 
@@ -167,7 +168,7 @@ def is_counted_again(installation: Installation, project: int) -> bool:
     with server.ledger.read() as connection:
         [stored] = projects.list_all(connection)
         look = Recounts(connection, stored.key).last_look()
-        known, _ = human_annotations.count_received(connection, stored.key, look.looked_at if look else 0.0)
+        known, _ = Annotations(connection, stored.key).count_received(look.looked_at if look else 0.0)
         return known >= LABELLED / 2 and not Recounts(connection, stored.key).pending()
 
 

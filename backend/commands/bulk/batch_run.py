@@ -22,6 +22,7 @@ from backend.annotation.job import Batching
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.errors import BatchesUnsupportedError
 from backend.ledger import batches
+from backend.ledger.batches import Jobs, Lines
 from backend.ledger.rounds import ProjectRounds
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
@@ -233,7 +234,7 @@ class BatchRun:
 
     def _wanted(self) -> int:
         with self.jobs.process.ledger.read() as connection:
-            counted = batches.count_lines(connection, self.jobs.project)
+            counted = Lines(connection).count(self.jobs.project)
         return sum(number for (_, state), number in counted.items() if state == "wanted")
 
     def _say(self, report: DeskReport) -> None:
@@ -271,7 +272,7 @@ def _arms(jobs: DatasetJobs) -> list[str]:
 def _some_are_out(jobs: DatasetJobs) -> bool:
     """Whether batches of the project are out."""
     with jobs.process.ledger.read() as connection:
-        return bool(batches.find_jobs(connection, states=batches.OPEN, project=jobs.project, limit=1))
+        return bool(Jobs(connection).find(states=batches.OPEN, project=jobs.project, limit=1))
 
 
 def _batches(number: int) -> str:

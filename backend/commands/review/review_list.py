@@ -22,11 +22,11 @@ from backend.learning.teaching import person
 from backend.ledger import (
     Ledger,
     Writer,
-    blind_tasks,
-    human_annotations,
     projects,
     rounds,
 )
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import JudgedRound, Reliabilities
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound, Recounts
@@ -184,7 +184,7 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing |
             return None
         own, _ = project_settings(projects.get(connection, project), settings)
         full = _full_cost(connection, project)
-        taught = human_annotations.count(connection, project)
+        taught = Annotations(connection, project).count()
         seen = Recounts(connection, project).taught_before()
     policy = policy_of(own.policy)
     if not isinstance(policy, Joint):
@@ -350,7 +350,7 @@ def review_list(
         **_priced(every, lesson, pricing),
         open=len(rounds_of),
         blind=ProjectSums(connection, project.key).count_blind_tasks(),
-        blind_next=tuple(blind_tasks.waiting(connection, project.key, epochs, limit)),
+        blind_next=tuple(BlindQueues(connection, project.key).waiting(epochs, limit)),
     )
 
 

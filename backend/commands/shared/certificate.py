@@ -23,16 +23,9 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import WholeFile, check_writable
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import blind_tasks, certificates, projects
-from backend.ledger.blind_tasks import BlindQueue
-from backend.ledger.certificates import (
-    CoveredLabels,
-    Issued,
-    current_counting,
-    hash_evidence,
-    hash_labels,
-    resting_on,
-)
+from backend.ledger import projects
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.certificates import Certificates, CoveredLabels, Issued, hash_evidence
 from backend.ledger.database.statements import now
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import Recounts
@@ -131,19 +124,19 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> _Co
     """
     own, _ = project_settings(stored, settings)
     epochs = ProjectRounds(connection, stored.key).latest_epochs()
-    queues = blind_tasks.queues(connection, stored.key)
+    queues = BlindQueues(connection, stored.key).all()
     through = ProjectSums(connection, stored.key).newest_round()
-    counting = current_counting(connection, stored.key)
+    counting = Recounts(connection, stored.key).latest_number()
     made = Recounts(connection, stored.key).countings()
     evidence = {}
     for control, epoch in sorted(epochs.items()):
-        blind = resting_on(queues.get((control, epoch), BlindQueue()))
+        blind = queues.get((control, epoch), BlindQueue()).resting
         evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
     return _Contents(
         counting=counting,
         counted_at=made[0].created_at if made else ProjectSums(connection, stored.key).newest_round_at(),
         through=through,
-        covered=hash_labels(connection, stored.key, epochs, through),
+        covered=Certificates(connection, stored.key).hash_labels(epochs, through),
         evidence=evidence,
         config_hash=_sha256(stored.label_config or ""),
         instructions_hash=_sha256(own.instructions) if own.instructions else None,
@@ -329,9 +322,9 @@ def issue_certificate(console: Console, environment: Environment, project: str |
             said = contents(connection, stored, settings)
         drawings = draw(_current_questions(report))
         with ledger.write() as connection:
-            number, at = certificates.next_number(connection, stored.key), now(connection)
+            number, at = Certificates(connection, stored.key).next_number(), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
-            certificates.store_certificate(connection, stored.key, _record(said, number, at, page))
+            Certificates(connection, stored.key).store(_record(said, number, at, page))
             with WholeFile(path) as file:
                 file.write(page)
     _say(console, report, number, path, hashlib.sha256(page).hexdigest())

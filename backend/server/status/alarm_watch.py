@@ -13,7 +13,8 @@ import httpx
 import structlog
 
 from backend.errors import LedgerError
-from backend.ledger import Ledger, Writer, bookings
+from backend.ledger import Ledger, Writer
+from backend.ledger.answers import Claims
 from backend.ledger.database.statements import now
 from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.build import build_report
@@ -139,7 +140,7 @@ class AlertWatch:
     async def look(self) -> list[AlertKey]:
         """Look once, if no other worker does; return the alarms that were reported now."""
         mine = await self._writer.run(
-            lambda connection: bookings.acquire_claim(connection, _CLAIM, self._owner, _LEASE)
+            lambda connection: Claims(connection).acquire(_CLAIM, self._owner, _LEASE)
         )
         if mine is None:
             return []

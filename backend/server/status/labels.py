@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from backend.ledger import blind_tasks, learning_data
-from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger import learning_data
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.reports import SCORE_BINS, JudgedRow, ProjectSums, QuestionSums, RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.promises import (
@@ -42,22 +42,15 @@ _OTHER = "other labels"
 """The name of all labels beyond the most frequent ones."""
 
 
-def _labels_report(  # noqa: PLR0917 - the question, and what is known of its labels
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    score_counts: Sequence[int],
-    judged: Sequence[JudgedRow],
-    *,
-    closed: bool,
+def _labels_report(
+    sums: QuestionSums, score_counts: Sequence[int], judged: Sequence[JudgedRow], *, closed: bool
 ) -> LabelsReport:
     """Describe the labels of one question in an epoch."""
-    counts = QuestionSums(connection, project, control, epoch).latest_labels() if closed else Counter[str]()
+    counts = sums.latest_labels() if closed else Counter[str]()
     width = SCORE_BINS // HISTOGRAM
     return LabelsReport(
         histogram=tuple(sum(score_counts[start : start + width]) for start in range(0, SCORE_BINS, width)),
-        blocks=tuple(QuestionSums(connection, project, control, epoch).blocks()),
+        blocks=tuple(sums.blocks()),
         shares=_shares(counts),
         confusion=_confusion(judged) if closed else (),
     )
@@ -146,7 +139,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
         rounds: the project's rounds, summed up by control, epoch and audit.
     """
     connection, project = source.connection, source.project
-    queues = blind_tasks.queues(connection, project)
+    queues = BlindQueues(connection, project).all()
     found = learning_data.drift_tests_of(connection, project)
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
@@ -176,18 +169,17 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
 
 def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
-    question = (source.connection, source.project, report.control, report.epoch)
-    score_counts = QuestionSums(*question).scores()
-    checked, judged = QuestionSums(*question).checked(), QuestionSums(*question).judged()
+    sums = QuestionSums(source.connection, source.project, report.control, report.epoch)
+    score_counts, checked, judged = sums.scores(), sums.checked(), sums.judged()
     closed, asked = source.closed.get(report.control, False), source.shares.get(report.control)
     return replace(
         report,
-        votes=VotesReport.of(QuestionSums(*question).latest_plan()),
+        votes=VotesReport.of(sums.latest_plan()),
         estimate=estimate_report(score_counts, checked),
         score_check=score_check_report(checked),
-        labels=_labels_report(*question, score_counts, judged, closed=closed),
+        labels=_labels_report(sums, score_counts, judged, closed=closed),
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target),
-        shares=None if asked is None else shares_report(*question, asked, queue),
+        shares=None if asked is None else shares_report(sums, asked, queue),
         blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,
     )

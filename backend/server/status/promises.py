@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.ledger import certificates
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
-from backend.ledger.certificates import Reason, blind_answers, count_answers, resting_on
-from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums
+from backend.ledger.certificates import Certificates, Reason
+from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, QuestionSums
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.report import (
@@ -68,25 +67,15 @@ def certificate_reports(connection: Connection, project: str) -> tuple[Certifica
             reason=standing.reason,
             message="it holds" if standing.reason is None else _WHY[standing.reason],
         )
-        for standing in certificates.standings(connection, project)
+        for standing in Certificates(connection, project).standings()
     )
 
 
-def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    question: ConfigQuestion,
-    queue: BlindQueue,
-) -> SharesReport | None:
+def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueue) -> SharesReport | None:
     """Estimate the shares of a question's labels. Reads every round of the question.
 
     Args:
-        connection: a read transaction.
-        project: the project's key.
-        control: the name of the control tag.
-        epoch: the epoch.
+        sums: what the ledger has of the question.
         question: the question; only those with a list of labels have shares.
         queue: its blind tasks of all countings, from the front of the queue.
 
@@ -100,26 +89,26 @@ def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
     if found is None:
         return None
     arrivals, through = found
-    sample = blind_answers(connection, [arrival.round for arrival in arrivals])
+    sample = sums.blind_answers([arrival.round for arrival in arrivals])
     several = isinstance(options, AnyOf)
     predicted: Counter[Answer] = Counter()
-    for label, tasks in count_answers(connection, project, control, epoch, through).items():
+    for label, tasks in sums.first_labels(through).items():
         predicted[_answer(label, several)] += tasks
     shares = answer_shares(
         [label.value for label in options.labels],
         predicted,
         [
-            (_answer(row.label, several), None if row.human is None else _answer(row.human, several))
-            for row in sample
+            (_answer(label, several), None if human is None else _answer(human, several))
+            for label, human in sample
         ],
     )
-    newest = ProjectSums(connection, project).newest_round()
-    every = predicted if through == newest else count_answers(connection, project, control, epoch, newest)
+    newest = ProjectSums(sums.connection, sums.project).newest_round()
+    every = predicted if through == newest else sums.first_labels(newest)
     return SharesReport(
         tasks=predicted.total(),
         beyond=every.total() - predicted.total(),
         blind=len(sample),
-        unknown=sum(row.human is None for row in sample),
+        unknown=sum(human is None for _, human in sample),
         deleted=len(arrivals) - len(sample),
         labels=tuple(shares),
     )
@@ -130,7 +119,7 @@ def _answer(label: str, several: bool) -> Answer:
 
 
 def _arrivals(queue: BlindQueue) -> list[Arrival]:
-    counting = {blind.task for blind in resting_on(queue)}
+    counting = {blind.task for blind in queue.resting}
     return [Arrival(blind.round_id, blind.place, blind.task, blind.task in counting) for blind in queue]
 
 

@@ -19,10 +19,11 @@ from backend.errors import (
     NoVoteError,
 )
 from backend.learning.projects import asked_questions
-from backend.ledger import answers, money
+from backend.ledger import money
 from backend.ledger import projects as failed_tasks
+from backend.ledger.answers import PackChecks
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.projects import FailedTasks, Project, is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
 from backend.ledger.reports import BINS, BinRow, ProjectSums
 from backend.ledger.rounds import ProjectRounds
@@ -158,7 +159,7 @@ def failed_task_reports(
     """
     return tuple(
         FailedTasksReport(code, tasks, final=code in _FINAL, fix=_fix(code, commands))
-        for code, tasks in failed_tasks.count_failures(connection, project).items()
+        for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
@@ -304,7 +305,7 @@ def _name(project: ProjectReport, question: QuestionReport) -> str:
 def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
     """A report for each packed arm that a project has asked, by name."""
     agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for check in answers.pack_checks_of(connection, project):
+    for check in PackChecks(connection, project).all():
         agreed[check.arm][check.control, check.epoch].append(check.agreed)
     sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
     return tuple(

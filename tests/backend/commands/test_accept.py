@@ -13,7 +13,8 @@ from whole_backend import Backend, votes
 
 from backend.commands.accept import Acceptance, Decided, Evidence, require_certificate, undo_accepted
 from backend.errors import ConfigError
-from backend.ledger import Ledger, human_annotations, rounds
+from backend.ledger import Ledger, rounds
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.rounds import AcceptedTasks, ProjectRounds
 
 LABELS = {"mood": "Glad"}
@@ -178,7 +179,7 @@ def teaches(backend: Backend, number: int, *, mood: str, known: bool) -> bool:
         AcceptedTasks(connection, record.project).store([record])
     backend.hook(annotated(Annotation(number=number * 10, task=number, mood=mood)))
     with backend.ledger.read() as connection:
-        [stored] = human_annotations.of_task(connection, key, number)
+        [stored] = Annotations(connection, key).of_task(number)
         [round_] = ProjectRounds(connection, key).of_task(number)
     assert (round_.taught_by == "human") == stored.teaches
     return stored.teaches

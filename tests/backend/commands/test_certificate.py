@@ -16,7 +16,9 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import contents, issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
-from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects
+from backend.ledger import Ledger, deletions, projects
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.certificates import Certificates
 from backend.ledger.database import tables
 from backend.ledger.recounts import Counting, Recounts
 from backend.server.status.report import CertificateReport
@@ -71,7 +73,7 @@ class Certified:
                 Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 3.0
             )
             Recounts(connection, PROJECT).store_counting(counting)
-            blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=counting.number, results={})
+            BlindQueues(connection, PROJECT).recounted("mood", "e1", number=counting.number, results={})
 
     def outcome(self) -> list[str]:
         with self.ledger.read() as connection:
@@ -186,8 +188,8 @@ def test_certificates_are_numbered_by_project(certified: Certified) -> None:
     certified.issue()
     certified.issue()
     with certified.ledger.read() as connection:
-        assert [each.number for each in certificates.certificates_of(connection, PROJECT)] == [2, 1]
-        assert certificates.next_number(connection, "another") == 1
+        assert [each.number for each in Certificates(connection, PROJECT).all()] == [2, 1]
+        assert Certificates(connection, "another").next_number() == 1
 
 
 def test_a_project_without_a_label_gets_none(sqlite_ledger: Ledger, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from label_studio_requests import Annotation, annotated, setup, task
 from label_studio_requests import Project as StudioProject
 from whole_backend import Backend, votes
 
-from backend.ledger import human_annotations
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import LearningRounds
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
@@ -98,7 +98,7 @@ def test_with_nothing_to_withdraw_it_says_so_and_does_not_ask(backend: Backend, 
     assert (done.returncode, done.stderr) == (0, "")
     assert "There is nothing to withdraw." in done.stdout
     with backend.ledger.read() as connection:
-        assert human_annotations.withdrawals_of(connection, StudioProject().key) == []
+        assert Annotations(connection, StudioProject().withdrawals().key) == []
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ from backend import settings as camvo_settings
 from backend.commands.ledger import withdraw
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import bounded, prepare_event
-from backend.ledger import Ledger, events
+from backend.ledger import Ledger
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.rounds import ProjectRounds
 from backend.testing import Reply
@@ -116,7 +117,7 @@ def forget(ledger: Ledger, **scope: Any) -> int:
 
 def state(ledger: Ledger) -> State:
     with ledger.read() as connection:
-        recorded = events.after(connection, Project().key, 0)
+        recorded = ProjectEvents(connection, Project().key).after(0)
     total = State(384)
     total.add(*(Contribution.unpack(event.contribution) for event in recorded))
     return total

@@ -9,7 +9,7 @@ import pytest
 from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, human_annotations, rounds
-from backend.ledger.human_annotations import Annotation
+from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.recounts import CountedRounds
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
@@ -46,7 +46,7 @@ def test_a_task_whose_annotation_was_deleted_is_open_again(ledger: Ledger) -> No
     store(ledger, 1)
     annotate(ledger, 11, task=1)
     with ledger.write() as connection:
-        human_annotations.delete(connection, PROJECT, [11], 2.0)
+        Annotations(connection, PROJECT).delete([11], 2.0)
     assert open_tasks(ledger) == [1]
 
 
@@ -54,7 +54,7 @@ def test_the_tombstone_of_an_unknown_annotation_hides_no_open_task(ledger: Ledge
     """Its task is NULL, and SQL's NOT IN is never true if the list contains NULL."""
     store(ledger, 1)
     with ledger.write() as connection:
-        human_annotations.delete(connection, PROJECT, [99], 2.0)
+        Annotations(connection, PROJECT).delete([99], 2.0)
     assert open_tasks(ledger) == [1]
 
 

@@ -16,7 +16,7 @@ from ledger_workers import delete_task
 
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
-from backend.ledger.human_annotations import Annotation
+from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.reports import ProjectSums, QuestionSums
 from backend.ledger.rounds import Round, RoundKey
 
@@ -250,7 +250,7 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
             (annotation(4, 6), 9.0),
         ):
             human_annotations.store(connection, human, now)
-        human_annotations.delete(connection, PROJECT, [4], 10.0)
+        Annotations(connection, PROJECT).delete([4], 10.0)
         counts = ProjectSums(connection, PROJECT).humans()
     assert counts == reports.HumansRow(
         annotations=3, teaching=2, tasks=1, ground_truths=1, withdrawn=0, last_at=7.0

@@ -14,7 +14,7 @@ from backend.commands.accept import load_evidence
 from backend.learning.states import StateKey
 from backend.learning.teaching import record_blind_answer
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
-from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.recounts import Counting, Recount
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey
@@ -68,7 +68,7 @@ class Audit:
 
     def queue(self) -> BlindQueue:
         with self.ledger.read() as connection:
-            return blind_tasks.queues(connection, PROJECT)["mood", "e1"]
+            return BlindQueues(connection, PROJECT).all()["mood", "e1"]
 
     def in_order(self) -> list[int]:
         return [entry.task for entry in self.queue().latest]

@@ -15,8 +15,9 @@ from sqlalchemy import Table, func, select, update
 from backend.errors import LedgerError
 from backend.learning import states
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, deletions, events, projects
+from backend.ledger import Ledger, Writer, deletions, projects
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.upkeep import pruning, verification
@@ -47,7 +48,7 @@ def summed(ledger: Ledger) -> State:
     """The sum of the events from zero, without the code under test."""
     state = State(8)
     with ledger.read() as connection:
-        for event in events.after(connection, PROJECT, 0):
+        for event in ProjectEvents(connection, PROJECT).after(0):
             state.add(Contribution.unpack(event.contribution))
     return state
 
@@ -55,7 +56,7 @@ def summed(ledger: Ledger) -> State:
 def with_base(ledger: Ledger, like: State) -> State:
     name = name_of(ledger)
     with ledger.read() as connection:
-        base = events.base_of(connection, PROJECT, name.control, name.epoch)
+        base = StateRecords(connection, PROJECT, name.control, name.epoch).base()
         return continued(connection, name, base, like, 1 << 40)
 
 
@@ -69,7 +70,7 @@ def test_what_was_learnt_stays(ledger: Ledger) -> None:
 def test_old_events_are_gone_and_new_ones_are_there(ledger: Ledger) -> None:
     done = pruned(ledger)
     with ledger.read() as connection:
-        left = events.after(connection, PROJECT, 0)
+        left = ProjectEvents(connection, PROJECT).after(0)
     numbers = [event.sequence for event in left]
     assert numbers == [done.through + 1 + number for number in range(len(NEW) + 1)]
 
@@ -89,7 +90,7 @@ def test_a_server_goes_on_with_the_same_state(ledger: Ledger, folder: Path) -> N
 def test_a_server_with_another_ridge_or_no_linear_models_reads_the_base_too(ledger: Ledger) -> None:
     narrow = State(8, 4.0)
     with ledger.read() as connection:
-        for event in events.after(connection, PROJECT, 0):
+        for event in ProjectEvents(connection, PROJECT).after(0):
             narrow.add(Contribution.unpack(event.contribution))
     pruned(ledger)
     assert_same_state(with_base(ledger, narrow), narrow)
@@ -235,9 +236,9 @@ def test_a_second_prune_does_the_rest_of_an_interrupted_one(
     def fails(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("prune_rounds", "forget_texts"):
+    for name in ("prune", "forget_texts"):
         with monkeypatch.context() as patched:
-            patched.setattr(deletions, name, fails)
+            patched.setattr(deletions.Prunable, name, fails)
             with pytest.raises(KeyboardInterrupt):
                 pruned(ledger)
     assert pruned(ledger).rounds == 0

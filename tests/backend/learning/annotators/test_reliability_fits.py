@@ -14,7 +14,8 @@ from whole_backend import Backend, votes
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.annotators import ReliabilityFits, is_due
-from backend.ledger import Writer, human_annotations
+from backend.ledger import Writer
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import Reliabilities, StoredReliabilities
 
 GOOD, CAREFUL, GUESSER = 1, 2, 3
@@ -186,7 +187,7 @@ def test_withdrawn_annotations_do_not_count_towards_a_fit(backend: Backend) -> N
     say(backend, GOOD, 1, "Sad")
     say(backend, GUESSER, 1, "Glad", skipped=True)
     with backend.ledger.read() as connection:
-        assert human_annotations.count(connection, Project().key) == 1
+        assert Annotations(connection, Project().key).count() == 1
 
 
 @pytest.mark.parametrize(

@@ -520,9 +520,6 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
     Settling a call twice changes nothing. A call that :func:`expire` gave up can still be settled: its cost
     then replaces the reservation.
 
-    Returns:
-        How many of the calls this settled.
-
     Raises:
         LedgerError: there is no such call.
     """

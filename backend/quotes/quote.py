@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import product
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from pydantic import Field, PlainSerializer, TypeAdapter
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
@@ -109,14 +111,7 @@ class Asking:
 
 
 def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str]) -> Asking:
-    """How a model is asked by the settings.
-
-    Args:
-        tally: knows whether tasks may share prompts.
-        pool: the models.
-        model: the model.
-        batched: the models that are asked in batches.
-    """
+    """How a model is asked by the settings."""
     return _asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
 
 
@@ -178,14 +173,10 @@ class Range:
         """The likely value, or the middle of the range."""
         return (self.low + self.high) / 2.0 if self.likely is None else self.likely
 
-    def to_json(self) -> dict[str, float | None]:
-        """The range as plain JSON."""
-        return {"low": self.low, "likely": self.likely, "high": self.high}
 
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Range:
-        """The inverse of :meth:`to_json`."""
-        return cls(said["low"], said["high"], said["likely"])
+def _named(key: str) -> Any:
+    """A field with another name in the quote's JSON."""
+    return Field(serialization_alias=key, validation_alias=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,32 +193,13 @@ class ModelQuote:
         asked: how often the policy asks it, in [0, 1]; ``None`` if that is unknown.
     """
 
-    input_tokens: float
+    input_tokens: Annotated[float, PlainSerializer(round, when_used="json")]
     output_tokens: Range
     usd: Range
-    measured: int
+    measured: Annotated[int, _named("measured_calls")]
     hours: float | None
     pack: int = 1
     asked: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The model's part as plain JSON."""
-        return {
-            "input_tokens": round(self.input_tokens),
-            "output_tokens": self.output_tokens.to_json(),
-            "usd": self.usd.to_json(),
-            "measured_calls": self.measured,
-            "hours": self.hours,
-            "pack": self.pack,
-            "asked": self.asked,
-        }
-
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> ModelQuote:
-        """The inverse of :meth:`to_json`."""
-        output, usd = Range.of_json(said["output_tokens"]), Range.of_json(said["usd"])
-        measured, hours, pack = said["measured_calls"], said["hours"], said["pack"]
-        return cls(said["input_tokens"], output, usd, measured, hours, pack, said["asked"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,24 +216,9 @@ class Lever:
 
     batch: bool
     pack: int | None
-    everyone: float
-    policy: float
+    everyone: Annotated[float, _named("everyone_usd")]
+    policy: Annotated[float, _named("policy_usd")]
     on: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The lever as plain JSON."""
-        return {
-            "batch": self.batch,
-            "pack": self.pack,
-            "on": self.on,
-            "everyone_usd": self.everyone,
-            "policy_usd": self.policy,
-        }
-
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Lever:
-        """The inverse of :meth:`to_json`."""
-        return cls(said["batch"], said["pack"], said["everyone_usd"], said["policy_usd"], said["on"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,20 +236,6 @@ class QuoteEvidence:
     agreement: float | None = None
     labelled: int = 0
     accuracy: Range | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The evidence as plain JSON."""
-        return {
-            "rounds": self.rounds,
-            "agreement": self.agreement,
-            "labelled": self.labelled,
-            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
-        }
-
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> QuoteEvidence:
-        """The inverse of :meth:`to_json`."""
-        return cls(said["rounds"], said["agreement"], said["labelled"], _optional(said["accuracy"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,60 +267,30 @@ class Quote:
     to_come: int
     unreadable: int
     models: Mapping[str, ModelQuote]
-    everyone: Range
-    bill: Range
+    everyone: Annotated[Range, _named("everyone_usd")]
+    bill: Annotated[Range, _named("policy_usd")]
     hours: Range | None
     evidence: QuoteEvidence
     levers: tuple[Lever, ...]
-    spent: float
-    spent_by_job: float = 0.0
+    spent: Annotated[float, _named("spent_usd")]
+    spent_by_job: Annotated[float, _named("spent_by_job_usd")] = 0.0
     target: TargetQuote | None = None
     student: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""
-        return {
-            "project": self.project,
-            "policy": self.policy,
-            "student": self.student,
-            "tasks": self.tasks,
-            "to_come": self.to_come,
-            "unreadable": self.unreadable,
-            "spent_usd": self.spent,
-            "spent_by_job_usd": self.spent_by_job,
-            "everyone_usd": self.everyone.to_json(),
-            "policy_usd": self.bill.to_json(),
-            "hours": None if self.hours is None else self.hours.to_json(),
-            "evidence": self.evidence.to_json(),
-            "models": {name: model.to_json() for name, model in self.models.items()},
-            "levers": [lever.to_json() for lever in self.levers],
-            "target": None if self.target is None else self.target.to_json(),
-        }
+        said: dict[str, Any] = _json().dump_python(self, mode="json", by_alias=True)
+        return said
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> Quote:
         """The inverse of :meth:`to_json`."""
-        return cls(
-            project=said["project"],
-            policy=said["policy"],
-            tasks=said["tasks"],
-            to_come=said["to_come"],
-            unreadable=said["unreadable"],
-            models={name: ModelQuote.of_json(model) for name, model in said["models"].items()},
-            everyone=Range.of_json(said["everyone_usd"]),
-            bill=Range.of_json(said["policy_usd"]),
-            hours=_optional(said["hours"]),
-            evidence=QuoteEvidence.of_json(said["evidence"]),
-            levers=tuple(Lever.of_json(lever) for lever in said["levers"]),
-            spent=said["spent_usd"],
-            spent_by_job=said["spent_by_job_usd"],
-            target=None if said["target"] is None else TargetQuote.of_json(said["target"]),
-            student=said["student"],
-        )
+        return _json().validate_python(said)
 
 
-def _optional(said: Mapping[str, Any] | None) -> Range | None:
-    return None if said is None else Range.of_json(said)
+@cache
+def _json() -> TypeAdapter[Quote]:
+    return TypeAdapter(Quote)
 
 
 def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> ModelQuote:

@@ -401,7 +401,7 @@ class Completing:
         while True:
             await asyncio.sleep(self._pause)
             try:
-                for stored in await self._read(projects.list_all):
+                for stored in await outages.read_once(self._ledger, self._readers, projects.list_all):
                     rests = self._resting.get(stored.key, 0.0) > time.monotonic()
                     if not rests and self._looked.get(stored.key) != stored.sequence:
                         await self.tend(stored.key)
@@ -433,7 +433,9 @@ class Completing:
     async def _complete(self, project: str) -> int:
         done = last = 0
         while await self._claim(project):
-            purse, tasks = await self._read(partial(self._next, project, last))
+            purse, tasks = await outages.read_once(
+                self._ledger, self._readers, partial(self._next, project, last)
+            )
             if not tasks:
                 break
             last = tasks[-1]
@@ -468,8 +470,10 @@ class Completing:
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
         if url is None or key is None:
             return []
-        settings, _ = await self._read(
-            lambda connection: project_settings(projects.get(connection, project), self._settings)
+        settings, _ = await outages.read_once(
+            self._ledger,
+            self._readers,
+            lambda connection: project_settings(projects.get(connection, project), self._settings),
         )
         client = await asyncio.to_thread(Client, url, key)
         payload = await asyncio.to_thread(client.project_by_key, project)
@@ -488,13 +492,6 @@ class Completing:
 
     def _release(self, project: str, connection: Connection) -> None:
         Claims(connection).release([_key(project)], self._owner)
-
-    async def _read(self, function: Callable[[Connection], _T]) -> _T:
-        def read() -> _T:
-            with self._ledger.read() as connection:
-                return function(connection)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
 
 def _key(project: str) -> str:

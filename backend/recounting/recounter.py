@@ -107,14 +107,11 @@ class _QuestionCounter:
     def count(
         self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], _Relabelled]
     ) -> QuestionCount:
-        """Count every kept round of a question.
+        """Count every kept round of a question by its state, which must not change meanwhile.
 
-        Args:
-            key: the question.
-            state: its state of now, which must not change meanwhile.
-            relabel: returns what this counting says of the answered rounds, by the prices of the models. The
-                scores are calibrated on that: the labels that these rounds got first say how right an
-                earlier counting was.
+        ``relabel`` returns what this counting says of the answered rounds, by the prices of the models. The
+        scores are calibrated on that: the labels that these rounds got first say how right an earlier
+        counting was.
         """
         found, scorer, prices = QuestionCount(key), None, dict[str, float]()
         for number, (kept, prices) in enumerate(self.rounds(key, state)):
@@ -126,12 +123,7 @@ class _QuestionCounter:
         return found
 
     def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, dict[str, float]]]:
-        """Read a question's countable rounds, each with the prices of all models, which are the same for all.
-
-        Args:
-            key: the question.
-            state: its state of now.
-        """
+        """Read a question's countable rounds, each with the prices of all models, the same for each."""
         last, prices = 0, dict[str, float]()
         while page := self._page(key, last):
             last = page[-1].id
@@ -173,12 +165,8 @@ class _QuestionCounter:
     ) -> Scorer | None:
         """Fit the question's scorer; ``None`` if scores are not calibrated.
 
-        Args:
-            key: the question.
-            plan: the plan of one of its rounds.
-            prices: the models whose votes count.
-            unanswered: the rounds whose human label it must not know.
-            relabelled: what this counting says of the answered rounds.
+        It must not know the human labels of ``unanswered`` rounds; ``relabelled`` is what this counting says
+        of the answered ones.
         """
         if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
             return None
@@ -236,11 +224,7 @@ class _AnsweredRounds:
         self._labels: dict[int, tuple[str, float]] = {}
 
     def relabel(self, prices: Mapping[str, float]) -> _Relabelled:
-        """Decide all of them again.
-
-        Args:
-            prices: the models whose votes count.
-        """
+        """Decide all of them again."""
         key = self._key
         with self._counter.ledger.read() as connection:
             answered = QuestionRounds(connection, key.project, key.control, key.epoch).answered()
@@ -254,11 +238,7 @@ class _AnsweredRounds:
         return self._labels
 
     def checks(self, prices: Mapping[str, float]) -> list[RecountCheck]:
-        """Compare the labels of :meth:`relabel` with the answers, with scores that do not know them either.
-
-        Args:
-            prices: the models whose votes count.
-        """
+        """Compare the labels of :meth:`relabel` with the answers; the scores do not know these either."""
         found = []
         for fold in self._folds:
             own = {each.round_.id for each in fold}
@@ -316,13 +296,7 @@ class _DoubtfulTask:
     next_usd: float = 0.0
 
     def add(self, further: FurtherValue, full_usd: float, prices: Mapping[str, float]) -> None:
-        """Add the expected gain of further votes on one question.
-
-        Args:
-            further: the best use of them.
-            full_usd: the question's part of what asking every model costs, in $.
-            prices: arm → its price, in any unit.
-        """
+        """Add the expected gain of further votes on one question."""
         share = sum(prices[arm] for arm in further.arms) / (sum(prices.values()) or 1.0)
         self.break_even += further.break_even
         self.full_usd += full_usd
@@ -647,8 +621,7 @@ class Recounter:
     ) -> int:
         """Call a function in the counting thread for each question, with a state that no one else changes.
 
-        Returns:
-            The project's last event that the states know; 0 for a project that the ledger does not know.
+        Returns the project's last event that the states know; 0 for a project that the ledger does not know.
         """
         loop = asyncio.get_running_loop()
         stored, first_rounds = await loop.run_in_executor(self._workers, self._first_rounds, project)

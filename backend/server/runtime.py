@@ -32,7 +32,7 @@ from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
 from backend.learning.projects import asked_questions, is_new, project_settings, remember_project
 from backend.learning.teaching import RewardCorrections
 from backend.ledger import Ledger, Writer, money, projects
-from backend.ledger.database.readiness import try_write
+from backend.ledger.database.statements import try_write
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.projects import Project
 from backend.ledger.recounts import Counting, Recounts
@@ -41,8 +41,7 @@ from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import JobTally, Quote
 from backend.quotes.quote_maker import QuoteMaker
-from backend.recounting.automatic import AutomaticRecounts, RecountStep
-from backend.recounting.delivery import Delivery
+from backend.recounting.automatic import AutomaticRecounts, Delivery, RecountStep
 from backend.recounting.further import Completing, Portion, ask_portion
 from backend.recounting.recounter import Doubts, Recounter
 from backend.runtime.annotation_process import AnnotationProcess
@@ -122,10 +121,6 @@ class LastingWork(Generic[_Result]):
     def result(self, asked: Hashable, start: Callable[[], Future[_Result]]) -> _Result:
         """The result of some work, which is started unless it is under way.
 
-        Args:
-            asked: what is asked for; equal ones are the same work.
-            start: starts it.
-
         Raises:
             TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
         """
@@ -166,15 +161,7 @@ class _Quotes:
     def count(
         self, project: str, config: LabelConfig, tasks: Sequence[Any]
     ) -> tuple[dict[str, int], int | None]:
-        """Count some tasks of a project.
-
-        Args:
-            project: the project's key.
-            config: its label config.
-            tasks: the tasks as received; malformed ones are left out.
-
-        Returns:
-            The sums, and the number of the task to send with :meth:`quote`; ``None`` without any.
+        """Count some tasks of a project: the sums, and the number of the task to send with :meth:`quote`.
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.
@@ -192,12 +179,6 @@ class _Quotes:
         self, project: str, config: LabelConfig, example: Sequence[Any], counted: Mapping[str, int]
     ) -> Quote:
         """The quote of tasks that were counted.
-
-        Args:
-            project: the project's key.
-            config: its label config.
-            example: a task whose questions are those of the job, as received; none if no task is to come.
-            counted: the sums over all tasks.
 
         Raises:
             TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
@@ -472,18 +453,10 @@ class Runtime:
         stored_only: bool = False,
         terms: JobTerms | None = None,
     ) -> Future[list[Answer]]:
-        """Start to predict raw tasks; the result comes at the deadline at the latest.
+        """Start to predict raw tasks; the result, in their order, comes at the deadline at the latest.
 
-        Args:
-            project: Label Studio's key of the project.
-            config: the parsed label config.
-            tasks: the tasks as received; a malformed one gets ``[]``.
-            again: whether models make another attempt after their last one.
-            stored_only: whether no model is asked, and a task without a round gets ``[]``.
-            terms: what the job that the tasks belong to may cost; ``None`` if they belong to none.
-
-        Returns:
-            For each task, in their order: a prediction, or why there is none (yet).
+        A malformed task gets ``[]``, and if it is ``stored_only`` so does a task without a round. ``terms``
+        say what the job that the tasks belong to may cost.
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.
@@ -517,9 +490,6 @@ class Runtime:
     def recount(self, project: str) -> Counting | None:
         """Recount a project's stored votes, or wait for the recount under way; nothing is delivered.
 
-        Returns:
-            The counting; ``None`` if nothing changed.
-
         Raises:
             TimeoutError: it was not done by the deadline; it continues.
             LedgerError: the ledger failed.
@@ -528,15 +498,9 @@ class Runtime:
         return future.result(self.settings.deadline)
 
     def doubts(self, project: str, usd: float, most: int) -> tuple[Doubts, float]:
-        """Find the tasks on which further votes are worth most; nothing is asked.
+        """Find the tasks on which further votes are worth most, and what such votes have cost so far, in $.
 
-        Args:
-            project: the project's key.
-            usd: the most that further votes may cost in all, also in earlier runs, in $.
-            most: the most tasks.
-
-        Returns:
-            The tasks, and what was spent on further votes so far, in $.
+        Nothing is asked. ``usd`` limits what further votes may cost in all, also in earlier runs.
 
         Raises:
             TimeoutError: it was not done by the deadline.
@@ -551,13 +515,6 @@ class Runtime:
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
     ) -> Portion:
         """Ask models that decided tasks left out, while their policy finds a vote worth asking for.
-
-        Args:
-            project: Label Studio's key of the project.
-            config: the parsed label config.
-            tasks: the tasks as received; malformed ones are passed over.
-            usd: the most that further votes may cost in all, also in earlier runs, in $.
-            worth_usd: what one more right label is worth, in $.
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.

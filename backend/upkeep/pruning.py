@@ -90,13 +90,6 @@ class _Fold:
     def run(self, ledger: Ledger, advance: Advance) -> int:
         """Store the sums. The events stay until they are deleted with :meth:`ProjectEvents.delete_folded`.
 
-        Args:
-            ledger: the migrated ledger; other processes may write to it meanwhile.
-            advance: called with how many events were added up.
-
-        Returns:
-            How many states have a new base.
-
         Raises:
             LedgerError: a sum is not what it must be, so that nothing was stored, or another prune is
                 running.

@@ -39,7 +39,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.reports import ProjectSums
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
-from backend.recounting.delivery import Delivery
+from backend.recounting.automatic import Delivery
 from backend.settings import Environment
 
 _MOST = 1_000_000

@@ -1,4 +1,4 @@
-"""Sets of numbers as one parameter of a statement.
+"""Statements for both databases: upserts, sets of numbers as one parameter, the clock, and a trial write.
 
 A list of parameters, one for each number, takes longer to build than the database takes to use it.
 """
@@ -30,6 +30,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert as DmlInsert
+
+from backend.ledger.database import tables
 
 _OPTION = "camvo_clock"
 _NOW = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
@@ -76,6 +78,13 @@ def insert_or_replace(dialect: Dialect, table: Table) -> Insert:
     return statement.on_conflict_do_update(index_elements=table.primary_key.columns.keys(), set_=new_values)
 
 
+def try_write(connection: Connection) -> None:
+    """Write a small row and read a table; the transaction fails if the ledger is down or lacks its tables."""
+    connection.execute(select(tables.projects.c.key).limit(1))
+    row = {"id": 1, "checked_at": now(connection)}
+    connection.execute(insert_or_replace(connection.dialect, tables.readiness), row)
+
+
 def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
     """Return each project of tasks, which are projects and numbers, with its numbers, all in order."""
     unique = sorted(set(tasks))
@@ -88,13 +97,7 @@ def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
 def found_among(
     connection: Connection, query: Select[int], tasks: Iterable[tuple[str, int]]
 ) -> set[tuple[str, int]]:
-    """Return those of the tasks, which are projects and numbers, whose number a query finds.
-
-    Args:
-        connection: any.
-        query: finds numbers by the parameters ``of``, a project, and ``numbers``.
-        tasks: at most some hundred.
-    """
+    """Return those of the tasks, which are projects and numbers, whose number a query finds."""
     return {
         (project, number)
         for project, numbers in by_project(tasks)

@@ -22,23 +22,18 @@ from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
 from backend.server.status.labels import QuestionSource, question_reports
 from backend.server.status.people_and_models import (
-    SingleModel,
     annotator_reports,
     best_single_report,
     model_reports,
 )
 from backend.server.status.promises import certificate_reports
 from backend.server.status.report import (
-    BestSingleReport,
     Budget,
     Cost,
     Live,
-    ModelReport,
     ModelVersion,
     ProjectReport,
-    QuestionReport,
     Report,
-    SkippedControlReport,
 )
 from backend.server.status.work import (
     commands_of,
@@ -148,6 +143,7 @@ def _project_report(
     )
     source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
     questions = question_reports(source, rounds)
+    current = [question for question in questions if question.current]
     models = model_reports(connection, key, calls, own_settings.arms)
     progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
@@ -163,13 +159,15 @@ def _project_report(
         humans=ProjectSums(connection, key).humans(),
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
-            best_single=_best_single(models, questions, progress.predicted),
+            best_single=best_single_report(
+                models, current[0].votes if len(current) == 1 else None, progress.predicted
+            ),
         ),
         questions=questions,
         models=models,
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
-        skipped=_skipped_controls(config),
+        skipped=() if config is None else config.skipped,
         failed=failed_task_reports(connection, key, commands_of(key)),
         progress=progress,
         title=stored.title,
@@ -200,33 +198,6 @@ def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | Non
         return None, error
 
 
-def _skipped_controls(config: LabelConfig | None) -> tuple[SkippedControlReport, ...]:
-    """The controls without predictions."""
-    return tuple(
-        SkippedControlReport(control.control, control.tag, control.reason)
-        for control in (() if config is None else config.skipped)
-    )
-
-
-def _best_single(
-    models: Sequence[ModelReport], questions: Sequence[QuestionReport], tasks: int
-) -> BestSingleReport | None:
-    current = [question for question in questions if question.current]
-    singles = [
-        SingleModel(
-            model.name,
-            model.in_pool,
-            model.agreement,
-            model.audit,
-            model.reviewed,
-            model.calls - sum(model.failures.values()),
-            model.cost_usd,
-        )
-        for model in models
-    ]
-    return best_single_report(singles, current[0].votes if len(current) == 1 else None, tasks)
-
-
 def _number(key: str) -> str:
     return key.partition(".")[0] if is_of_label_studio(key) else key
 
@@ -255,12 +226,7 @@ HEADERS = {
 
 
 def render_page(report: Report, *, overview: bool) -> str:
-    """The report as HTML.
-
-    Args:
-        report: the report.
-        overview: whether several projects are listed in one table; else the page is about the first one.
-    """
+    """The report as HTML."""
     project = None if overview or not report.projects else report.projects[0]
     return (
         _environment()

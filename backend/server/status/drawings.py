@@ -313,8 +313,7 @@ def _share(model: ModelReport, measure: str) -> Share:
 
 
 def _price(model: ModelReport) -> float | None:
-    answered = model.calls - sum(model.failures.values())
-    return model.cost_usd / answered if answered else None
+    return model.cost_usd / model.answered if model.answered else None
 
 
 def _priced(model: ModelReport, measure: str) -> Priced | None:

@@ -132,12 +132,7 @@ class QuestionSource:
 
 
 def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
-    """A report for each control and epoch, the current epoch of a control first.
-
-    Args:
-        source: where to read.
-        rounds: the project's rounds, summed up by control, epoch and audit.
-    """
+    """A report for each control and epoch, the current epoch of a control first."""
     connection, project = source.connection, source.project
     queues = BlindQueues(connection, project).all()
     found = learning_data.drift_tests_of(connection, project)

@@ -72,16 +72,7 @@ def certificate_reports(connection: Connection, project: str) -> tuple[Certifica
 
 
 def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueue) -> SharesReport | None:
-    """Estimate the shares of a question's labels. Reads every round of the question.
-
-    Args:
-        sums: what the ledger has of the question.
-        question: the question; only those with a list of labels have shares.
-        queue: its blind tasks of all countings, from the front of the queue.
-
-    Returns:
-        The shares; ``None`` for another kind of question, or before the first blind label that counts.
-    """
+    """Estimate the shares of a question's labels. Reads every round of the question."""
     options = question.control
     if not isinstance(options, OneOf | AnyOf):
         return None
@@ -130,23 +121,12 @@ _MOST = 5000
 
 
 def blind_labels_needed(score_counts: Sequence[int], target: float) -> int | None:
-    """How many blind labels are expected to certify a share before there is one; ``None`` if none suffices.
-
-    Args:
-        score_counts: how many labels each bin of the score has.
-        target: the share that must be right.
-    """
+    """How many blind labels are expected to certify a share before there is one; ``None`` if none do."""
     return labels_to_certify([], _scores(score_counts), target, most=_MOST) if sum(score_counts) else None
 
 
 def certify_report(queue: BlindQueue, score_counts: Sequence[int], target: float) -> CertifyReport | None:
-    """Say how many blind labels are needed; ``None`` without a blind task.
-
-    Args:
-        queue: the question's blind tasks, from the front of the queue; those of its latest counting count.
-        score_counts: how many labels each bin of the score has.
-        target: the share that must be right.
-    """
+    """Say how many blind labels are needed; ``None`` without a blind task."""
     if not queue or not sum(score_counts):
         return None
     run, behind = queue.run, queue.behind
@@ -258,12 +238,7 @@ LEAST = 10
 
 
 def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) -> EstimateReport | None:
-    """Estimate the share of right labels; ``None`` without a label.
-
-    Args:
-        score_counts: how many labels each bin of the score has.
-        checked: the labels with a human answer.
-    """
+    """Estimate the share of right labels; ``None`` without a label."""
     labels = sum(score_counts)
     if not labels:
         return None
@@ -317,14 +292,7 @@ _CountLabels = Callable[[float, int | None], int]
 
 
 def guarantee_report(queue: BlindQueue, target: float, count: _CountLabels) -> GuaranteeReport:
-    """The report on one question in one epoch, apart from other questions on the same tasks.
-
-    Args:
-        queue: the question's blind tasks, from the front of the queue; only those of its latest counting
-            certify.
-        target: the share of labels that must be right.
-        count: counts the question's labels.
-    """
+    """The report on one question in one epoch, apart from other questions on the same tasks."""
     latest, run, void = queue.latest, queue.run, queue.void
     guarantee, certified = _certified(run, target)
     last = max((blind.recount for blind in void), default=0)

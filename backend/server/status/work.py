@@ -95,17 +95,6 @@ def project_progress(
 ) -> dict[str, Any]:
     """The body of ``GET /progress``.
 
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        first: the lowest number of a task to count, as sent; ``None`` for the beginning.
-        last: the highest number, as sent; ``None`` for the end.
-        after: count rounds with a higher number than this, as sent; ``None`` to count none.
-
-    Returns:
-        ``tasks`` (decided in rounds after ``after``), ``last_round`` (the ``after`` of a later request),
-        ``spent_usd`` and ``reserved_usd`` of the project.
-
     Raises:
         BadBodyError: a number is none.
     """
@@ -150,13 +139,7 @@ _CURES = {
 def failed_task_reports(
     connection: Connection, project: str, commands: _Commands
 ) -> tuple[FailedTasksReport, ...]:
-    """The failed tasks of a project by reason, the most frequent first.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        commands: the commands that ask about them again.
-    """
+    """The failed tasks of a project by reason, the most frequent first."""
     return tuple(
         FailedTasksReport(code, tasks, final=code in _FINAL, fix=_fix(code, commands))
         for code, tasks in FailedTasks(connection, project).count().items()
@@ -176,12 +159,6 @@ def failed_task_list(
     connection: Connection, projects: list[str], first: str | None, last: str | None
 ) -> dict[str, Any]:
     """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins.
-
-    Args:
-        connection: a read transaction.
-        projects: the projects' keys.
-        first: the lowest number, as sent; ``None`` for the beginning.
-        last: the highest number, as sent; ``None`` for the end.
 
     Raises:
         BadBodyError: a number is none.
@@ -326,13 +303,7 @@ def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]
 
 
 def progress_report(connection: Connection, stored: Project, config: LabelConfig | None) -> ProgressReport:
-    """Count a project's tasks.
-
-    Args:
-        connection: a read transaction.
-        stored: the project.
-        config: its label config, ``None`` if it is unknown or cannot be read.
-    """
+    """Count a project's tasks."""
     predicted = ProjectSums(connection, stored.key).labelled_tasks()
     current = ProjectSums(connection, stored.key).labelled_tasks(
         ProjectRounds(connection, stored.key).latest_epochs()
@@ -388,11 +359,7 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
 
 
 def reliability_report(rows: Iterable[BinRow]) -> ReliabilityReport:
-    """The reliability diagram's numbers and the calibration error.
-
-    Args:
-        rows: one row per bin that has labels.
-    """
+    """The reliability diagram's numbers and the calibration error."""
     by_bin = {row.bin: row for row in rows}
     labels = Share.of((row.rounds, row.confirmed) for row in by_bin.values())
     gaps = sum(abs(row.score - row.confirmed) for row in by_bin.values())

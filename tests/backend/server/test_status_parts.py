@@ -25,7 +25,7 @@ from backend.server.status.drawings import (
     prices,
     score_histogram,
 )
-from backend.server.status.people_and_models import SingleModel, best_single_report
+from backend.server.status.people_and_models import best_single_report
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
 from backend.server.status.work import label_studio_address
@@ -136,9 +136,8 @@ def test_a_model_that_is_no_longer_asked_is_no_alarm() -> None:
     assert model_alerts([model("red", in_pool=False)], {"red": ["model_timeout"] * 20}) == []
 
 
-def single(name: str, price: float, **shares: Share) -> SingleModel:
-    known = {"agreement": NO_SHARE, "audit": NO_SHARE, "reviewed": NO_SHARE} | shares
-    return SingleModel(name, True, known["agreement"], known["audit"], known["reviewed"], 100, 100 * price)
+def single(name: str, price: float, **shares: Share) -> ModelReport:
+    return replace(model(name), calls=100, failures={}, cost_usd=100 * price, **shares)
 
 
 def test_the_best_single_model_is_found_by_blind_labels_first_and_costs_its_mean_price() -> None:

@@ -292,8 +292,7 @@ def _take(
 
 def _reserve(connection: Connection, job: JobRequest, request: _BatchRequest) -> int:
     lead = request.lead
-    return money.reserve(
-        connection,
+    wanted = money.Reservation(
         project=lead.project,
         task=lead.task,
         model=lead.model,
@@ -306,6 +305,7 @@ def _reserve(connection: Connection, job: JobRequest, request: _BatchRequest) ->
         shares=request.shares,
         purse=job.purse,
     )
+    return money.reserve_each(connection, [wanted])[lead.key]
 
 
 def _ask_singly(connection: Connection, alone: Sequence[BatchLine], owner: str) -> None:

@@ -12,11 +12,10 @@ import contextlib
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import structlog
@@ -322,9 +321,6 @@ class Settlements:
             self._none_under_way.set()
 
 
-_NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
-"""The shares of a call that is for one task alone."""
-
 _calls = tables.calls
 _RESERVE = sqlalchemy_insert(_calls).returning(_calls.c.id, _calls.c.key)
 _SHARE = sqlalchemy_insert(tables.call_shares)
@@ -354,7 +350,7 @@ class Reservation:
         counted_tokens: the prompt's input tokens by CaMVo's own count.
         seconds: time until the reservation expires.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
-        tasks: the number of tasks that the call is for.
+        shares: the tasks of a call that is for several, each with its share of the cost; together 1.
     """
 
     project: str
@@ -367,7 +363,7 @@ class Reservation:
     counted_tokens: int
     seconds: float
     purse: Purse | None = None
-    tasks: int = 1
+    shares: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,66 +387,6 @@ class CallCost:
     error_code: str | None
     seconds: float | None
     cached_tokens: int = 0
-
-
-def reserve(
-    connection: Connection,
-    *,
-    project: str,
-    task: int,
-    model: str,
-    key: str,
-    usd: float,
-    project_usd: float | None,
-    day_usd: float | None,
-    counted_tokens: int,
-    seconds: float,
-    shares: Mapping[int, float] = _NOBODY_ELSE,
-    purse: Purse | None = None,
-) -> int:
-    """Reserve money for one call, before it is made.
-
-    Args:
-        connection: in a write transaction.
-        project: the key of the project that pays.
-        task: the number of the task that the call is for; one of them if it is for several.
-        model: the model's name in the pool.
-        key: the key under which the answer will be stored.
-        usd: the most that the call can cost, in $.
-        project_usd: the project's budget, in $; ``None`` for no limit.
-        day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
-        counted_tokens: the prompt's input tokens by CaMVo's own count.
-        seconds: time until the reservation expires.
-        shares: the tasks of a call that is for several, each with its share of the cost; together 1.
-        purse: an account inside the project's that must cover the call, too; ``None`` for none.
-
-    Returns:
-        The call's id, for :func:`settle_each`.
-
-    Raises:
-        BudgetExhaustedError: a budget does not cover the call; nothing is reserved.
-    """
-    wanted = Reservation(
-        project=project,
-        task=task,
-        model=model,
-        key=key,
-        usd=usd,
-        project_usd=project_usd,
-        day_usd=day_usd,
-        counted_tokens=counted_tokens,
-        seconds=seconds,
-        purse=purse,
-        tasks=len(shares) or 1,
-    )
-    number = reserve_each(connection, [wanted])[key]
-    if shares:
-        rows = [
-            {"call": number, "project": project, "task": member, "share": share}
-            for member, share in shares.items()
-        ]
-        connection.execute(_SHARE, rows)
-    return number
 
 
 def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[str, int]:
@@ -482,12 +418,19 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
                 "day": day,
                 "expires_at": at + each.seconds,
                 "created_at": at,
-                "tasks": each.tasks,
+                "tasks": len(each.shares) or 1,
                 "purse": purse,
             }
         )
     bookings.book(connection)
     ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
+    shares = [
+        {"call": ids[names[each.key]], "project": each.project, "task": task, "share": share}
+        for each in wanted
+        for task, share in each.shares.items()
+    ]
+    if shares:
+        connection.execute(_SHARE, shares)
     return {key: ids[name] for key, name in names.items()}
 
 
@@ -531,9 +474,7 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
     for each in settlements:
         call = calls.get(each.call)
         if call is None:
-            raise LedgerError(
-                f"there is no call {each.call}", where="money", fix="call spending.reserve first"
-            )
+            raise LedgerError(f"there is no call {each.call}", where="money", fix="reserve it first")
         if call.state != "settled":
             report = {
                 "input_tokens": each.input_tokens,

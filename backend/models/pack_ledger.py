@@ -284,8 +284,7 @@ class PackLedger:
         by_task: dict[int, float] = {}
         for member in members:
             by_task[member.query.task] = by_task.get(member.query.task, 0.0) + shares[member.key] / part
-        return money.reserve(
-            connection,
+        wanted = money.Reservation(
             project=query.project,
             task=query.task,
             model=query.model,
@@ -298,6 +297,7 @@ class PackLedger:
             shares=by_task,
             purse=query.purse,
         )
+        return money.reserve_each(connection, [wanted])[wanted.key]
 
     async def settle(
         self, pack: Pack[Member], call: int | None, outcome: CallOutcome, contents: Mapping[str, str] | None

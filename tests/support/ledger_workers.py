@@ -54,8 +54,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
     for task in itertools.count():
         try:
             with ledger.write() as connection:
-                money.reserve(
-                    connection,
+                wanted = money.Reservation(
                     project="1.1",
                     task=task,
                     model="small",
@@ -66,6 +65,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
                     counted_tokens=1,
                     seconds=60.0,
                 )
+                money.reserve_each(connection, [wanted])
         except BudgetExhaustedError:
             return
 

@@ -55,7 +55,8 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
         "counted_tokens": 100,
         "seconds": 60.0,
     }
-    return money.reserve(connection, usd=usd, **(arguments | changes))
+    wanted = money.Reservation(usd=usd, **(arguments | changes))
+    return money.reserve_each(connection, [wanted])[wanted.key]
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:

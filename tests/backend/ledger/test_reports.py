@@ -118,8 +118,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> None:
-    number = money.reserve(
-        connection,
+    wanted = money.Reservation(
         project=project,
         task=task,
         model=call["model"],
@@ -130,6 +129,7 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         counted_tokens=1,
         seconds=call.get("expires", 10.0),
     )
+    number = money.reserve_each(connection, [wanted])["k"]
     if not call["open"]:
         money.settle_each(
             connection,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from backend.errors import BudgetExhaustedError, Usage
 from backend.ledger import answers, money, projects
-from backend.ledger.answers import CallOutcome, Claims, store_answer
+from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, store_answers
 from backend.ledger.batches import BatchLine, Jobs, Lines
 from backend.ledger.database.statements import now
 from backend.ledger.money import Purse
@@ -311,8 +311,9 @@ def _reserve(connection: Connection, job: JobRequest, request: _BatchRequest) ->
 def _ask_singly(connection: Connection, alone: Sequence[BatchLine], owner: str) -> None:
     """Store an empty answer about tasks that no prompt can hold, so that they are asked about singly."""
     for line in alone:
-        payer, at = (line.project, line.task), now(connection)
-        store_answer(connection, line.key, line.model, payer, "", _UNSENT, now=at)
+        payer = (line.project, line.task)
+        empty = BoughtAnswer(key=line.key, model=line.model, payer=payer, content="", outcome=_UNSENT)
+        store_answers(connection, [empty], now=now(connection))
         Lines(connection).end(line.key, "answered", None, 0)
     _let_go(connection, alone, owner)
 

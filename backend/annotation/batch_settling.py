@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from backend.annotation.batch_filling import AT_ONCE, Requests
 from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
 from backend.ledger import Writer, answers, money
-from backend.ledger.answers import CallOutcome, Claims, settle_calls, store_answer
+from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
 from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
@@ -168,10 +168,15 @@ class Settlement:
     ) -> None:
         outcome, usd = settled.outcome, settled.outcome.usage.cost * share
         content = None if settled.contents is None else settled.contents[line.key]
-        payer = (line.project, line.task)
-        needed = store_answer(
-            connection, line.key, line.model, payer, content, outcome, now=self._clock(), share=share
+        bought = BoughtAnswer(
+            key=line.key,
+            model=line.model,
+            payer=(line.project, line.task),
+            content=content,
+            outcome=outcome,
+            share=share,
         )
+        needed = store_answers(connection, [bought], now=self._clock())
         Claims(connection).release([line.key], answers.batch_owner(job.id))
         if not needed or line.body is None:
             Lines(connection).end(line.key, "discarded", outcome.code, usd)

@@ -21,7 +21,6 @@ from backend.ledger import (
     Ledger,
     Writer,
     blind_tasks,
-    events,
     projects,
     recounts,
     rounds,
@@ -329,16 +328,9 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
     later = ProjectEvents(connection, project).after(sequence, control=control, epoch=epoch)
     if any(event.kind == "restart" for event in later):
         return
-    events.append(
-        connection,
-        project,
-        control=control,
-        epoch=epoch,
-        kind="restart",
-        contribution=Contribution.of_restart(restart, dimension).pack(),
-        round_id=None,
-        now=now,
-    )
+    contribution = Contribution.of_restart(restart, dimension).pack()
+    event = NewEvent(control=control, epoch=epoch, kind="restart", contribution=contribution, round_id=None)
+    ProjectEvents(connection, project).append([event], now)
 
 
 def _event(round_: Round, kind: Kind, contribution: Contribution, round_id: int) -> NewEvent:

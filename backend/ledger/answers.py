@@ -214,14 +214,7 @@ def read_rates(connection: Connection, model: str) -> dict[str, Any] | None:
 
 
 def store_rates(connection: Connection, model: str, state: Mapping[str, Any], now: float) -> None:
-    """Store the state of a model's rates.
-
-    Args:
-        connection: in a write transaction.
-        model: the model's name in the pool.
-        state: JSON.
-        now: unix seconds.
-    """
+    """Store the state of a model's rates."""
     row = {"model": model, "state": dict(state), "updated_at": now}
     connection.execute(insert_or_replace(connection.dialect, _rates), row)
 
@@ -345,33 +338,8 @@ class BoughtAnswer:
         )
 
 
-def store_answer(  # noqa: PLR0917 - what identifies an answer
-    connection: Connection,
-    key: str,
-    model: str,
-    payer: tuple[str, int],
-    content: str | None,
-    outcome: CallOutcome,
-    *,
-    now: float,
-    share: float = 1.0,
-) -> bool:
-    """Store one answer, as :func:`store_answers` does; the arguments are those of :class:`BoughtAnswer`.
-
-    Returns:
-        Whether a task still has a use for the answer.
-    """
-    bought = BoughtAnswer(key=key, model=model, payer=payer, content=content, outcome=outcome, share=share)
-    return key in store_answers(connection, [bought], now=now)
-
-
 def store_answers(connection: Connection, bought: Sequence[BoughtAnswer], *, now: float) -> set[str]:
     """Store answers, except those whose task is deleted and that no other task needs.
-
-    Args:
-        connection: a write transaction.
-        bought: the answers.
-        now: unix seconds.
 
     Returns:
         The keys of the answers that a task still has a use for.

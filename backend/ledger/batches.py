@@ -360,13 +360,7 @@ class Lines:
         self.connection.execute(_END, {"of": key, "now": state, "why": code, "paid": to_picodollars(usd)})
 
     def give_back(self, key: str, code: str | None, *, tried: bool) -> None:
-        """Mark a line as wanted again.
-
-        Args:
-            key: the line's key.
-            code: why it has no answer yet.
-            tried: whether that counts as one of its tries.
-        """
+        """Mark a line as wanted again."""
         values = {"state": "wanted", "code": code, "tries": _lines.c.tries + int(tried)}
         alone_again = {"call": None, "request": None, "number": None}
         self.connection.execute(update(_lines).where(_lines.c.key == key).values(values | alone_again))

@@ -105,14 +105,6 @@ def _countings_of(connection: Connection, project: str) -> dict[tuple[str, str],
     return {(row.control, row.epoch): row.recount for row in connection.execute(query)}
 
 
-def _counting_of(connection: Connection, project: str, control: str, epoch: str) -> int:
-    """Return the number of the latest counting that changed a question, 0 for the first."""
-    query = select(_queue_columns.recount).where(
-        _queue_columns.project == project, _queue_columns.control == control, _queue_columns.epoch == epoch
-    )
-    return connection.scalars(query).one_or_none() or 0
-
-
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
     """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
@@ -124,13 +116,7 @@ _columns = _table.c
 
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:
-    """Put a new blind round at the end of its question's queue; only a task's first round enters.
-
-    Args:
-        connection: in the transaction that stores the round.
-        round_: the round.
-        round_id: the id under which it was stored.
-    """
+    """Put a new blind round at the end of its question's queue; only a task's first round enters."""
     key = round_.key
     if connection.execute(select(_columns.task).where(_is(key))).first() is not None:
         return
@@ -150,7 +136,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "counting": _counting(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
-        "recount": _counting_of(connection, key.project, key.control, key.epoch),
+        "recount": _countings_of(connection, key.project).get((key.control, key.epoch), 0),
     }
     connection.execute(insert_new(connection.dialect, _table), row)
 
@@ -264,12 +250,7 @@ class BlindQueues:
         return [entry.task for entry in behind if entry.reward is not None]
 
     def waiting(self, epochs: Mapping[str, str], limit: int) -> list[int]:
-        """Return the first tasks that nobody has answered, in the order of the queue.
-
-        Args:
-            epochs: control → its epoch. A task of several questions is listed once, where it comes first.
-            limit: the most tasks to return.
-        """
+        """Return the first tasks that nobody has answered, in the order of the queue."""
         tasks: dict[int, tuple[int, int, int]] = {}
         for control, epoch in epochs.items():
             query = (

@@ -88,10 +88,6 @@ class Certificates:
         For each label there is one line in UTF-8: control, task, label, and score with six decimals, with
         tabs between them. Lines are ordered by control, task and round. A label is that of the latest
         counting.
-
-        Args:
-            epochs: control → epoch.
-            through: the last round.
         """
         digest, count = hashlib.sha256(), 0
         for control, epoch in sorted(epochs.items()):

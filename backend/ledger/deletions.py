@@ -92,11 +92,7 @@ class Prunable:
     project: str
 
     def last_older(self, before: float) -> int:
-        """Return the number of the last event such that it and all events before it are older than a time.
-
-        Args:
-            before: unix seconds.
-        """
+        """Return the number of the last event such that it and all events before it are older than a time."""
         of_project = _events.project == self.project
         first_young = self.connection.scalars(
             select(func.min(_events.sequence)).where(of_project, _events.created_at >= before)
@@ -135,11 +131,7 @@ class Prunable:
         return self.connection.scalars(query).one()
 
     def unfolded_rounds(self, after: int) -> set[int]:
-        """Return the rounds of a project that have an event after a number: they cannot be pruned.
-
-        Args:
-            after: the number up to which the events are folded, or will be.
-        """
+        """Return the rounds of a project that have an event after a number: they cannot be pruned."""
         query = (
             select(_events.round_id)
             .distinct()

@@ -81,30 +81,6 @@ class NewEvent:
     context_of_round: bool = False
 
 
-def append(
-    connection: Connection,
-    project: str,
-    *,
-    control: str,
-    epoch: str,
-    kind: Kind,
-    contribution: bytes,
-    round_id: int | None,
-    now: float,
-    context_of_round: bool = False,
-) -> int:
-    """Append one event to the project's list and return its number; see :class:`NewEvent`."""
-    event = NewEvent(
-        control=control,
-        epoch=epoch,
-        kind=kind,
-        contribution=contribution,
-        round_id=round_id,
-        context_of_round=context_of_round,
-    )
-    return ProjectEvents(connection, project).append([event], now)[0]
-
-
 def _event(row: Row[Any]) -> Event:
     """The event with its whole contribution."""
     values = dict(row._mapping)
@@ -217,12 +193,7 @@ class ProjectEvents:
     project: str
 
     def append(self, new: Sequence[NewEvent], now: float) -> range:
-        """Append events to the project's list, in their order, and return their numbers.
-
-        Args:
-            new: at least one event.
-            now: unix seconds.
-        """
+        """Append events to the project's list, in their order, and return their numbers."""
         numbers = projects.next_sequences(self.connection, self.project, len(new), now)
         rows = [
             {
@@ -271,12 +242,7 @@ class ProjectEvents:
         return int(self.connection.scalars(query).one())
 
     def delete_folded(self, first: int, last: int) -> int:
-        """Delete the events that a base includes, and return how many.
-
-        Args:
-            first: the first number to look at.
-            last: the last one.
-        """
+        """Delete the events that a base includes, and return how many."""
         is_folded = exists().where(
             _bases.c.project == _events.c.project,
             _bases.c.control == _events.c.control,

@@ -52,14 +52,7 @@ class Withdrawal:
     created_at: float = 0.0
 
     def covers(self, project: str, task: int | None, annotator: int | None, updated_at: str) -> bool:
-        """Whether the command covers an annotation.
-
-        Args:
-            project: the project's key.
-            task: the task's number.
-            annotator: the user's id.
-            updated_at: when the annotation was last changed, Label Studio's ISO time.
-        """
+        """Whether the command covers an annotation."""
         changed = annotation_time(updated_at).timestamp()
         return (
             self.project in {None, project}
@@ -77,9 +70,6 @@ class Withdrawal:
         """The command, bounded by its own time, or by the latest of these changes if that is later.
 
         Label Studio's clock may be ahead of the clock of the command.
-
-        Args:
-            updates: when the annotations that are to be covered were last changed, Label Studio's ISO times.
         """
         times = [annotation_time(updated_at).timestamp() for updated_at in updates]
         return replace(self, until=max([self.created_at, *times]))
@@ -209,10 +199,6 @@ def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
     """The condition that nobody has annotated a task.
 
     A skipped task counts as annotated; a task whose annotations are all withdrawn or deleted does not.
-
-    Args:
-        project: the project's key.
-        task: the column that holds the task's number.
     """
     annotated = select(_table.c.task).where(
         _table.c.project == project,

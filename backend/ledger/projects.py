@@ -78,15 +78,7 @@ class FailedTasks:
 def list_failures(
     connection: Connection, projects: Collection[str], first: int, last: int | None, *, limit: int
 ) -> list[FailedTask]:
-    """Return the failed tasks whose numbers are in a range, in their order.
-
-    Args:
-        connection: a read transaction.
-        projects: the projects' keys.
-        first: the lowest number.
-        last: the highest number; ``None`` for no end.
-        limit: the most tasks to return.
-    """
+    """Return the failed tasks whose numbers are in a range, in their order."""
     query = (
         select(_failures.c.task, _failures.c.code, _failures.c.failed_at)
         .where(_failures.c.project.in_(projects), _failures.c.task >= first)

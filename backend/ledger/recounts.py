@@ -289,10 +289,6 @@ class CountedRounds(QuestionRounds):
 
         A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds
         are left out.
-
-        Args:
-            after: the id after which to begin.
-            limit: the most rounds to return.
         """
         later = tables.rounds.alias()
         is_latest = ~(
@@ -419,10 +415,6 @@ class FurtherVotes:
         """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
 
         Blind tasks are left out: their labels teach nothing.
-
-        Args:
-            after: the task after which to begin.
-            limit: the most tasks to return.
         """
         further = select(func.count()).where(_further_votes.c.round_id == _rounds.id).scalar_subquery()
         query = (
@@ -491,12 +483,7 @@ class Recounts:
             self.connection.execute(insert(_table), rows)
 
     def pending(self, *, after: int = 0, limit: int = 1000) -> list[int]:
-        """Return the tasks that nobody has annotated and whose prediction Label Studio is to replace.
-
-        Args:
-            after: the task after which to begin.
-            limit: the most tasks to return.
-        """
+        """Return the tasks that nobody has annotated and whose prediction Label Studio is to replace."""
         query = (
             select(_table.c.task)
             .where(_table.c.project == self.project, ~_table.c.delivered, _table.c.task > after)

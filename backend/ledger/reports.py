@@ -607,13 +607,7 @@ class ProjectSums:
         return self.connection.scalars(query).one() or 0.0
 
     def tasks_after(self, after: int, first: int, last: int | None) -> int:
-        """Count the tasks with a round later than ``after`` whose numbers are in a range.
-
-        Args:
-            after: the number of a round; only later ones count.
-            first: the lowest number of a task.
-            last: the highest number of a task; ``None`` for no end.
-        """
+        """Count the tasks with a round later than ``after`` whose numbers are in a range."""
         query = select(func.count(_rounds.task.distinct())).where(
             _rounds.project == self.project, _rounds.id > after, _rounds.task >= first
         )
@@ -668,9 +662,6 @@ class Alerts:
 
     def see(self, seen: Collection[AlertKey]) -> list[AlertKey]:
         """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
-
-        Args:
-            seen: the alerts of this moment.
 
         Returns:
             Those of them that have not been reported to people since they began.

@@ -266,12 +266,7 @@ class QuestionRounds:
         return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
 
     def everyone_votes(self, arms: Set[str], most: int) -> list[tuple[dict[str, str | None], str | None]]:
-        """Return the votes and the human label of the latest rounds that a draw let ask everyone.
-
-        Args:
-            arms: the models that were all asked.
-            most: the most rounds.
-        """
+        """Return the votes and the human label of the latest rounds that a draw let ask everyone."""
         # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
         votes = select(_table.c.id, _table.c.votes).where(self.condition).order_by(_table.c.id.desc())
         asked = [row.id for row in self.connection.execute(votes) if arms <= row.votes.keys()]

@@ -1,4 +1,4 @@
-"""A quote: what a job will cost, and how long it will take, as numbers that a page or a program can show."""
+"""A quote: what a job will cost, and how long it will take. docs/quote.md says what each number means."""
 
 from __future__ import annotations
 
@@ -52,13 +52,7 @@ class JobTally:
     unpackable: int = 0
 
     def add(self, pool: Pool, job: Job, questions: Sequence[JobQuestion]) -> None:
-        """Count one task that is to come; ``listed`` is left as it is.
-
-        Args:
-            pool: counts tokens.
-            job: the task.
-            questions: the questions that models will be asked about it.
-        """
+        """Count one task that is to come; ``listed`` is left as it is."""
         asked = [question.question for question in questions]
         alone = pool.count(pool.names[0], prompt_messages(asked, job.settings.instructions))
         answer = {question.name: next(iter(question.question.options), "") for question in questions}
@@ -181,17 +175,7 @@ def _named(key: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ModelQuote:
-    """One model, if it is asked about every task.
-
-    Attributes:
-        input_tokens: as the provider will probably count them.
-        output_tokens: of all answers; a range until answers were measured.
-        usd: the price.
-        measured: on how many earlier calls the tokens of answers rest.
-        hours: at the configured limits; ``None`` without limits, and in batches.
-        pack: the most tasks in a prompt; 1 for one.
-        asked: how often the policy asks it, in [0, 1]; ``None`` if that is unknown.
-    """
+    """One model, if it is asked about every task."""
 
     input_tokens: Annotated[float, PlainSerializer(round, when_used="json")]
     output_tokens: Range
@@ -204,15 +188,7 @@ class ModelQuote:
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """The same votes with batches on or off, and with packing on or off.
-
-    Attributes:
-        batch: whether models are asked in batches, as far as their price there is known.
-        pack: the most tasks in a prompt; ``None`` for one.
-        everyone: $ for asking everyone.
-        policy: $ for this policy.
-        on: whether the settings say exactly this.
-    """
+    """The same votes with batches on or off, and with packing on or off."""
 
     batch: bool
     pack: int | None
@@ -223,14 +199,7 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class QuoteEvidence:
-    """The evidence for the policy's share.
-
-    Attributes:
-        rounds: the rounds of this project that asked everyone; 0 if it is what is documented.
-        agreement: how often the label will be that of everyone, in [0, 1]; ``None`` if unknown.
-        labelled: how many of these rounds have a human label.
-        accuracy: how often the label will be right, by these; ``None`` without any.
-    """
+    """The evidence for the policy's share."""
 
     rounds: int
     agreement: float | None = None
@@ -240,26 +209,7 @@ class QuoteEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quote:
-    """What the tasks of a job that have no label yet will cost.
-
-    Attributes:
-        project: the project in the ledger.
-        policy: the policy's name.
-        tasks: the tasks of the job, equal ones counted once.
-        to_come: how many of them are to be asked about.
-        unreadable: how many cannot be asked about.
-        models: model → its part.
-        everyone: $ for asking every model about every task to come.
-        bill: $ for this policy.
-        hours: for this policy, at the configured limits; ``None`` without limits.
-        evidence: the evidence for the policy's share.
-        levers: ways to pay less.
-        spent: $ that the project has cost so far.
-        spent_by_job: the part of it that the job's account has paid.
-        target: what reaches a target with models and people; ``None`` if nobody asked.
-        student: whether a student votes too. A share that rests on rounds of the project leaves it out, so
-            the bill may be smaller.
-    """
+    """What the tasks of a job that have no label yet will cost."""
 
     project: str
     policy: str
@@ -349,16 +299,7 @@ def levers(  # noqa: PLR0917 - a job, and how it is asked now
     asked: Mapping[str, float],
     bill: float,
 ) -> tuple[Lever, ...]:
-    """What the job costs with batches and packing on and off; ways that change nothing are left out.
-
-    Args:
-        tally: the tasks.
-        pool: the models.
-        models: their settings.
-        now: model → how it is asked by the settings.
-        asked: model → how often the policy asks it, in [0, 1]; empty if that is unknown.
-        bill: the likely $ of the policy as it is set.
-    """
+    """What the job costs with batches and packing on and off; ways that change nothing are left out."""
     found: list[Lever] = []
     ways: set[tuple[Asking, ...]] = set()
     share = {model.name: asked.get(model.name, 1.0) for model in models}

@@ -57,15 +57,6 @@ class Delivery:
 
     A task is marked as delivered after its prediction was replaced. If the process dies in between, the
     prediction is compared again, and nothing is written twice.
-
-    Args:
-        ledger: where the recounts are read.
-        writer: marks those that are delivered.
-        annotator: makes the predictions, of stored rounds alone.
-        readers: the threads that read the ledger.
-        settings: the server's settings.
-        environment: holds Label Studio's address and key.
-        pause: seconds between two predictions.
     """
 
     def __init__(
@@ -209,14 +200,6 @@ class AutomaticRecounts:
 
     A server without a key for Label Studio, or with ``recount: false``, only stores the result: ``/status``
     then names the command.
-
-    Args:
-        ledger: where the projects are read.
-        writer: writes claims and looks.
-        recounter: counts.
-        delivery: replaces predictions in Label Studio.
-        settings: the server's settings.
-        pause: seconds between two rounds through the projects.
     """
 
     def __init__(
@@ -367,10 +350,6 @@ class RecountStep:
     """A training step that recounts a project and delivers the labels to Label Studio.
 
     A server without a key only notes what a recount would change, so that ``/status`` names the command.
-
-    Attributes:
-        recounter: counts.
-        recounts: delivers, where the server has a key for Label Studio.
     """
 
     recounter: Recounter

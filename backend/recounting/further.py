@@ -103,18 +103,7 @@ class _Found:
 
 
 class FurtherAsking:
-    """Asks models that rounds left out. Used from one event loop only.
-
-    Args:
-        ledger: where the rounds are read.
-        writer: stores votes.
-        readers: the threads that read the ledger.
-        questions: what a job asks.
-        examples: the labelled tasks that prompts show.
-        planner: plans with the current states.
-        voters: the models.
-        clock: returns unix seconds.
-    """
+    """Asks models that rounds left out. Used from one event loop only."""
 
     def __init__(
         self,
@@ -312,12 +301,6 @@ async def ask_portion(jobs: Sequence[Job], ask: _Ask, *, at_once: int, deadline:
     No new task is begun after the deadline, or once money does not cover a call. Those under way are
     finished: what is asked for is paid for, so its votes are stored.
 
-    Args:
-        jobs: the tasks.
-        ask: asks about one.
-        at_once: the most tasks under way.
-        deadline: seconds.
-
     Raises:
         LedgerError: the ledger failed.
     """
@@ -362,15 +345,6 @@ class Completing:
     """Asks about the tasks that people have labelled. Used from one event loop only.
 
     It works on projects of Label Studio, since the ledger holds no text of a task. It therefore needs a key.
-
-    Args:
-        ledger: where labelled rounds and money are read.
-        writer: writes claims.
-        further: asks the models.
-        readers: the threads that read the ledger.
-        settings: the server's settings.
-        environment: has Label Studio's address and key.
-        pause: seconds between two rounds through the projects.
     """
 
     def __init__(

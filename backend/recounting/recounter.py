@@ -60,17 +60,10 @@ _Relabelled = Mapping[int, tuple[str, float]]
 
 @dataclass(slots=True)
 class QuestionCount:
-    """The result of a recount of one question.
+    """The result of a recount of one question: ``results`` has the rounds that would change.
 
-    Attributes:
-        key: the question.
-        results: the rounds whose label or score would change.
-        blind: those of them that are blind.
-        counted: how many rounds with a prediction were counted; blind ones are not among them.
-        labels: how many of these would get another label.
-        score_change: the sum of the absolute changes of their scores.
-        prices: the models whose votes counted, with their prices.
-        checks: what it says of rounds that people have answered; none if nothing would change.
+    Blind rounds are in ``results`` and ``blind``, but in no number; ``score_change`` is a sum of absolute
+    changes. ``checks`` is what it says of rounds that people have answered; none if nothing would change.
     """
 
     key: StateKey
@@ -336,13 +329,7 @@ class Doubting:
     policy: FurtherPolicy | None = None
 
     def add(self, counter: _QuestionCounter, key: StateKey, state: State) -> None:
-        """Go through the rounds of one question.
-
-        Args:
-            counter: reads the rounds.
-            key: the question.
-            state: its state of now, which must not change meanwhile.
-        """
+        """Go through the rounds of one question."""
         policy = further_policy(counter.policy)
         if policy is None:
             return
@@ -403,14 +390,6 @@ def record(
     A task that somebody has annotated since it was counted is left out, and so is a result that the ledger
     holds already. Where something changes, the certificate of the question's earlier labels ends: a new queue
     of blind tasks begins.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        found: what was counted, by question.
-        reason: why it was counted.
-        sequence: the project's last event that the counting knew.
-        now: unix seconds.
 
     Returns:
         The counting; ``None`` if nothing changes.
@@ -476,13 +455,7 @@ class Stopped(Exception):  # noqa: N818 - it ends a thread's work, and is no err
 
 @dataclass(frozen=True, slots=True)
 class ProjectCount:
-    """The result of a recount of a project.
-
-    Attributes:
-        questions: what it found, by question.
-        sequence: the project's last event that it knew.
-        seconds: how long it took.
-    """
+    """The result of a recount of a project."""
 
     questions: tuple[QuestionCount, ...]
     sequence: int
@@ -505,16 +478,7 @@ class ProjectCount:
 
 
 class Recounter:
-    """Counts projects again, one at a time. Used from one event loop only.
-
-    Args:
-        ledger: where the rounds are read.
-        writer: writes what changes.
-        states: the questions' states.
-        workers: the thread that counts.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+    """Counts projects again, one at a time. Used from one event loop only."""
 
     def __init__(
         self,
@@ -593,11 +557,6 @@ class Recounter:
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
         """Find the tasks on which further votes for ``usd`` dollars correct the most labels.
-
-        Args:
-            project: the project's key.
-            usd: in $.
-            most: the most tasks.
 
         Raises:
             LedgerError: the ledger cannot be read.

@@ -433,11 +433,7 @@ _OPEN = frozenset({"/", "/health", "/ready"})
 
 
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
-    """Create the application of one worker process and start its runtime; called after the fork.
-
-    Raises:
-        CamvoError: the settings are wrong, or the ledger cannot be opened.
-    """
+    """Create the application of one worker process and start its runtime; called after the fork."""
     environment = environment or Environment()
     logs.configure(environment.log_level)
     runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)

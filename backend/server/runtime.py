@@ -102,12 +102,7 @@ class _Entry(Generic[_Result]):
 
 
 class LastingWork(Generic[_Result]):
-    """Work under way, and results that nobody has fetched yet; safe for threads.
-
-    Args:
-        deadline: the seconds that a request may take.
-        clock: seconds that only grow.
-    """
+    """Work under way, and results that nobody has fetched yet; safe for threads."""
 
     def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._deadline, self._clock = deadline, clock
@@ -119,11 +114,7 @@ class LastingWork(Generic[_Result]):
         return len(self._entries)
 
     def result(self, asked: Hashable, start: Callable[[], Future[_Result]]) -> _Result:
-        """The result of some work, which is started unless it is under way.
-
-        Raises:
-            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
-        """
+        """The result of some work, which is started unless it is under way."""
         with self._lock:
             self._drop_abandoned()
             entry = self._entries.get(asked)
@@ -161,13 +152,7 @@ class _Quotes:
     def count(
         self, project: str, config: LabelConfig, tasks: Sequence[Any]
     ) -> tuple[dict[str, int], int | None]:
-        """Count some tasks of a project: the sums, and the number of the task to send with :meth:`quote`.
-
-        Raises:
-            BadLabelConfigError: the config has no control that can be voted on.
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-            LedgerError: the ledger cannot be read.
-        """
+        """Count some tasks of a project: the sums, and the number of the task to send with :meth:`quote`."""
         require_questions(config)
         settings = self._settings(project)
         maker = QuoteMaker(self._process, settings, project)
@@ -178,12 +163,7 @@ class _Quotes:
     def quote(
         self, project: str, config: LabelConfig, example: Sequence[Any], counted: Mapping[str, int]
     ) -> Quote:
-        """The quote of tasks that were counted.
-
-        Raises:
-            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
-            BadBodyError: there are other sums than these.
-        """
+        """The quote of tasks that were counted."""
         require_questions(config)
         tally, settings = _tally(counted), self._settings(project)
 
@@ -229,10 +209,6 @@ class _ServedProjects:
         """The settings with a project's own overrides; one object for equal overrides.
 
         While the database is down, they are those of the project's last request.
-
-        Raises:
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-            LedgerError: the ledger cannot be read, and the project had no request yet.
         """
         try:
             with self._ledger.read() as connection:
@@ -266,11 +242,7 @@ class _ServedProjects:
         label_config: str | None = None,
         hostname: str | None = None,
     ) -> None:
-        """Store what ``/setup`` says: a project's ``extra_params``, its config, and Label Studio's address.
-
-        Raises:
-            ConfigError: the ``extra_params`` do not fit the settings; the stored ones stay.
-        """
+        """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
         self._settings.for_project(extra_params)
         columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
         with self._ledger.read() as connection:
@@ -300,11 +272,7 @@ _LONGEST = 0.05
 
 
 class UrgentRequests:
-    """The urgent requests of one process, and the event loop that pauses for them.
-
-    Args:
-        loop: the event loop. It pauses at most half of the time, however many requests arrive.
-    """
+    """The urgent requests of one process, and the event loop that pauses for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -457,10 +425,6 @@ class Runtime:
 
         A malformed task gets ``[]``, and if it is ``stored_only`` so does a task without a round. ``terms``
         say what the job that the tasks belong to may cost.
-
-        Raises:
-            BadLabelConfigError: the config has no control that can be voted on.
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
         """
         require_questions(config)
         settings = self.projects.settings(project)
@@ -488,12 +452,7 @@ class Runtime:
             self._thread.call_soon(partial(self._reliabilities.wake, event.project_key))
 
     def recount(self, project: str) -> Counting | None:
-        """Recount a project's stored votes, or wait for the recount under way; nothing is delivered.
-
-        Raises:
-            TimeoutError: it was not done by the deadline; it continues.
-            LedgerError: the ledger failed.
-        """
+        """Recount a project's stored votes, or wait for the recount under way; nothing is delivered."""
         future = self._thread.submit(self.recounter.recount(project, "command"))
         return future.result(self.settings.deadline)
 
@@ -501,10 +460,6 @@ class Runtime:
         """Find the tasks on which further votes are worth most, and what such votes have cost so far, in $.
 
         Nothing is asked. ``usd`` limits what further votes may cost in all, also in earlier runs.
-
-        Raises:
-            TimeoutError: it was not done by the deadline.
-            LedgerError: the ledger failed.
         """
         with self.ledger.read() as connection:
             spent = from_picodollars(money.balance(connection, project, "further").spent)
@@ -514,13 +469,7 @@ class Runtime:
     def ask_more(
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
     ) -> Portion:
-        """Ask models that decided tasks left out, while their policy finds a vote worth asking for.
-
-        Raises:
-            BadLabelConfigError: the config has no control that can be voted on.
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-            LedgerError: the ledger failed.
-        """
+        """Ask models that decided tasks left out, while their policy finds a vote worth asking for."""
         require_questions(config)
         settings, purse = self.projects.settings(project), Purse("further", usd)
         jobs = [

@@ -15,7 +15,7 @@ from backend.ledger import projects
 from backend.ledger.certificates import Certificates
 from backend.ledger.deletions import Prunable
 from backend.ledger.events import Base, LearntRound, ProjectEvents
-from backend.ledger.spent import wrong_accounts
+from backend.ledger.money import wrong_accounts
 from backend.upkeep.copying import differences
 from backend.upkeep.pruning import Advance, StateName, continued, readable_snapshots
 from camvo.errors import SnapshotError

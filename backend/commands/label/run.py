@@ -44,8 +44,8 @@ from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, 
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate
+from backend.ledger.money import spent_on_tasks
 from backend.ledger.rounds import ProjectRounds, Round
-from backend.ledger.spent import spent_on_tasks
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess

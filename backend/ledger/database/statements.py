@@ -121,15 +121,7 @@ def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequen
 def insert_each(
     dialect: Dialect, table: Any, column: str, numbers: Sequence[int], **others: object
 ) -> DmlInsert:
-    """Return an insert of one row for each number; rows that exist stay as they are.
-
-    Args:
-        dialect: the database's.
-        table: the table.
-        column: the column of the numbers.
-        numbers: the numbers.
-        others: the values of other columns, the same in each row.
-    """
+    """Return an insert of one row for each number; rows that exist stay as they are."""
     values = [literal(value, table.c[name].type) for name, value in others.items()]
     rows = select(*values, _listed(dialect, numbers)).where(true())  # SQLite could not parse it without WHERE
     return insert(dialect, table).from_select([*others, column], rows).on_conflict_do_nothing()

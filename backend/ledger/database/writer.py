@@ -253,13 +253,7 @@ def _resolve(future: Future[Any], outcome: _Outcome) -> None:
 
 
 class GroupedReads(Generic[_Item, _Value]):
-    """Reads of one kind. Used from one event loop only.
-
-    Args:
-        ledger: the migrated ledger.
-        readers: the threads that read it.
-        together: takes a read transaction and items, and returns the value of each.
-    """
+    """Reads of one kind. Used from one event loop only."""
 
     def __init__(
         self,

@@ -106,14 +106,7 @@ _LONGEST = 3600.0
 
 
 class AlertWatch:
-    """Looks for alarms, keeps them in the ledger and the metrics, and posts the new ones.
-
-    Args:
-        ledger: where reports are read.
-        writer: where alarms are stored.
-        settings: the server's settings; ``alerts.url_env`` names the address.
-        environment: holds the address, and the metrics of all workers.
-    """
+    """Looks for alarms, keeps them in the ledger and the metrics, and posts the new ones."""
 
     def __init__(self, ledger: Ledger, writer: Writer, settings: Settings, environment: Environment) -> None:
         self._ledger, self._writer = ledger, writer

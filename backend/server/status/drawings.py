@@ -59,13 +59,7 @@ class Drawing:
 
 @lru_cache(maxsize=_KEPT)
 def drawn(draw: Callable[..., Picture], name: str, *data: Any) -> Drawing:
-    """Draw a chart.
-
-    Args:
-        draw: returns the picture of ``data``.
-        name: unique in the page.
-        data: what is drawn, as frozen values.
-    """
+    """Draw a chart."""
     # Label names may be in any script: the browser has their fonts, and matplotlib need not.
     with style(), warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -153,13 +147,7 @@ class Priced:
 
 
 def prices(models: tuple[Priced, ...], vote: Priced | None, measure: str) -> Picture:
-    """Draw price against accuracy.
-
-    Args:
-        models: the models.
-        vote: the vote of those that were asked; ``None`` if nobody checked it.
-        measure: what the shares are of, in a few words.
-    """
+    """Draw price against accuracy."""
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()
     points = {}

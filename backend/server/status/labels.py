@@ -114,15 +114,7 @@ def _order(label: QuestionableLabel) -> tuple[bool, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSource:
-    """Where the reports of a project's questions are read.
-
-    Attributes:
-        connection: a read transaction.
-        project: the project's key.
-        target: the share of labels that must be right.
-        closed: control → whether its answers are labels of the label config.
-        shares: the questions whose labels' shares are estimated, by control.
-    """
+    """Where a project's questions are read; ``shares`` has those whose labels' shares are wanted."""
 
     connection: Connection
     project: str

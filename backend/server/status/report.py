@@ -598,13 +598,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The running server.
-
-    Attributes:
-        server: the server's own part of the report.
-        tasks_under_way: the number of tasks in progress or waiting, by project.
-        webhook_at: when the last webhook arrived, by project.
-    """
+    """The running server: its own part of the report, and counts and times by project."""
 
     server: ServerReport
     tasks_under_way: Mapping[str, int]

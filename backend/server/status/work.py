@@ -93,11 +93,7 @@ def _of_file(label: str) -> _Commands:
 def project_progress(
     connection: Connection, project: str, first: str | None, last: str | None, after: str | None
 ) -> dict[str, Any]:
-    """The body of ``GET /progress``.
-
-    Raises:
-        BadBodyError: a number is none.
-    """
+    """The body of ``GET /progress``."""
     lowest, highest = _whole_number("first", first), _whole_number("last", last)
     since = _whole_number("after", after)
     decided = 0
@@ -158,11 +154,7 @@ def _fix(code: str, commands: _Commands) -> str:
 def failed_task_list(
     connection: Connection, projects: list[str], first: str | None, last: str | None
 ) -> dict[str, Any]:
-    """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins.
-
-    Raises:
-        BadBodyError: a number is none.
-    """
+    """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins."""
     lowest, highest = _whole_number("first", first), _whole_number("last", last)
     listed = failed_tasks.list_failures(connection, projects, lowest or 0, highest, limit=PAGE + 1)
     tasks = [

@@ -14,7 +14,7 @@ from whole_backend import Backend
 from backend.ledger import deletions
 from backend.ledger.answers import PackChecks
 from backend.ledger.database import tables
-from backend.ledger.spent import spent_on_tasks
+from backend.ledger.money import spent_on_tasks
 from backend.testing import Reply, packed_texts
 
 MOODS = {"sunny": "Glad", "rainy": "Sad", "still": "Calm"}

@@ -8,8 +8,8 @@ import ledger_workers
 import pytest
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, events, projects
-from backend.ledger.events import Event, ProjectEvents
+from backend.ledger import Ledger, projects
+from backend.ledger.events import Event, NewEvent, ProjectEvents
 
 
 def append(
@@ -20,16 +20,8 @@ def append(
     control: str = "topic",
     epoch: str = "e",
 ) -> int:
-    return events.append(
-        connection,
-        project,
-        control=control,
-        epoch=epoch,
-        kind="revision",
-        contribution=contribution,
-        round_id=7,
-        now=3.0,
-    )
+    event = NewEvent(control=control, epoch=epoch, kind="revision", contribution=contribution, round_id=7)
+    return ProjectEvents(connection, project).append([event], 3.0)[0]
 
 
 def test_an_event_reads_back_as_it_was_appended(ledger: Ledger) -> None:

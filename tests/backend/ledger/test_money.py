@@ -13,8 +13,7 @@ from sqlalchemy import Connection, text
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, money
-from backend.ledger.money import day_of, from_picodollars, to_picodollars
-from backend.ledger.spent import ModelUsage, usage_by_model
+from backend.ledger.money import ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0

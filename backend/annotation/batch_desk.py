@@ -235,9 +235,10 @@ class Desk:
     def _tokens_left(self, model: str, connection: Connection) -> int | None:
         """How many more tokens may be enqueued; ``None`` for any number."""
         one_model = same_model(self._models).get(model, frozenset({model}))
-        limits = [self._models[model].batch_tokens, Jobs(connection).learned_limit(one_model)]
+        jobs = Jobs(connection)
+        limits = [self._models[model].batch_tokens, jobs.learned_limit(one_model)]
         known = [limit for limit in limits if limit is not None]
-        return min(known) - Jobs(connection).enqueued(one_model) if known else None
+        return min(known) - jobs.enqueued(one_model) if known else None
 
     async def _send(self, job: BatchJob, report: DeskReport) -> bool:
         """Send a filled job, and return whether its provider took it.
@@ -349,9 +350,10 @@ class Desk:
 
 def _begin(connection: Connection, *, job: str, files: Mapping[str, str], at: float) -> bool:
     """Note that from now on the provider may have the job; whether it is still to be sent."""
-    stored = Jobs(connection).get(job)
+    jobs = Jobs(connection)
+    stored = jobs.get(job)
     if stored is None or stored.state not in ("filling", "sending"):
         return False
     first = stored.sent_at or at
-    Jobs(connection).change(job, state="sending", files=dict(files), sent_at=first, due_at=at + WINDOW)
+    jobs.change(job, state="sending", files=dict(files), sent_at=first, due_at=at + WINDOW)
     return True

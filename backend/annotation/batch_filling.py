@@ -227,8 +227,9 @@ def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Fi
         so_far: what earlier transactions filled it with.
     """
     pack = requests.pack_size(job.model)
-    found = Lines(connection).wanted(job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after)
-    held = Lines(connection).held(job.id)
+    lines = Lines(connection)
+    found = lines.wanted(job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after)
+    held = lines.held(job.id)
     filling = replace(so_far, requests=held.requests, size=held.size, tokens=held.tokens, full=not found)
     owner = answers.batch_owner(job.id)
     # A line that a process asks for at the moment is left for later.
@@ -252,10 +253,11 @@ def _open(connection: Connection, found: Sequence[BatchLine]) -> list[BatchLine]
     stored = answers.find_by_key(connection, [line.key for line in found])
     still = []
     for line in found:
+        lines = Lines(connection)
         if line.key in stored:
-            Lines(connection).end(line.key, "answered", None, 0)
+            lines.end(line.key, "answered", None, 0)
         elif line.body is None or projects.is_deleted(connection, line.project, line.task):
-            Lines(connection).end(line.key, "discarded", None, 0)
+            lines.end(line.key, "discarded", None, 0)
         else:
             still.append(line)
     return still

@@ -178,14 +178,15 @@ class Settlement:
         )
         needed = store_answers(connection, [bought], now=self._clock())
         Claims(connection).release([line.key], answers.batch_owner(job.id))
+        lines = Lines(connection)
         if not needed or line.body is None:
-            Lines(connection).end(line.key, "discarded", outcome.code, usd)
+            lines.end(line.key, "discarded", outcome.code, usd)
         elif content is not None:
-            Lines(connection).end(line.key, "answered", outcome.code, usd)
+            lines.end(line.key, "answered", outcome.code, usd)
         elif settled.again and (not settled.tried or line.tries < self._retries):
-            Lines(connection).give_back(line.key, outcome.code, tried=settled.tried)
+            lines.give_back(line.key, outcome.code, tried=settled.tried)
         else:
-            Lines(connection).end(line.key, "failed", outcome.code, usd)
+            lines.end(line.key, "failed", outcome.code, usd)
 
 
 def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:

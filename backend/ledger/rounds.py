@@ -345,7 +345,7 @@ _Rewards = Mapping[str, float]
 def vote_rows_of(
     round_: Round, round_id: int, *, agreed: _Rewards, confirmed: _Rewards, examples: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """The rows of a new round's votes, one for each, for :func:`add`.
+    """The rows of a new round's votes, one for each, for :func:`add_votes`.
 
     Args:
         round_: the round.

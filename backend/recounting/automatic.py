@@ -160,8 +160,9 @@ class Delivery:
 
 def _next_to_deliver(connection: Connection, project: str, last: int) -> tuple[list[int], int]:
     """The next tasks to deliver, and the number of the latest counting that their labels are of."""
-    tasks = Recounts(connection, project).pending(after=last, limit=_DELIVERED_AT_ONCE)
-    return tasks, Recounts(connection, project).latest_number()
+    recounted = Recounts(connection, project)
+    tasks = recounted.pending(after=last, limit=_DELIVERED_AT_ONCE)
+    return tasks, recounted.latest_number()
 
 
 def _note_delivered(connection: Connection, project: str, tasks: Sequence[int], through: int) -> None:
@@ -325,16 +326,17 @@ def _is_due(connection: Connection, project: str) -> bool:
     After a recount that nobody asked for, an hour must pass, or people must have labelled much more: most of
     them label for less than an hour, and n human labels cause at most about 2.5·ln(n / 10) further recounts.
     """
+    recounted = Recounts(connection, project)
     stored, look, at = (
         projects.get(connection, project),
-        Recounts(connection, project).last_look(),
+        recounted.last_look(),
         now(connection),
     )
     if stored is None or stored.sequence == 0:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
-    made = [each for each in Recounts(connection, project).countings() if each.reason == "automatic"]
+    made = [each for each in recounted.countings() if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:
         return True
     known, new = Annotations(connection, project).count_received(made[0].created_at)

@@ -398,8 +398,9 @@ def record(
     changes = [recount for question, new in news for recount in new if recount.round_id not in question.blind]
     if not any(new for _, new in news):
         return None
+    recounted = Recounts(connection, project)
     counting = Counting(
-        number=Recounts(connection, project).latest_number() + 1,
+        number=recounted.latest_number() + 1,
         reason=reason,
         sequence=sequence,
         counted=sum(question.counted for question in found),
@@ -407,13 +408,13 @@ def record(
         scores=sum(not recount.label_changed for recount in changes),
         created_at=now,
     )
-    Recounts(connection, project).store_counting(counting)
+    recounted.store_counting(counting)
     for question, new in news:
         of_file = not projects.is_of_label_studio(project)
         hidden = {recount.round_id for recount in new} if of_file else question.blind
-        Recounts(connection, project).store(counting.number, new, hidden)
+        recounted.store(counting.number, new, hidden)
         if new:
-            Recounts(connection, project).store_checks(question.checks)
+            recounted.store_checks(question.checks)
             _begin_queue(connection, question, new, counting.number)
     return counting
 

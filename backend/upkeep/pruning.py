@@ -176,8 +176,9 @@ def planned(ledger: Ledger, project: str, age: float) -> Pruned:
     """
     with ledger.read() as connection:
         before = now(connection) - age
-        through = Prunable(connection, project).last_older(before)
-        events = Prunable(connection, project).count_through(through)
+        old = Prunable(connection, project)
+        through = old.last_older(before)
+        events = old.count_through(through)
         rounds = _prunable(connection, project, before, through)
         return Pruned(project, through, events, len(rounds))
 
@@ -202,8 +203,9 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
     """
     with ledger.read() as connection:
         before = now(connection) - age
-        through = Prunable(connection, project).last_older(before)
-        first = Prunable(connection, project).first_event()
+        old = Prunable(connection, project)
+        through = old.last_older(before)
+        first = old.first_event()
     _Fold(project, through, lambda_l, before + age).run(ledger, advance)
     folded = sum(
         _written(
@@ -229,16 +231,18 @@ def forget_orphans(ledger: Ledger) -> int:
 
 
 def _prunable(connection: Connection, project: str, before: float, folded: int) -> list[int]:
-    needed = Prunable(connection, project).unfolded_rounds(folded)
-    return [number for number in Prunable(connection, project).old_rounds(before) if number not in needed]
+    old = Prunable(connection, project)
+    needed = old.unfolded_rounds(folded)
+    return [number for number in old.old_rounds(before) if number not in needed]
 
 
 def _forget(ledger: Ledger, project: str, before: float, ids: Sequence[int]) -> int:
     """Delete the texts and answers that no round can use any more; return how many answers that were."""
     with ledger.read() as connection:
-        tasks = set(Prunable(connection, project).stale_tasks(before))
+        old = Prunable(connection, project)
+        tasks = set(old.stale_tasks(before))
         for portion in _portions(ids):
-            tasks |= set(Prunable(connection, project).pruned_tasks(portion))
+            tasks |= set(old.pruned_tasks(portion))
     return sum(
         _written(ledger, lambda connection, some: Prunable(connection, project).forget_texts(some), portion)
         for portion in _portions(sorted(tasks))

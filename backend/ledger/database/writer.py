@@ -390,7 +390,7 @@ class Writer:
         patience: float = math.inf,
         on_outage: Callable[[], object] = lambda: None,
     ) -> _T:
-        """Await :meth:`run`, again and again while the database is down; see :func:`outages.outlast`.
+        """Await :meth:`run`, again and again while the database is down; see :func:`outlast`.
 
         A connection that breaks during a commit leaves open whether the function's writes are stored, so
         ``function`` must recognise its own writes.

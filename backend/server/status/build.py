@@ -133,9 +133,10 @@ def _project_report(
     key = stored.key
     own_settings, unfit = project_settings(stored, settings)
     config, unreadable = _label_config(stored)
-    rounds = ProjectSums(connection, key).rounds()
-    calls = ProjectSums(connection, key).calls()
-    bins = ProjectSums(connection, key).scores()
+    sums = ProjectSums(connection, key)
+    rounds = sums.rounds()
+    calls = sums.calls()
+    bins = sums.scores()
     account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     asked = (
@@ -156,7 +157,7 @@ def _project_report(
         tasks_under_way=None if live is None else live.tasks_under_way.get(key, 0),
         calls_under_way=sum(row.calls for row in calls if row.under_way),
         webhook_at=None if live is None else live.webhook_at.get(key),
-        humans=ProjectSums(connection, key).humans(),
+        humans=sums.humans(),
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
             best_single=best_single_report(

@@ -173,8 +173,9 @@ def model_reports(
 
     The student is among them once it has voted. Before, it would look like a model that fails.
     """
-    votes = ProjectSums(connection, project).votes()
-    tried = ProjectSums(connection, project).example_trials()
+    sums = ProjectSums(connection, project)
+    votes = sums.votes()
+    tried = sums.example_trials()
     heard = {row.model for row in votes if row.voted or row.model != STUDENT}
     names = {*pool, *(row.model for row in calls), *heard}
     return tuple(

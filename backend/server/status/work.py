@@ -97,12 +97,13 @@ def project_progress(
     lowest, highest = _whole_number("first", first), _whole_number("last", last)
     since = _whole_number("after", after)
     decided = 0
+    sums = ProjectSums(connection, project)
     if since is not None:
-        decided = ProjectSums(connection, project).tasks_after(since, lowest or 0, highest)
+        decided = sums.tasks_after(since, lowest or 0, highest)
     account = money.balance(connection, project, money.TOTAL)
     return {
         "tasks": decided,
-        "last_round": ProjectSums(connection, project).newest_round(),
+        "last_round": sums.newest_round(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }
@@ -296,10 +297,9 @@ def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]
 
 def progress_report(connection: Connection, stored: Project, config: LabelConfig | None) -> ProgressReport:
     """Count a project's tasks."""
-    predicted = ProjectSums(connection, stored.key).labelled_tasks()
-    current = ProjectSums(connection, stored.key).labelled_tasks(
-        ProjectRounds(connection, stored.key).latest_epochs()
-    )
+    sums = ProjectSums(connection, stored.key)
+    predicted = sums.labelled_tasks()
+    current = sums.labelled_tasks(ProjectRounds(connection, stored.key).latest_epochs())
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
     tasks = None if stored.task_number is None else max(stored.task_number, predicted)
     return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config))
@@ -327,11 +327,12 @@ def label_studio_address(stored: Project, configured: str | None) -> str | None:
 
 def recount_report(connection: Connection, project: str) -> RecountReport:
     """The report of one project."""
-    made, look = Recounts(connection, project).countings(), Recounts(connection, project).last_look()
+    recounted = Recounts(connection, project)
+    made, look = recounted.countings(), recounted.last_look()
     last = made[0] if made else None
     seen = last.sequence if last else 0
     waits = look if look is not None and look.by_hand and look.sequence > seen else None
-    labels, scores = Recounts(connection, project).changed_labels()
+    labels, scores = recounted.changed_labels()
     sums = FurtherVotes(connection, project).sums()
     return RecountReport(
         countings=len(made),
@@ -340,7 +341,7 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         last_at=last.created_at if last else None,
         last_reason=last.reason if last else None,
         last_labels=last.labels if last else 0,
-        pending=Recounts(connection, project).count_pending(),
+        pending=recounted.count_pending(),
         would_change=waits.labels if waits else 0,
         would_count=waits.counted if waits else 0,
         would_move=waits.score_change if waits else 0.0,

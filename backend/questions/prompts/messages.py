@@ -28,9 +28,7 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
     """Return the JSON schema of the answer: an object with one property per question."""
     return {
         "type": "object",
-        "properties": {
-            question.name: question.question.control.answer_format.schema for question in questions
-        },
+        "properties": {question.name: question.config.control.answer_format.schema for question in questions},
         "required": [question.name for question in questions],
         "additionalProperties": False,
     }
@@ -328,7 +326,7 @@ def prompt_messages(
     for question in questions:
         texts = {**texts, **question.texts}
         images = {**images, **question.images}
-    system = _system_text([question.question for question in questions], instructions)
+    system = _system_text([question.config for question in questions], instructions)
     image_names = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(texts)] if texts else []), *image_names, _REMINDER])
     example_messages = [

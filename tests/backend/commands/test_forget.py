@@ -98,7 +98,7 @@ def test_with_nothing_to_withdraw_it_says_so_and_does_not_ask(backend: Backend, 
     assert (done.returncode, done.stderr) == (0, "")
     assert "There is nothing to withdraw." in done.stdout
     with backend.ledger.read() as connection:
-        assert Annotations(connection, StudioProject().withdrawals().key) == []
+        assert Annotations(connection, StudioProject().key).withdrawals() == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,6 +37,7 @@ from backend.errors import Usage
 from backend.ledger import money, projects
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now
+from backend.ledger.database.writer import Writer
 from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
@@ -498,3 +500,27 @@ class Claims:
     def release(self, keys: Collection[str], owner: str) -> None:
         """Delete the owner's claims, at most some hundred; claims held by other owners are unchanged."""
         self.connection.execute(_RELEASE, {"keys": list(keys), "by": owner})
+
+
+class ProjectClaims:
+    """This process's right to do one kind of work on a project, for as long as a lease lasts."""
+
+    def __init__(self, writer: Writer, work: str, lease: float) -> None:
+        self._writer, self._work, self._lease = writer, work, lease
+        self._owner = f"{work}-{uuid.uuid4()}"
+
+    async def acquire(self, project: str) -> bool:
+        """Claim a project, or renew the claim; whether no other process holds it."""
+
+        def claim(connection: Connection) -> bool:
+            return Claims(connection).acquire(self._key(project), self._owner, self._lease) is not None
+
+        return await self._writer.persist(claim)
+
+    async def release(self, project: str) -> None:
+        """Let other processes work on a project."""
+        key = self._key(project)
+        await self._writer.persist(lambda connection: Claims(connection).release([key], self._owner))
+
+    def _key(self, project: str) -> str:
+        return f"{self._work}:{project}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, parse_task
 from backend.learning.projects import project_settings
 from backend.ledger import Ledger, Writer, projects
-from backend.ledger.answers import Claims
+from backend.ledger.answers import ProjectClaims
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import read_once
 from backend.ledger.human_annotations import Annotations
@@ -215,7 +214,7 @@ class AutomaticRecounts:
     ) -> None:
         self._ledger, self._writer, self._recounter, self._delivery = ledger, writer, recounter, delivery
         self._by_itself, self._pause = settings.recount and delivery.possible, pause
-        self._owner = f"recount-{uuid.uuid4()}"
+        self._claims = ProjectClaims(writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
 
     @property
@@ -242,12 +241,12 @@ class AutomaticRecounts:
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
         """
-        if not await self._claim(project):
+        if not await self._claims.acquire(project):
             return
         try:
             await self._look(project)
             if self._stores(project):
-                await self._delivery.deliver(project, partial(self._claim, project))
+                await self._delivery.deliver(project, partial(self._claims.acquire, project))
         except Stopped:
             raise
         except Exception as error:  # nobody awaits the result, and the next project must have its turn
@@ -257,23 +256,23 @@ class AutomaticRecounts:
             _log.error("recount_failed", project=project, code=code, reason=reason)
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
-            await self._writer.persist(partial(self._release, project))
+            await self._claims.release(project)
 
     async def deliver(self, project: str) -> None:
         """Deliver what a recount changed, unless another process does, or this one has no key."""
-        if not self._delivery.possible or not await self._claim(project):
+        if not self._delivery.possible or not await self._claims.acquire(project):
             return
         try:
-            await self._delivery.deliver(project, partial(self._claim, project))
+            await self._delivery.deliver(project, partial(self._claims.acquire, project))
         finally:
-            await self._writer.persist(partial(self._release, project))
+            await self._claims.release(project)
 
     async def _look(self, project: str) -> None:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
             return
         found = await self._recounter.count(project)
         worth_it = _is_worth_it(found)
-        if worth_it and self._stores(project) and await self._claim(project):
+        if worth_it and self._stores(project) and await self._claims.acquire(project):
             await self._recounter.store(project, found, "automatic")
 
         def remember(connection: Connection) -> None:
@@ -289,17 +288,6 @@ class AutomaticRecounts:
             Recounts(connection, project).remember_look(look)
 
         await self._writer.persist(remember)
-
-    async def _claim(self, project: str) -> bool:
-        """Whether this process may work on the project, for as long as a lease lasts."""
-
-        def claim(connection: Connection) -> bool:
-            return Claims(connection).acquire(_key(project), self._owner, _LEASE) is not None
-
-        return await self._writer.persist(claim)
-
-    def _release(self, project: str, connection: Connection) -> None:
-        Claims(connection).release([_key(project)], self._owner)
 
     def _due(self) -> list[str]:
         """The projects to look at, and those with something to deliver."""
@@ -341,10 +329,6 @@ def _is_due(connection: Connection, project: str) -> bool:
         return True
     known, new = Annotations(connection, project).count_received(made[0].created_at)
     return new >= max(_NEWS, _GROWTH * known)
-
-
-def _key(project: str) -> str:
-    return f"recount:{project}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from backend.ledger import (
     recounts,
     rounds,
 )
-from backend.ledger.answers import Claims
+from backend.ledger.answers import ProjectClaims
 from backend.ledger.database import writer as outages
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import Purse, from_picodollars
@@ -359,9 +358,9 @@ class Completing:
         environment: Environment,
         pause: float = PAUSE,
     ) -> None:
-        self._ledger, self._writer, self._further, self._readers = ledger, writer, further, readers
+        self._ledger, self._further, self._readers = ledger, further, readers
         self._settings, self._environment, self._pause = settings, environment, pause
-        self._owner = f"complete-{uuid.uuid4()}"
+        self._claims = ProjectClaims(writer, "complete", _LEASE)
         self._resting: dict[str, float] = {}
         self._tried: set[tuple[str, int]] = set()
         self._looked: dict[str, int] = {}
@@ -393,7 +392,7 @@ class Completing:
         Returns:
             About how many tasks models were asked.
         """
-        if not await self._claim(project):
+        if not await self._claims.acquire(project):
             return 0
         try:
             return await self._complete(project)
@@ -403,11 +402,11 @@ class Completing:
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
             return 0
         finally:
-            await self._writer.persist(partial(self._release, project))
+            await self._claims.release(project)
 
     async def _complete(self, project: str) -> int:
         done = last = 0
-        while await self._claim(project):
+        while await self._claims.acquire(project):
             purse, tasks = await outages.read_once(
                 self._ledger, self._readers, partial(self._next, project, last)
             )
@@ -456,18 +455,3 @@ class Completing:
         found: list[dict[str, Any]] = await asyncio.to_thread(client.tasks, payload["id"], tasks)
         parsed = (parse_task(raw) for raw in found)
         return [Job(project, *task, config, settings, purse=purse) for task in parsed if task is not None]
-
-    async def _claim(self, project: str) -> bool:
-        """Whether this process may work on the project, for as long as a lease lasts."""
-
-        def claim(connection: Connection) -> bool:
-            return Claims(connection).acquire(_key(project), self._owner, _LEASE) is not None
-
-        return await self._writer.persist(claim)
-
-    def _release(self, project: str, connection: Connection) -> None:
-        Claims(connection).release([_key(project)], self._owner)
-
-
-def _key(project: str) -> str:
-    return f"complete:{project}"

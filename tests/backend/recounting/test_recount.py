@@ -275,8 +275,8 @@ def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path
     with Backend(tmp_path, script, policy=POLICY) as other:
         mine, theirs = studio.backend.runtime, other.runtime
         key = studio.project.key
-        assert mine._thread.submit(mine.recounts._claim(key)).result(10)
-        assert not theirs._thread.submit(theirs.recounts._claim(key)).result(10)
+        assert mine._thread.submit(mine.recounts._claims.acquire(key)).result(10)
+        assert not theirs._thread.submit(theirs.recounts._claims.acquire(key)).result(10)
 
 
 # -- what people are told

@@ -539,12 +539,7 @@ class Recounts:
         if rows:
             self.connection.execute(insert_or_replace(self.connection.dialect, _checks), rows)
 
-    def record_answer(
-        self,
-        task: int,
-        round_id: int,
-        confirmation: Callable[[str], float | None],
-    ) -> None:
+    def record_answer(self, task: int, round_id: int, confirmation: Callable[[str], float | None]) -> None:
         """Record a new answer, or the loss of an answer, to a round that was counted again.
 
         Args:

@@ -1,4 +1,4 @@
-"""Sums over a project's rounds: by question, by bin of the score, and from a score on."""
+"""Sums over rounds, votes, calls and annotations, of a project or a question, and the alerts so far."""
 
 from __future__ import annotations
 
@@ -288,11 +288,7 @@ class QuestionSums(QuestionRounds):
         plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
         return plan
 
-    def count(
-        self,
-        score: float = 0.0,
-        through: int | None = None,
-    ) -> int:
+    def count(self, score: float = 0.0, through: int | None = None) -> int:
         """Count the labels, each with its score by the latest counting.
 
         Once votes were counted again, only the tasks that nobody has annotated count: the others kept the
@@ -554,25 +550,14 @@ class ProjectSums:
         )
         return [BinRow(**row._mapping) for row in self.connection.execute(query)]
 
-    def labelled_tasks(self, epochs: Mapping[str, str] | None = None) -> int:
-        """Count the tasks with a label.
-
-        Args:
-            epochs: control → epoch: only labels of these epochs count; ``None`` for all labels.
-        """
-        query = select(func.count(_rounds.task.distinct())).where(_rounds.project == self.project)
-        if epochs is not None:
-            if not epochs:
-                return 0
-            query = query.where(
-                or_(
-                    *(
-                        QuestionRounds(self.connection, self.project, control, epoch).condition
-                        for control, epoch in epochs.items()
-                    )
-                )
-            )
-        return self.connection.scalars(query).one()
+    def labelled_tasks(self, epochs: Mapping[str, str]) -> int:
+        """Count the tasks with a label of one of these epochs (control → epoch)."""
+        current = [
+            QuestionRounds(self.connection, self.project, control, epoch).condition
+            for control, epoch in epochs.items()
+        ]
+        query = select(func.count(_rounds.task.distinct())).where(or_(*current))
+        return self.connection.scalars(query).one() if current else 0
 
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""

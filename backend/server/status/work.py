@@ -297,9 +297,9 @@ def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]
 
 def progress_report(connection: Connection, stored: Project, config: LabelConfig | None) -> ProgressReport:
     """Count a project's tasks."""
-    sums = ProjectSums(connection, stored.key)
-    predicted = sums.labelled_tasks()
-    current = sums.labelled_tasks(ProjectRounds(connection, stored.key).latest_epochs())
+    rounds = ProjectRounds(connection, stored.key)
+    predicted = rounds.count_tasks()
+    current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
     tasks = None if stored.task_number is None else max(stored.task_number, predicted)
     return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config))

@@ -432,11 +432,6 @@ def batch_owner(job: str) -> str:
     return f"{_BATCH}{job}"
 
 
-def release_claim(connection: Connection, key: str, owner: str) -> None:
-    """Delete the owner's claim; a claim held by another owner is unchanged."""
-    Claims(connection).release([key], owner)
-
-
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The rights to request answers, each held by one process or batch job at a time."""

@@ -54,7 +54,8 @@ class Voters:
         """The expected price in $ of each arm that may be asked.
 
         Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
-        shown it are left out. If the task may share a prompt, a model's packed arm is included as well.
+        shown it are left out. If the task may share a prompt, a model's packed arm takes its place: with
+        both, the model would count twice.
 
         Args:
             job: the task.
@@ -65,23 +66,26 @@ class Voters:
         if addresses := image_addresses(prompt.messages):
             names = self._shown(job, addresses)
         batched = frozenset() if job.batching is None else job.batching.models
-        awake = [name for name in names if name in batched or not self._pool[name].resting]
+        awake = [name for name in names if not self._rests(name, batched=name in batched)]
+        pack = prompt.pack
+        texts = "" if pack is None else pack.fenced(TYPICAL_ID)
         costs: dict[str, float] = {}
         for model in job.settings.models:
-            name, packed = model.name, model.packed
+            name, packed, batch = model.name, model.packed_name, model.name in batched
             if name not in (awake or names):
                 continue
-            priced = self._pool[name].model
-            cost = priced.batch_cost if name in batched else priced.cost
-            costs[name] = cost(prompt.for_model(name))
-            if packed is None or prompt.pack is None or packed.name in unpacked:
-                continue
-            if name in batched or not self._pool[packed.name].resting:
-                texts = prompt.pack.fenced(TYPICAL_ID)
-                costs[packed.name] = self._pool[packed.name].model.packed_cost(
-                    prompt.pack.system, texts, batched=name in batched
-                )
+            if pack is None or packed is None or packed in unpacked or self._rests(packed, batched=batch):
+                alone = self._pool[name].model
+                cost = alone.batch_cost if batch else alone.cost
+                costs[name] = cost(prompt.for_model(name))
+            else:
+                together = self._pool[packed].model
+                costs[packed] = together.packed_cost(pack.system, texts, batched=batch)
         return costs
+
+    def _rests(self, arm: str, *, batched: bool) -> bool:
+        """Whether an arm should not be asked now; a provider's batch waits for its model."""
+        return not batched and self._pool[arm].resting
 
     def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
         """During the block, others wait for this task in case it shares their prompt.
@@ -189,16 +193,13 @@ class Asking:
         self.replies: dict[str, ModelReply] = {}
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
-        """The policy, and the expected price in $ of each arm that it may ask.
-
-        Of a model's two arms only one is offered, or the model would count twice.
-        """
+        """The policy, and the expected price in $ of each arm that it may ask."""
         unpacked = self.unpacked(await self.voters.pack_guard.unpacked(self.job))
         costs = self.voters.expected_costs(self.job, self.prompt, unpacked)
-        packed = {model: arm for arm, model in twins(costs).items()}
         if isinstance(policy, Single):
+            packed = {model: arm for arm, model in twins(self.job.settings.arms).items() if arm in costs}
             policy = replace(policy, model=packed.get(policy.model, policy.model))
-        return policy, {arm: cost for arm, cost in costs.items() if arm not in packed}
+        return policy, costs
 
     def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
         """The packed arms that the task must not ask, from those that the project does not ask."""

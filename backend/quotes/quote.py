@@ -121,7 +121,7 @@ def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool
 def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
     """The measurements of an arm, or of its twin if only that was asked so far."""
     own = asking.arm(model)
-    known = {model.name} | ({model.packed.name} if model.packed is not None else set())
+    known = {model.name, model.packed_name or model.name}
     measured = sorted((name for name in known if pool[name].model.meter.calls), key=lambda name: name != own)
     return pool[measured[0] if measured else own if own in known else model.name].model.meter
 

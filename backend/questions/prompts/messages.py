@@ -249,7 +249,7 @@ def content_parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def texts_of(messages: Messages) -> tuple[str, ...]:
     """Return the texts of all messages."""
-    return tuple(part["text"] for part in _all_parts(messages) if part["type"] == "text")
+    return tuple([part["text"] for part in _all_parts(messages) if part["type"] == "text"])
 
 
 def image_count(messages: Messages) -> int:
@@ -259,11 +259,14 @@ def image_count(messages: Messages) -> int:
 
 def image_addresses(messages: Messages) -> tuple[str, ...]:
     """Return the web addresses or ``data:`` URLs of the images in all messages."""
-    return tuple(part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url")
+    return tuple([part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url"])
 
 
-def _all_parts(messages: Messages) -> Iterator[dict[str, Any]]:
-    return (part for message in messages for part in content_parts(message))
+def _all_parts(messages: Messages) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for message in messages:
+        parts += content_parts(message)
+    return parts
 
 
 PROMPT_VERSION = "2"

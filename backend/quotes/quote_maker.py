@@ -159,13 +159,6 @@ def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.
 class QuoteMaker:
     """Counts the tasks of one project.
 
-    Args:
-        process: has the models and the ledger.
-        settings: the project's settings.
-        project: the project's key.
-        batched: the models that the job asks in providers' batches.
-        tally: what was counted before.
-
     Attributes:
         tally: what was counted so far.
         example: a counted task with as many open questions as any; ``None`` before there is one.

@@ -74,14 +74,11 @@ def test_one_vote_that_fails_unexpectedly_is_missing_and_the_others_count(
 ) -> None:
     voters = votes(red="Glad", green="Glad", blue="Glad")
     with Backend(tmp_path, voters) as backend:
-        ceiling = backend.runtime.pool.ceiling
 
-        def broken(name: str, *arguments: Any) -> float:
-            if name == "blue":
-                raise ZeroDivisionError("a private letter")
-            return ceiling(name, *arguments)
+        def broken(*arguments: Any) -> float:
+            raise ZeroDivisionError("a private letter")
 
-        monkeypatch.setattr(backend.runtime.pool, "ceiling", broken)
+        monkeypatch.setattr(backend.runtime.pool["blue"].model, "ceiling", broken)
         [prediction] = backend.predict(task(1))
         assert prediction
         [round_] = backend.rounds(1)

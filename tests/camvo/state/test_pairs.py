@@ -76,7 +76,7 @@ def test_with_all_arms_in_all_rounds_algorithm_3_is_met_up_to_its_first_rounds(s
 @settings(deadline=None, max_examples=40)
 def test_the_correlation_of_a_pair_is_that_of_its_common_rounds(seed, count, fractions):
     rng = np.random.default_rng(seed)
-    draw = rng.random if fractions else lambda: float(rng.integers(2))
+    draw = (lambda: round(rng.random(), 2)) if fractions else lambda: float(rng.integers(2))
     rounds = [{arm: draw() for arm in ARMS if rng.random() < 0.7} for _ in range(count)]
     rho = summed(rounds).correlation(ARMS)
     for i, arm in enumerate(ARMS):

@@ -51,13 +51,7 @@ class Evidence:
 
 
 def load_evidence(connection: Connection, project: Project, target: float) -> Evidence:
-    """Read what the ledger knows about a project's tasks.
-
-    Args:
-        connection: a read transaction.
-        project: the project.
-        target: the share of labels that must be right, as set.
-    """
+    """Read what the ledger knows about a project's tasks."""
     epochs = recounts.latest_epochs(connection, project.key)
     queues = blind_tasks.queues(connection, project.key)
     covers = {
@@ -94,11 +88,7 @@ def load_evidence(connection: Connection, project: Project, target: float) -> Ev
 
 
 def require_certificate(evidence: Evidence, above: float) -> None:
-    """Refuse to accept labels that no blind label certifies.
-
-    Raises:
-        ConfigError: no certificate covers scores from ``above`` on.
-    """
+    """Refuse to accept labels that no blind label certifies."""
     if evidence.threshold is None:
         raise ConfigError(
             "no label is certified yet",
@@ -229,17 +219,7 @@ class Acceptance:
 
 
 def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Counter[str]:
-    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
-
-    Args:
-        client: Label Studio.
-        ledger: where accepted tasks are noted.
-        project: Label Studio's number of the project.
-        key: the project's key.
-
-    Returns:
-        How many annotations were ``deleted``, were ``kept`` because somebody changed them, or were ``gone``.
-    """
+    """Delete the annotations that ``camvo accept`` made and that nobody has changed since."""
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = rounds.accepted_of(connection, key)

@@ -122,17 +122,7 @@ _PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 def check_setup(
     console: Console, environment: Environment, *, live: bool = False, label_config: Path | None = None
 ) -> bool:
-    """Check each part and print the results; return whether the server can start.
-
-    Args:
-        console: where the results are printed.
-        environment: names ``camvo.yaml`` and the ledger, and holds the keys.
-        live: whether to ask each model once, which costs money.
-        label_config: a file with a label config; each of its controls is checked.
-
-    Raises:
-        ConfigError: ``camvo.yaml`` is invalid, or a model has no price.
-    """
+    """Check each part and print the results; return whether the server can start."""
     loaded = settings.load(environment.config)
     console.print(
         f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",

@@ -28,11 +28,7 @@ _MOST = 50
 
 
 def print_jobs(console: Console, environment: Environment, project: str | None, *, as_json: bool) -> None:
-    """Print the jobs that are out, and the newest ones that are not.
-
-    Raises:
-        ConfigError: there is no ledger.
-    """
+    """Print the jobs that are out, and the newest ones that are not."""
     with _ledger(environment) as ledger, ledger.read() as connection:
         out = batches.find_jobs(connection, states=OPEN, project=project)
         rest = batches.find_jobs(connection, project=project, limit=_MOST)
@@ -51,18 +47,7 @@ def print_jobs(console: Console, environment: Environment, project: str | None, 
 
 
 def cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
-    """Cancel jobs that are out.
-
-    Args:
-        console: where it is said which.
-        environment: the ledger's address, ``camvo.yaml`` and the keys.
-        project: cancel jobs of this project only.
-        chosen: the beginning of a job's id, or ``all``.
-
-    Raises:
-        ConfigError: there is no ledger, or no job that is out has such an id.
-        ModelError: the provider does not cancel the job.
-    """
+    """Cancel jobs that are out."""
     settings = settings_module.load(environment.config)
     with _ledger(environment) as ledger, closing(Writer(ledger)) as writer:
         with ledger.read() as connection:

@@ -58,11 +58,7 @@ class LabelsToForget:
         return self.undo or self.from_now_on
 
     def withdrawal(self, connection: Connection, now: float) -> Withdrawal:
-        """The options as a withdrawal; the ledger says which project is meant.
-
-        Raises:
-            ConfigError: the options do not fit together, or the ledger has no such project.
-        """
+        """The options as a withdrawal; the ledger says which project is meant."""
         if self.task is not None and self.project is None:
             raise ConfigError("a task belongs to a project", where="--task", fix="add --project")
         if self.annotator is None and self.project is None:
@@ -89,18 +85,7 @@ def forget_labels(
     *,
     agreed: Callable[[str], bool] | None,
 ) -> None:
-    """Say what a withdrawal changes and, if that is agreed to, change it.
-
-    Args:
-        console: where the numbers are printed.
-        environment: has the ledger's address and ``camvo.yaml``.
-        wanted: the labels.
-        agreed: asks whether to go on; ``None`` to change nothing.
-
-    Raises:
-        ConfigError: the options do not fit together, or the ledger has no such project.
-        LedgerError: the ledger failed; the same command does the rest.
-    """
+    """Say what a withdrawal changes and, if that is agreed to, change it."""
     loaded = settings.load(environment.config)
     ledger = Ledger(environment.database_url)
     try:
@@ -126,18 +111,6 @@ def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: 
     """Store a withdrawal, and make the annotations and rewards that it covers agree with it.
 
     After each transaction the function waits as long as that took, so that the server can write.
-
-    Args:
-        ledger: the migrated ledger.
-        withdrawal: which labels are withdrawn or come back.
-        loaded: the server's settings.
-        advance: called with the number of tasks that were finished.
-
-    Returns:
-        How many rounds are now taught by another label, or by somebody else.
-
-    Raises:
-        LedgerError: the ledger failed; the same withdrawal again does the rest.
     """
     with ledger.write() as connection:
         human_annotations.append_withdrawal(connection, withdrawal)
@@ -185,20 +158,7 @@ def prune_ledger(
     agreed: Callable[[str], bool] | None,
     compact: bool,
 ) -> None:
-    """Say what a prune changes and, if that is agreed to, prune.
-
-    Args:
-        console: where the numbers are printed.
-        environment: has the ledger's address and ``camvo.yaml``.
-        older: the age, such as ``90d``.
-        project: the project's number or key; ``None`` for all.
-        agreed: asks whether to go on; ``None`` to change nothing.
-        compact: whether a SQLite file gives the room back.
-
-    Raises:
-        ConfigError: the age is none, or the ledger has no such project.
-        LedgerError: the ledger failed, or a sum is not what it must be; the same command does the rest.
-    """
+    """Say what a prune changes and, if that is agreed to, prune."""
     age, loaded = _age_of(older), settings.load(environment.config)
     with existing_ledger(environment) as ledger:
         ledger.migrate()
@@ -231,16 +191,7 @@ def prune_ledger(
 
 
 def verify_ledger(console: Console, environment: Environment, url: str | None) -> bool:
-    """Print what is wrong in a ledger.
-
-    Args:
-        console: where the problems are printed.
-        environment: has the ledger's address.
-        url: the address of another ledger, such as a copy.
-
-    Returns:
-        Whether the ledger is sound.
-    """
+    """Print what is wrong in a ledger."""
     if url is not None:
         environment = environment.model_copy(update={"database_url": url})
     found = 0
@@ -259,12 +210,7 @@ def verify_ledger(console: Console, environment: Environment, url: str | None) -
 
 
 def export_ledger(environment: Environment, out: Path | None, project: str | None) -> None:
-    """Write a ledger as lines of JSON; compressed if the file's name ends with ``.gz``.
-
-    Raises:
-        ConfigError: the ledger has no such project.
-        LedgerError: the file cannot be written.
-    """
+    """Write a ledger as lines of JSON; compressed if the file's name ends with ``.gz``."""
     with _readable_ledger(environment) as ledger, ledger.read() as connection:
         keys = None if project is None else [stored_project(connection, project).key]
         with _opened(out) as stream:
@@ -273,11 +219,7 @@ def export_ledger(environment: Environment, out: Path | None, project: str | Non
 
 
 def copy_ledger(console: Console, environment: Environment, target_url: str) -> None:
-    """Copy the server's ledger into an empty database, and verify the copy.
-
-    Raises:
-        LedgerError: the target is not empty, or one of the databases failed; nothing is in the target then.
-    """
+    """Copy the server's ledger into an empty database, and verify the copy."""
     with existing_ledger(environment) as source, closing(Ledger(target_url)) as target:
         source.migrate()
         target.migrate()

@@ -159,12 +159,7 @@ def print_report(
     as_json: bool,
     annotators: bool = False,
 ) -> None:
-    """Print the report on every project, or on one; with ``annotators`` also on each annotator.
-
-    Raises:
-        ConfigError: the ledger has no such project.
-        LedgerError: the ledger cannot be read.
-    """
+    """Print the report on every project, or on one; with ``annotators`` also on each annotator."""
     report = _load_report(environment, project, annotators=annotators)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)

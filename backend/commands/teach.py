@@ -62,13 +62,6 @@ def annotator_number(said: object, place: str) -> int | None:
     """The number of an annotator; ``None`` for nobody in particular.
 
     Each name gets its own number, the same every time. The ledger holds only the number.
-
-    Args:
-        said: a number or a name; blank for nobody.
-        place: where it was read, for errors.
-
-    Raises:
-        DatasetError: it is a number that no user can have.
     """
     name = str(int(said) if isinstance(said, float) and said.is_integer() else said or "").strip()
     if not name:
@@ -244,18 +237,7 @@ def teach_file(
     *,
     clock: Callable[[], float] = time.time,
 ) -> TeachTally:
-    """Take the labels of a file, and weigh those of several annotators by how often each is right.
-
-    Args:
-        path: a file with the columns of ``blind.csv``.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        annotator: who gave the labels of rows that do not say it; ``None`` for nobody in particular.
-        clock: unix seconds.
-
-    Raises:
-        DatasetError: a row is wrong; nothing has been learnt then.
-        CamvoError: the settings or the ledger are wrong.
-    """
+    """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
@@ -285,11 +267,7 @@ def teach_file(
 
 
 def _without_repetitions(rows: Sequence[_HumanRow]) -> list[_HumanRow]:
-    """The rows, each task and annotator once.
-
-    Raises:
-        DatasetError: somebody says different things about the same task.
-    """
+    """The rows, each task and annotator once."""
     found: dict[tuple[str, int], _HumanRow] = {}
     for row in rows:
         first = found.setdefault((row.project, row.annotation), row)

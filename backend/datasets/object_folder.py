@@ -45,15 +45,7 @@ _CAUSES = (
 
 @contextmanager
 def store_errors(where: str) -> Iterator[None]:
-    """Raise pyarrow's errors as ours, without their texts.
-
-    Args:
-        where: the name of the folder or object.
-
-    Raises:
-        ConfigError: pyarrow does not understand the address.
-        DatasetError: the object store refuses or does not answer.
-    """
+    """Raise pyarrow's errors as ours, without their texts."""
     try:
         yield
     except OSError as error:
@@ -210,12 +202,7 @@ _PATIENCE = 60
 
 
 def _opened(address: str, *, at_once: bool = False) -> tuple[Any, str]:
-    """The object store, and the folder's path in it.
-
-    Args:
-        address: the folder's address.
-        at_once: whether objects are sent in one request.
-    """
+    """The object store, and the folder's path in it."""
     pyarrow_parquet()
     from pyarrow.fs import FileSystem  # noqa: PLC0415 - an extra
 

@@ -115,12 +115,6 @@ def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig,
     """Keep the texts of the event's tasks that have a human label, if the project wants examples.
 
     If the project does not want examples, all its texts are deleted.
-
-    Args:
-        connection: a write transaction.
-        event: the webhook.
-        config: the project's label config.
-        settings: the project's own settings.
     """
     project = event.project_key
     if not settings.few_shot:

@@ -28,13 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 class FitCache(Generic[_T]):
-    """The latest fits, by question and kind. Used from one event loop only.
-
-    Args:
-        workers: the threads that fit.
-        most: how many fits are kept; the oldest are dropped first.
-        failure: the log event for a fit that fails. The previous fit is kept then.
-    """
+    """The latest fits, by question and kind. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, most: int, failure: str) -> None:
         self._workers, self._most, self._failure = workers, most, failure

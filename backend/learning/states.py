@@ -225,11 +225,7 @@ class States:
 
 
 def _unfolded(base: Base, empty: State) -> State:
-    """A base's sums in the form of another state; an embedder of another dimension begins with nothing.
-
-    Raises:
-        LedgerError: the base cannot be read, and without it the state would be wrong.
-    """
+    """A base's sums in the form of another state; an embedder of another dimension begins with nothing."""
     try:
         state = State.restore(base.state, linear=empty.linear)
     except SnapshotError as error:

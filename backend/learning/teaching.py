@@ -316,16 +316,6 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
     """Append a restart to the ledger, unless another process has appended one since.
 
     If both do so at once, the second has no effect, because both have the same number.
-
-    Args:
-        connection: a write transaction.
-        project: the state's project.
-        control: the name of its control tag.
-        epoch: its epoch.
-        sequence: the number of the last event after which the restart was due.
-        restart: what restarts.
-        dimension: d, the length of the state's contexts.
-        now: unix seconds.
     """
     later = events.after(connection, project, sequence, control=control, epoch=epoch)
     if any(event.kind == "restart" for event in later):

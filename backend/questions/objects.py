@@ -72,11 +72,6 @@ def locate_html(html: str, *, inline: bool = False) -> LocatedText:
 
     The editor counts positions (``globalOffsets``) in Unicode code points over all text nodes of the body,
     including white space and styles; a ``<br>`` counts as one.
-
-    Args:
-        html: the value in the task's data.
-        inline: the object tag's attribute. If true, the editor shows the HTML inside its own page. If false,
-            it shows a separate document, whose head and leading blanks do not count.
     """
     from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed for HTML
 

@@ -38,9 +38,6 @@ class RedactedText:
 
         Each character of a replacement has the position of everything that was replaced, so a quotation that
         touches a replacement covers all of the original part.
-
-        Args:
-            located: the original, or characters of it in its order: ``located.offsets`` says which.
         """
         offsets = (located.offsets or range(len(located.text)))[: len(located.text)]
         characters: list[str] = []
@@ -66,11 +63,7 @@ class RedactedText:
 
 
 def read_edits(edits: object, text: str) -> tuple[Edit, ...]:
-    """Check what a redact function returned, and sort it.
-
-    Raises:
-        ValueError: it is not a sequence of (start, end, replacement) that lie in the text and do not overlap.
-    """
+    """Check what a redact function returned, and sort it."""
     if not isinstance(edits, Sequence) or isinstance(edits, str):
         raise ValueError("it returned no list")
     checked: list[Edit] = []

@@ -115,11 +115,7 @@ class Tree:
 
 
 def parse_tree(xml: str) -> Tree:
-    """Parse a label config. The SDK decides which elements are controls and which are objects.
-
-    Raises:
-        BadLabelConfigError: the text is not XML, or it has a DOCTYPE (which could declare entities).
-    """
+    """Parse a label config. The SDK decides which elements are controls and which are objects."""
     if "<!DOCTYPE" in xml:
         raise BadLabelConfigError(
             "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"

@@ -140,14 +140,7 @@ def shown(value: object) -> str:
 def config_error(
     error: ValidationError, source: str, model: type[BaseModel], *, joint: str = ": "
 ) -> ConfigError:
-    """Return the first mistake as a ``ConfigError``; its message lists the others, one per line.
-
-    Args:
-        error: pydantic's error.
-        source: the file name, "extra_params" or "environment"; the first part of ``where``.
-        model: the model that was validated; its keys are suggested for misspelt ones.
-        joint: the separator between the source and the path.
-    """
+    """Return the first mistake as a ``ConfigError``; its message lists the others, one per line."""
     raised = error.errors(include_url=False)
     mistakes = [_mistake_of(details, model) for details in raised if not _is_consequence(details, raised)]
     path, message, fix = mistakes[0]

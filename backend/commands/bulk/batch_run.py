@@ -55,17 +55,7 @@ _Pause = Callable[[float], object]
 
 
 def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: bool) -> Batching | None:
-    """Which models are asked in batches; ``None`` if none is.
-
-    Args:
-        settings: the project's settings.
-        process: knows the models.
-        everyone: whether every model is that has batches (``--batch``), else those with ``batch: true``.
-
-    Raises:
-        BatchesUnsupportedError: a model has no batches although it should, or no model has any.
-        PriceMissingError: nobody knows what a model costs in batches.
-    """
+    """Which models are asked in batches; ``None`` if none is."""
     pool = process.pool
     chosen = [
         model.name
@@ -114,14 +104,7 @@ class BatchRun:
     _problems: dict[str, None] = field(default_factory=dict)
 
     def run(self, tasks: int) -> None:
-        """Label the tasks, and send and settle batches until none is out or it is time to come back later.
-
-        Args:
-            tasks: how many there are.
-
-        Raises:
-            KeyboardInterrupt: somebody interrupted; what is out stays out.
-        """
+        """Label the tasks, and send and settle batches until none is out or it is time to come back later."""
         if self.jobs.batching is None and not _some_are_out(self.jobs):
             return self.label(self.jobs, None)
         with self._desk() as desk:
@@ -164,15 +147,7 @@ class BatchRun:
         return True
 
     def _rounds(self, desk: Desk, most: Callable[[], int | None]) -> bool:
-        """Send and settle batches until none is out, or it is time to come back later.
-
-        Args:
-            desk: looks after the jobs.
-            most: how many tasks are asked about by now; ``None`` for all.
-
-        Returns:
-            Whether nothing is left to wait for.
-        """
+        """Send and settle batches until none is out, or it is time to come back later."""
         seconds, fresh = _FIRST_PAUSE, True
         while True:
             report = self._look(desk)

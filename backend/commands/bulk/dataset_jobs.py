@@ -74,12 +74,7 @@ class DatasetJobs:
         tasks: Iterable[DatasetTask],
         also: Callable[[Connection, Sequence[int]], None] = lambda connection, numbers: None,
     ) -> Iterator[Stored]:
-        """Look tasks up in the ledger, some at a time, in their order.
-
-        Args:
-            tasks: the tasks.
-            also: reads more about the same tasks in the same transaction.
-        """
+        """Look tasks up in the ledger, some at a time, in their order."""
         remaining = iter(tasks)
         while some := list(itertools.islice(remaining, AT_ONCE)):
             jobs = [self.job(task) for task in some]

@@ -46,12 +46,6 @@ def dataset_task(number: int, data: Mapping[str, Any]) -> DatasetTask:
 class ProjectTasks:
     """The tasks of a project as those of a file: each is one row, and a task of its own.
 
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        tasks: how many tasks it has.
-        untouched: whether :meth:`first_rows` leaves out what somebody has annotated or begun to.
-
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`. The columns are those of
     the tasks that :meth:`first_rows` has read.
     """
@@ -99,11 +93,7 @@ def asking_nobody(
 def annotation_process(
     settings: Settings, environment: Environment, embedder: Embedder | None = None
 ) -> Iterator[AnnotationProcess]:
-    """A started process whose models all have a key.
-
-    Raises:
-        ConfigError: a key is missing.
-    """
+    """A started process whose models all have a key."""
     process = AnnotationProcess(settings, environment, embedder=embedder)
     process.start()
     try:
@@ -123,18 +113,7 @@ def remembered_settings(
     settings: Settings,
     tasks: int | None = None,
 ) -> Settings:
-    """Store what is known of a project, and return its own settings.
-
-    Args:
-        process: where it is annotated.
-        project: its name.
-        label_config: its label config, by which people's labels are read later.
-        settings: those of every project.
-        tasks: how many tasks it has, so that its budget lasts for all of them; ``None`` if that is unknown.
-
-    Raises:
-        ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-    """
+    """Store what is known of a project, and return its own settings."""
     with process.ledger.write() as connection:
         columns = {"label_config": label_config} | ({} if tasks is None else {"task_number": tasks})
         remember_project(connection, project, columns, process.clock())
@@ -174,20 +153,7 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
     *,
     asking: bool = True,
 ) -> Iterator[OpenProject]:
-    """Open a project of Label Studio in a process of its own.
-
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        options: the budget, whether to retry failed tasks, and whether to ask in batches.
-        settings: those of every project.
-        environment: the ledger's address and the secrets.
-        embedder: an embedder to use instead of a new one; closed at the end.
-        asking: whether models may be asked, for which every one needs its key.
-
-    Raises:
-        CamvoError: the settings are wrong, or Label Studio or the ledger fails.
-    """
+    """Open a project of Label Studio in a process of its own."""
     payload = client.project(number)
     key, label_config = payloads.project_key(payload), payload["label_config"]
     parsed = parse_label_config(label_config)

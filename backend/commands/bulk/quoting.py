@@ -172,17 +172,7 @@ _WITHOUT_ASKING = 1.0
 
 
 def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend this amount, unless it is small or the options already allow it.
-
-    Args:
-        usd: the most that the run may cost, in $.
-        options: ``--yes`` and ``--budget`` are consent.
-        console: where to ask.
-
-    Raises:
-        ConfigError: nobody can be asked.
-        typer.Exit: the answer is no; nothing more is spent.
-    """
+    """Ask whether to spend this amount, unless it is small or the options already allow it."""
     if usd <= _WITHOUT_ASKING or options.yes or options.budget is not None:
         return
     if not (console.is_terminal and sys.stdin.isatty()):
@@ -209,11 +199,6 @@ def sample_draw(project: str, task: int) -> int:
 
 class RandomSample:
     """A random sample of the tasks: the same for every order of the rows, and part of every larger one.
-
-    Args:
-        index: the tasks.
-        project: the project's key.
-        size: how many tasks; all of them if there are fewer.
 
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`.
     """
@@ -252,15 +237,7 @@ def quote_of(
     console: Console,
     target: float | None = None,
 ) -> Quote:
-    """Count the tasks that have no label yet, and say what they will cost. Spends nothing.
-
-    Args:
-        jobs: makes jobs of tasks.
-        read: reads the tasks.
-        tasks: how many there are, for the progress.
-        console: where progress is shown.
-        target: the share of all labels that models and people are to get right; ``None`` for none.
-    """
+    """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
     maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
@@ -274,16 +251,7 @@ def quote_of(
 def agreed(
     jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
-    """Show the quote, run the pilot if one is wanted, and ask whether to continue.
-
-    Returns:
-        The jobs, with the cost that they are to keep to.
-
-    Raises:
-        ConfigError: nobody can be asked; nothing was spent, or the pilot alone.
-        typer.Exit: the answer is no.
-        KeyboardInterrupt: somebody interrupted the pilot.
-    """
+    """Show the quote, run the pilot if one is wanted, and ask whether to continue."""
     quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
     print_quote(console, quote)
     if options.pilot and quote.to_come and not isinstance(tasks, RandomSample):
@@ -297,20 +265,7 @@ def agreed(
 def run_pilot(
     jobs: DatasetJobs, index: SampledTasks, quote: Quote, options: LabelOptions, console: Console
 ) -> None:
-    """Ask every model about a random sample of tasks, which are part of the job.
-
-    Args:
-        jobs: makes jobs of tasks.
-        index: the tasks.
-        quote: what asking everyone costs.
-        options: how many tasks.
-        console: where progress is shown and consent is asked for.
-
-    Raises:
-        ConfigError: nobody can be asked; nothing was spent.
-        typer.Exit: the answer is no; nothing was spent.
-        KeyboardInterrupt: somebody interrupted the pilot.
-    """
+    """Ask every model about a random sample of tasks, which are part of the job."""
     agree_to_pilot(quote, options, console)
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)

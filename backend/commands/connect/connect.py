@@ -37,13 +37,7 @@ class _Undo:
         self._steps: list[tuple[str, str, Callable[[], object]]] = []
 
     def add(self, name: str, text: str, step: Callable[[], object]) -> None:
-        """Remember how to undo a change that was just made.
-
-        Args:
-            name: the part that changed.
-            text: what is said once the step was taken.
-            step: takes the change back.
-        """
+        """Remember how to undo a change that was just made."""
         self._steps.append((name, text, step))
 
     def __call__(self) -> None:
@@ -209,18 +203,6 @@ def connect_project(
 
     The webhook comes first: when Label Studio creates an ML backend, it creates a webhook without our secret,
     unless one exists for that address. Label Studio itself calls the backend before it stores it.
-
-    Args:
-        client: Label Studio.
-        wanted: how the project is to be connected.
-        say: called with what is done.
-        proved: tries the new webhook and backend, while those of an older address still work. If it returns
-            ``False``, everything is undone.
-
-    Raises:
-        PrivateAddressError: Label Studio refuses to call the backend's address.
-        LabelStudioError: Label Studio refused something else, cannot be reached, or the proof failed. The
-            project is as it was before.
     """
     found, undo = _find(client, wanted), _Undo(say)
     try:
@@ -356,16 +338,6 @@ def disconnect_project(client: Client, project: int, url: str, title: str, say: 
     """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
 
     A setting that was changed since is left alone. Predictions stay, because they belong to the project.
-
-    Args:
-        client: Label Studio.
-        project: its number of the project.
-        url: the backend's address.
-        title: the backend's title.
-        say: called with what is done.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
     """
     backends = [backend for backend in client.backends(project) if _ours(backend, url, title)]
     urls = {_webhook_url(url), *(_webhook_url(backend["url"]) for backend in backends)}
@@ -406,14 +378,7 @@ def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]]
 
 
 def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
-    """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win.
-
-    Returns:
-        The overrides, or ``None`` without an option: the project's extra params then stay.
-
-    Raises:
-        ConfigError: an option is neither of the two.
-    """
+    """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win."""
     overrides: dict[str, Any] = {}
     for text in options:
         key, equals, value = text.partition("=")
@@ -620,22 +585,7 @@ _Report = Callable[[Fact], None]
 def connect_and_prove(
     client: Client, backend: BackendClient, wanted: Wanted, settings: Settings, report: _Report
 ) -> bool | None:
-    """Connect a project, and report the findings and the changes.
-
-    Args:
-        client: Label Studio.
-        backend: the server, as seen from here.
-        wanted: how the project is to be connected.
-        settings: the server's settings for this project.
-        report: called with each fact.
-
-    Returns:
-        Whether anything had to be changed; ``None`` if a proof failed before any change.
-
-    Raises:
-        LabelStudioError: Label Studio refused something, cannot be reached, or cannot use the connection.
-            The project is as it was before.
-    """
+    """Connect a project, and report the findings and the changes."""
     if not _all_hold(check_before_connecting(client, backend, wanted, settings), report):
         return None
     changed = connect_project(

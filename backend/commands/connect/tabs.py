@@ -25,18 +25,6 @@ def ensure_overview(client: Client, project: int, *, first: bool = False) -> tup
     """Ensure that there is a tab with all tasks, their label and their score, least confident first.
 
     It is created once; what people change in it stays.
-
-    Args:
-        client: Label Studio.
-        project: the project's number.
-        first: whether it is to be the first tab of a project that has none. The address of a label stream
-            without a tab takes the first one, and its order instead of the project's ``sampling``.
-
-    Returns:
-        The tab's address, and whether it was added.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
     """
     tabs = client.tabs(project)
     number = next((tab["id"] for tab in tabs if _title(tab) == OVERVIEW_TITLE), None)
@@ -51,15 +39,6 @@ def show_in_tab(client: Client, project: int, tasks: Sequence[int], title: str =
 
     A task leaves the tab as soon as somebody annotates or skips it, unless it is disputed. The tab is created
     once; what people change in it, such as the columns, stays.
-
-    Args:
-        client: Label Studio.
-        project: the project's number.
-        tasks: the tasks' numbers.
-        title: the tab's title: :data:`TITLE`, :data:`BLIND_TITLE` or :data:`DISPUTED_TITLE`.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
     """
     tabs = client.tabs(project)
     ours = [tab for tab in tabs if _title(tab) == title]
@@ -78,12 +57,6 @@ def show_blind_tasks(client: Client, project: int, tasks: Sequence[int]) -> str 
 
     Label Studio cannot order by the queue, so the tab holds the front of the queue only: once all of it is
     labelled, there is no gap.
-
-    Returns:
-        The tab's address; ``None`` if there is no blind task and no such tab.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
     """
     if not tasks and all(_title(tab) != BLIND_TITLE for tab in client.tabs(project)):
         return None

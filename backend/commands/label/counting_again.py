@@ -27,18 +27,7 @@ _T = TypeVar("_T")
 
 
 def count_again(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, ask_more: float | None) -> None:
-    """Count a dataset's kept votes again; if asked to, ask models that were left out, and count once more.
-
-    Args:
-        jobs: the dataset's jobs.
-        tasks: its tasks.
-        console: where to say it.
-        ask_more: the most that further votes may cost in all, also in earlier runs, in $; ``None`` for none.
-
-    Raises:
-        LedgerError: the ledger failed.
-        KeyboardInterrupt: somebody interrupted the run; what was bought is stored.
-    """
+    """Count a dataset's kept votes again; if asked to, ask models that were left out, and count once more."""
     counted = RecountTally()
     with ThreadPoolExecutor(1) as workers, console.status("counting the kept votes again"):
         again = _CountingAgain(jobs, tasks, workers)

@@ -83,12 +83,7 @@ class PartOutcome:
 
 
 class PartLabeller:
-    """Labels parts, one after another, with one runtime. A context manager.
-
-    Args:
-        work: what is to be done.
-        embedder: an embedder to use instead of a new one; closed at the end.
-    """
+    """Labels parts, one after another, with one runtime. A context manager."""
 
     def __init__(self, work: Work, embedder: Embedder | None = None) -> None:
         self._work, self._embedder = work, embedder
@@ -225,22 +220,7 @@ _Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
 
 
 def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine) -> bool:
-    """Label a file and write the labels to a folder of Parquet files.
-
-    Args:
-        path: the tasks; every host of a cluster must see the file under this path.
-        out: the folder, for which the same is true, or the address of one in an object store.
-        options: how to label.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        engine: where parts are labelled.
-
-    Returns:
-        Whether all tasks are labelled or have failed, so that none is left.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent.
-        typer.Exit: somebody interrupted the run.
-    """
+    """Label a file and write the labels to a folder of Parquet files."""
     folder, environment = parts_folder(out), environment_with(config)
     quiet_logs(environment)
     console = Console()
@@ -268,14 +248,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     console: Console,
     label: _Outcomes,
 ) -> tuple[RunCounts, list[PartOutcome]]:
-    """Read and check the whole file, and let an engine label its parts.
-
-    Returns:
-        What was done with the tasks, and the parts that could not be labelled.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent.
-    """
+    """Read and check the whole file, and let an engine label its parts."""
     pyarrow_parquet()
     dataset = options.dataset(open_source(path))
     folder.prepare()
@@ -305,11 +278,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
 
 
 def _refuse_batches(settings: Settings) -> None:
-    """Check that no model is asked in batches.
-
-    Raises:
-        ConfigError: one is.
-    """
+    """Check that no model is asked in batches."""
     if batched := [model.name for model in settings.models if model.batch]:
         raise ConfigError(
             f"{', '.join(batched)} would be asked in batches, which is for one process that waits for them",

@@ -186,16 +186,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
     options: LabelOptions,
     tasks: int,
 ) -> DatasetJobs:
-    """Store what is known of a dataset's project, and return what makes jobs of its tasks.
-
-    Args:
-        process: where it is annotated.
-        dataset: the dataset.
-        project: its name in the ledger.
-        settings: those of every project.
-        options: how to label.
-        tasks: how many tasks the whole source has.
-    """
+    """Store what is known of a dataset's project, and return what makes jobs of its tasks."""
     own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
     return DatasetJobs(
         process, project, dataset.config, own_settings, options.retry_failed, options.purse, options.aim
@@ -247,21 +238,7 @@ def _with_blind_sample(
 
 
 def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
-    """Label a file and write the labels to another.
-
-    Args:
-        path: the tasks.
-        out: the labels.
-        options: how to label.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-
-    Returns:
-        Whether all tasks are labelled or have failed, so that none is left.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent, or the run cannot continue.
-        typer.Exit: somebody interrupted the run.
-    """
+    """Label a file and write the labels to another."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
@@ -281,11 +258,7 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     console: Console,
     embedder: Embedder | None = None,
 ) -> RunTally:
-    """Label a file and write the labels to ``out``; see :func:`run_label`.
-
-    Raises:
-        DatasetError: a file cannot be read or written.
-    """
+    """Label a file and write the labels to ``out``; see :func:`run_label`."""
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
@@ -300,18 +273,7 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
 def write_results(
     out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
 ) -> None:
-    """Write results to a file.
-
-    Args:
-        out: the file; its ending names the format.
-        results: what is written, row by row.
-        columns: the columns of the source.
-        added: those that are added.
-        console: where progress is shown.
-
-    Raises:
-        DatasetError: the file cannot be written; the one of the run before stays.
-    """
+    """Write results to a file."""
     try:
         with console.status(f"writing {out}"), open_sink(out, columns, added) as sink:
             for result in results:

@@ -30,21 +30,7 @@ INTERRUPTED = 130
 def run_on_terminal(
     console: Console, run: PredictionRun, tasks: int, clock: Callable[[], float] = time.monotonic
 ) -> int:
-    """Go through a project, show progress and totals, and return the exit code.
-
-    Args:
-        console: where it is shown.
-        run: the run.
-        tasks: how many tasks it goes through.
-        clock: the time in seconds.
-
-    Returns:
-        0 if every task has a prediction or is blind, 1 if tasks are left, :data:`INTERRUPTED` after Ctrl-C.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached; the totals are printed before.
-        BackendError: the server refused, or cannot be reached; the totals are printed before.
-    """
+    """Go through a project, show progress and totals, and return the exit code."""
     tally, began = run.tally, clock()
 
     def print_totals() -> None:
@@ -127,12 +113,7 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
 
 
 def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
-    """The server's quote of a run; nothing is asked.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
-        BackendError: the server refused, or cannot be reached.
-    """
+    """The server's quote of a run; nothing is asked."""
     counted: Counter[str] = Counter()
     example: list[Task] = []
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
@@ -171,26 +152,7 @@ def predict_project(
     failed: bool,
     at_once: int,
 ) -> int:
-    """Store the server's predictions of a project.
-
-    Args:
-        project: the project's number.
-        options: budget and consent, and whether to retry failed tasks, only to count again, and to ask more.
-        label_studio: Label Studio's address; ``None`` for that of the environment.
-        backend_url: the server's address; ``None`` for that of the environment.
-        refresh: whether votes are counted again first, and predictions replaced that have changed.
-        failed: whether only tasks that failed before are asked about.
-        at_once: tasks in one request to the server.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        ConfigError: nobody agreed to the quote; nothing was spent.
-        LabelStudioError: Label Studio refused, or cannot be reached; stored predictions stay.
-        BackendError: the server refused, or cannot be reached; stored predictions stay.
-        typer.Exit: somebody did not agree to the quote; nothing was spent.
-    """
+    """Store the server's predictions of a project."""
     console, environment = Console(), environment_with(None)
     url = backend_client.backend_url(backend_url, environment)
     backend = BackendClient(url, environment, again=options.retry_failed)

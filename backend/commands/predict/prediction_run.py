@@ -85,22 +85,13 @@ class RecountRun:
     tally: RecountTally = field(default_factory=RecountTally)
 
     def count(self) -> None:
-        """Make the server recount.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Make the server recount."""
         counting = self.backend.recount(self.key)
         if counting is not None:
             self.tally.add(counting)
 
     def deliver(self) -> None:
-        """Replace the predictions of changed tasks that nobody has annotated or begun to.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Replace the predictions of changed tasks that nobody has annotated or begun to."""
         last = 0
         while True:
             tasks, through = self.backend.recounted(self.key, last)
@@ -143,11 +134,7 @@ class AskMoreTally:
     exhausted: bool = False
 
     def summary(self, usd: float) -> str:
-        """Return a line with what was asked and why it ended.
-
-        Args:
-            usd: the most that further votes may cost in all, in $.
-        """
+        """Return a line with what was asked and why it ended."""
         asked = (
             f"Asked more: {self.votes} votes on {self.tasks} tasks; ${self.spent_usd:.4g} of ${usd:.4g} spent"
         )
@@ -170,15 +157,7 @@ class AskMoreRun:
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
     def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
-        """Ask until no vote is worth asking for or the money is spent.
-
-        Args:
-            show: called with a line about its progress.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached.
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Ask until no vote is worth asking for or the money is spent."""
         tally, seen, of = self.tally, set[int](), self.counting
         while not tally.exhausted:
             doubts = of.backend.doubts(of.key, self.usd)
@@ -307,13 +286,6 @@ def watching(
     """Look at a project's progress every second, in a thread, until the block ends.
 
     A look that fails is left out: the block's own request says what is wrong.
-
-    Args:
-        server: the server.
-        project_key: the project's key.
-        tasks: the numbers of the tasks to count.
-        show: called with each progress, in the thread.
-        every: seconds between two looks.
     """
     over = threading.Event()
     try:
@@ -400,12 +372,7 @@ class PredictionRun:
     tally: Tally = field(default_factory=Tally)
 
     def __call__(self, advance: Advance) -> Tally:
-        """Go through the project once.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached; stored predictions stay.
-            BackendError: the backend refused, or cannot be reached; stored predictions stay.
-        """
+        """Go through the project once."""
         tally, asked = self.tally, 0
         spent_before = self.predictor.progress(self.key).spent_usd - tally.spent_usd
         for page, wanted in self.pages():
@@ -424,11 +391,7 @@ class PredictionRun:
         return tally
 
     def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-        """Read the project page by page: the tasks, and those among them that the backend is asked about.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached.
-        """
+        """Read the project page by page: the tasks, and those among them that the backend is asked about."""
         for page in self._pages():
             yield (
                 page,
@@ -551,14 +514,7 @@ def _count(answer: TaskAnswer, tally: Tally) -> None:
 
 
 class _Shown:
-    """The tasks of one page that the progress has counted, and the money spent so far.
-
-    Args:
-        advance: moves the progress on.
-        tally: where the money is noted.
-        spent_before: what the project had spent when the run began, in $.
-        tasks: how many tasks of the page are asked about.
-    """
+    """The tasks of one page that the progress has counted, and the money spent so far."""
 
     def __init__(self, advance: Advance, tally: Tally, spent_before: float, tasks: int) -> None:
         self._advance, self._tally, self._before, self._tasks = advance, tally, spent_before, tasks

@@ -55,19 +55,7 @@ def quote_file(
     as_json: bool,
     target: float | None = None,
 ) -> None:
-    """Print the quote of a file, after a pilot if there is to be one.
-
-    Args:
-        path: the tasks.
-        options: how they will be labelled.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        as_json: whether to print JSON.
-        target: the share of all labels that models and people are to get right; ``None`` for none.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent.
-        typer.Exit: somebody interrupted the pilot, or did not agree to it.
-    """
+    """Print the quote of a file, after a pilot if there is to be one."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console(stderr=as_json)
@@ -85,16 +73,7 @@ def file_quote(
     *,
     target: float | None = None,
 ) -> Quote:
-    """The quote of a file; see :func:`quote_file`.
-
-    Args:
-        path: the tasks.
-        options: how they will be labelled.
-        environment: the ledger's address, ``camvo.yaml`` and the secrets.
-        console: where progress is shown.
-        embedder: an embedder to use instead of a new one; closed at the end.
-        target: the share of all labels that models and people are to get right; ``None`` for none.
-    """
+    """The quote of a file; see :func:`quote_file`."""
     source = open_source(path)
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
@@ -132,20 +111,7 @@ def quote_project(
     as_json: bool,
     target: float | None = None,
 ) -> None:
-    """Print the quote of a Label Studio project, after a pilot if there is to be one.
-
-    Args:
-        number: the project's number.
-        options: the pilot, and the consent to it.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        label_studio: Label Studio's address; ``None`` for that of the environment.
-        as_json: whether to print JSON.
-        target: the share of all labels that models and people are to get right; ``None`` for none.
-
-    Raises:
-        CamvoError: the settings are wrong, or Label Studio or the ledger fails.
-        typer.Exit: somebody interrupted the pilot, or did not agree to it.
-    """
+    """Print the quote of a Label Studio project, after a pilot if there is to be one."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console(stderr=as_json)
@@ -165,17 +131,7 @@ def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
     *,
     target: float | None = None,
 ) -> Quote:
-    """The quote of a project; see :func:`quote_project`.
-
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        options: the pilot, and the consent to it.
-        environment: the ledger's address, ``camvo.yaml`` and the secrets.
-        console: where progress is shown.
-        embedder: an embedder to use instead of a new one; closed at the end.
-        target: the share of all labels that models and people are to get right; ``None`` for none.
-    """
+    """The quote of a project; see :func:`quote_project`."""
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
     asking = options.pilot > 0

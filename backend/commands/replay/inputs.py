@@ -61,17 +61,7 @@ class VotesFile:
 
 
 def read_votes(path: Path, delimiter: str = ",", category: str | None = None) -> VotesFile:
-    """Read a votes CSV in UTF-8.
-
-    Args:
-        path: the file.
-        delimiter: what separates the cells: a character, or ``tab``.
-        category: the column with the items' categories, which is then no model.
-
-    Raises:
-        ReplayError: the delimiter is none, or the file cannot be read, is empty, has no model, or has an
-            invalid column or row. The message names the column and the line.
-    """
+    """Read a votes CSV in UTF-8."""
     header, lines, rows = _table(path, _character(delimiter))
     _check_header(path, header)
     columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
@@ -269,11 +259,7 @@ def _quoted(cell: str) -> str:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a stream whose content replaces ``path`` when the block ends, or is dropped if it fails.
-
-    Raises:
-        ReplayError: the file cannot be written.
-    """
+    """Open a stream whose content replaces ``path`` when the block ends, or is dropped if it fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as stream:
@@ -286,11 +272,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def require_writable_file(path: Path, what: str) -> None:
-    """Check that a file can be written, before hours of work.
-
-    Raises:
-        ReplayError: the path is a folder, or its folder is missing or cannot be written to.
-    """
+    """Check that a file can be written, before hours of work."""
     if path.is_dir():
         raise ReplayError("is a folder, not a file", where=f"{what} {path}", fix="give the path of a file")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
@@ -302,11 +284,7 @@ def require_writable_file(path: Path, what: str) -> None:
 
 
 def require_writable_folder(path: Path, what: str) -> None:
-    """Check that a folder can be written to, or created together with its parents.
-
-    Raises:
-        ReplayError: the path is a file, or the folder cannot be created or written to.
-    """
+    """Check that a folder can be written to, or created together with its parents."""
     nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise ReplayError(
@@ -324,11 +302,7 @@ _DIMENSION = 384
 
 
 def read_embeddings(path: Path, table: VotesFile) -> Array:
-    """Read a ``.npy`` file of embeddings as float64, shape (n, d); row i belongs to the table's item i.
-
-    Raises:
-        ReplayError: the file is not such an array, has another shape or dtype, or holds NaN or infinity.
-    """
+    """Read a ``.npy`` file of embeddings as float64, shape (n, d); row i belongs to the table's item i."""
     try:
         contexts = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -356,15 +330,6 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
     """Return the texts' embeddings, shape (n, d), from the cache beside the table if it exists.
 
     The cache's name ends in a hash of the texts and the embedder, so a cache is never out of date.
-
-    Args:
-        table: a table with texts.
-        embedder: the embedder; it is not loaded if the cache exists.
-        advance: called with the number of texts embedded since the last call.
-
-    Raises:
-        ReplayError: the table has no texts, one is blank, or the cache is damaged or cannot be written.
-        EmbedderError: the embedding model is not available.
     """
     texts = _texts(table)
     cache = _cache(table.path, texts, embedder)
@@ -415,15 +380,7 @@ _MOST = 5
 
 
 def odd_labels(table: VotesFile) -> list[str]:
-    """Describe labels that only one column of the table names, which are often typing errors.
-
-    Args:
-        table: the votes.
-
-    Returns:
-        A sentence for each label that only one model names, where others could, and for each truth that no
-        model names.
-    """
+    """Describe labels that only one column of the table names, which are often typing errors."""
     columns = {_TRUTH: table.truth, **dict(zip(table.models, table.votes.T, strict=True))}
     counts = {
         name: np.bincount(column[column >= 0], minlength=len(table.labels))
@@ -497,11 +454,7 @@ class Shuffle:
 
 
 def parse_human_labels(option: str) -> HumanLabels:
-    """Parse ``--human-labels``: a share such as 0.05, which means ``random:0.05``, or WAY:SHARE.
-
-    Raises:
-        ReplayError: there is no such way, or the share is not in [0, 1].
-    """
+    """Parse ``--human-labels``: a share such as 0.05, which means ``random:0.05``, or WAY:SHARE."""
     way, colon, share = option.rpartition(":")
     if colon and way not in get_args(_Way):
         raise ReplayError(
@@ -528,15 +481,7 @@ def shuffle_items(
     *,
     in_order: bool = False,
 ) -> Shuffle:
-    """Draw a random order of the items, and choose which of them have a human label.
-
-    Args:
-        truth: the table's right labels, shape (n,); −1 means unknown.
-        seed: determines the order and, independently, random human labels.
-        limit: how many items are replayed, from the start of the order; ``None`` means all.
-        human_labels: which of the replayed items with a known truth a human labels.
-        in_order: keep the order of the table.
-    """
+    """Draw a random order of the items, and choose which of them have a human label."""
     order = np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
     order = order[:limit]
     if not human_labels.share:
@@ -555,17 +500,7 @@ _KEY = "usd_per_million_input_tokens"
 
 
 def read_prices(option: str | None, models: Sequence[str], table: Path) -> dict[str, float]:
-    """Read the price of each model, in the order of ``models``.
-
-    Args:
-        option: ``--prices``: the name of a JSON file, or ``name=usd,…``. ``None`` means the JSON file beside
-            the table, with the same stem.
-        models: the models of the table.
-        table: the file with the votes.
-
-    Raises:
-        ReplayError: there are no prices, one is missing or invalid, or one is for a model the table lacks.
-    """
+    """Read the price of each model, in the order of ``models``."""
     where, prices = _source(option, table)
     checked = {}
     for name, price in prices.items():

@@ -41,19 +41,7 @@ def replay_settings(
     *,
     models: Sequence[str],
 ) -> list[ReplaySetting]:
-    """Combine every policy with each δ and k_min, or each agreement, that it takes, without repetition.
-
-    Args:
-        names: the values of ``--policy``.
-        deltas: the values of ``--delta``.
-        k_mins: the values of ``--k-min``.
-        agreements: the values of ``--agreement``; none for a policy that needs no agreement.
-        shared: the other parameters, by name; a policy takes its own.
-        models: the models of the table.
-
-    Raises:
-        ReplayError: a policy is unknown, the table lacks a model, or a parameter is out of range.
-    """
+    """Combine every policy with each δ and k_min, or each agreement, that it takes, without repetition."""
     settings = []
     for name in dict.fromkeys(names):
         kind, from_name = _parse(name, models)

@@ -80,11 +80,7 @@ class SharedOptions:
     ] = None
 
     def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:
-        """Return the study that these options and those with different defaults describe.
-
-        Raises:
-            ReplayError: a list is not one of numbers.
-        """
+        """Return the study that these options and those with different defaults describe."""
         from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
 
         others = dict(parameters)
@@ -109,16 +105,7 @@ class SharedOptions:
 def policy_options(
     classes: Iterable[type[Any]], taken: Collection[str] = (), defaults: Mapping[str, str] | None = None
 ) -> dict[str, inspect.Parameter]:
-    """Make an option of each parameter of the policies.
-
-    Args:
-        classes: classes with declared parameters (:mod:`camvo.policies.parameters`).
-        taken: the names of the command's other options. A parameter of that name becomes ``--policy-NAME``.
-        defaults: defaults of the command in place of the policies' own.
-
-    Returns:
-        Name of the parameter → the command's parameter for Typer.
-    """
+    """Make an option of each parameter of the policies."""
     options = {}
     for name, declared in declared_by(classes).items():
         about = declared.about
@@ -148,9 +135,6 @@ def with_groups(**defaults: str) -> Callable[[Callable[..., None]], Callable[...
 
     A parameter that is a dataclass becomes an option for each of its fields; one that is
     :data:`PolicyParameters` becomes an option for each parameter of the policies.
-
-    Args:
-        defaults: defaults of this command in place of the policies' own.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -270,11 +254,7 @@ class _TableOptions:
     ] = False
 
     def replay(self, votes: Path, study: ReplayStudy) -> TableReplay:
-        """Return the replay of a table of votes that these options describe.
-
-        Raises:
-            ReplayError: ``--human-labels`` is not one of its forms.
-        """
+        """Return the replay of a table of votes that these options describe."""
         from backend.commands.replay.inputs import parse_human_labels  # noqa: PLC0415 - keeps the help fast
         from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
 

@@ -42,17 +42,6 @@ def draw_report(
 
     The page needs no network, no scripts and no other file. The same replay gives the same bytes. Without
     truth, the parts that need it are left out.
-
-    Args:
-        directory: created if missing. A report in it is replaced; other files are left alone.
-        table: the table that was replayed.
-        runs: all runs.
-        summaries: one for each setting, in the order of the report.
-        title: the title of the page, plain text.
-
-    Raises:
-        CamvoError: as :func:`require_drawable`, or the folder cannot be written.
-        InvalidParameterError: there is no setting, or a summary has no run.
     """
     require_drawable(directory)
     data = report_data(table, runs, summaries)

@@ -174,11 +174,7 @@ class ReportData:
 
 
 def report_data(table: VotesTable, runs: Sequence[ReplayRun], summaries: Sequence[Summary]) -> ReportData:
-    """Group the runs by the settings of the summaries.
-
-    Raises:
-        InvalidParameterError: there is no summary, or one has no run.
-    """
+    """Group the runs by the settings of the summaries."""
     runs_of: dict[Point, list[ReplayRun]] = {}
     for run in runs:
         runs_of.setdefault(point(run.row), []).append(run)

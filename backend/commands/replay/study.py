@@ -44,17 +44,7 @@ BLOCK = 500
 
 
 def series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
-    """Measure each block of a run separately.
-
-    Args:
-        table: the items, in the order of the trace.
-        trace: the decisions.
-        full: the labels of the full vote, shape (n,).
-
-    Returns:
-        ``rounds``, the rounds up to the end of each block, and for each block ``accuracy``, ``agreement`` and
-        ``cost``, as a row of the JSON defines them; ``None`` where nothing is known.
-    """
+    """Measure each block of a run separately."""
     n = len(trace.labels)
     blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
     return {
@@ -168,18 +158,7 @@ def row_of(
     calibrated: Array | None = None,
     student: bool = False,
 ) -> ReplayRow:
-    """Measure a trace.
-
-    Args:
-        setting: what was replayed.
-        seed: the seed of the shuffle.
-        table: the items, in the order of the trace.
-        trace: the decisions.
-        seconds: how long the replay took.
-        calibrated: the scores of :func:`camvo.replays.replay.calibrated_scores`, or ``None`` if
-            they are not to be measured.
-        student: whether the student voted too.
-    """
+    """Measure a trace."""
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)
     accuracy = measures.accuracy(trace.labels, table.truth)
@@ -274,12 +253,6 @@ def replay_all(
 
     Each process uses one BLAS thread: splitting a sum over threads changes its rounding, and the processes
     share the cores.
-
-    Args:
-        experiment: the input that the runs share; it is sent to each process once.
-        settings: the policies.
-        jobs: the number of processes; 1 means this one.
-        advance: called with the number of items replayed since the last call.
     """
     cases = [(setting, seed) for setting in settings for seed in experiment.shuffles]
     if jobs == 1 or len(cases) == 1:
@@ -401,11 +374,7 @@ def _require_replaceable(directory: Path) -> None:
 
 
 def require_drawable(directory: Path) -> None:
-    """Check that a report can be drawn into a folder, before hours of work.
-
-    Raises:
-        CamvoError: matplotlib is not installed, or the folder has a file that must not be replaced.
-    """
+    """Check that a report can be drawn into a folder, before hours of work."""
     if find_spec("matplotlib") is None:
         raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
     _require_replaceable(directory)
@@ -417,9 +386,6 @@ def new_report_folder(directory: Path) -> Iterator[Path]:
 
     A new report appears as a whole. In an existing folder, its files replace those of an earlier report one
     by one, the page last; pictures that the new report lacks are removed.
-
-    Raises:
-        CamvoError: as :func:`_require_replaceable`, or the folder cannot be written.
     """
     _require_replaceable(directory)
     try:
@@ -481,11 +447,7 @@ class ReplayStudy:
         return range(self.seed, self.seed + self.shuffles)
 
     def settings(self, models: Sequence[str]) -> list[ReplaySetting]:
-        """Return every policy with each δ and k_min, or each agreement, that it takes.
-
-        Raises:
-            ReplayError: a policy or a parameter is invalid.
-        """
+        """Return every policy with each δ and k_min, or each agreement, that it takes."""
         try:
             State(1, self.lambda_l)
         except InvalidParameterError as error:
@@ -495,11 +457,7 @@ class ReplayStudy:
         )
 
     def require_output(self, *reports: Path) -> None:
-        """Check that the JSON file and these report folders can be written, before hours of work.
-
-        Raises:
-            CamvoError: a folder is missing or cannot be written to, or matplotlib is not installed.
-        """
+        """Check that the JSON file and these report folders can be written, before hours of work."""
         if self.json is not None:
             require_writable_file(self.json, "--json")
         for folder in reports:
@@ -581,10 +539,6 @@ def best_buys(summaries: Sequence[Summary], measure: str) -> list[Summary]:
 
     A setting is beaten by one that costs no more, is no worse, and is not the same in both. Of several that
     are the same in both, the first is returned.
-
-    Args:
-        summaries: of all settings.
-        measure: ``accuracy`` or ``agreement``; settings without it are left out.
     """
     known = [summary for summary in summaries if summary.means[measure] is not None]
     ranked = sorted(known, key=lambda summary: (_mean(summary, "cost"), -_mean(summary, measure)))

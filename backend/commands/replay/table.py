@@ -69,13 +69,7 @@ _SPREAD = (("right %", "accuracy"), ("% of the cost", "cost_share"))
 def print_summaries(
     console: Console, summaries: Sequence[Summary], coordinates: Sequence[dict[str, float | None]] = ()
 ) -> None:
-    """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles.
-
-    Args:
-        console: where it is printed.
-        summaries: one per line.
-        coordinates: the values of further columns on the left, one mapping (name → value) per summary.
-    """
+    """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles."""
     asked = any(summary.agreement_asked is not None for summary in summaries)
     calibrated = any(summary.means["calibrated_ece"] is not None for summary in summaries)
     further = (len(coordinates[0]) if coordinates else 0) + asked + calibrated
@@ -152,16 +146,7 @@ class TableReplay:
     context: str | None = None
 
     def run(self, console: Console, progress: Console) -> None:
-        """Replay the table, write and draw what was asked for, and print the results.
-
-        Args:
-            console: where the results are printed.
-            progress: where the progress bar is drawn, if it is a terminal.
-
-        Raises:
-            ReplayError: bad input; nothing was written, except perhaps the cached embeddings.
-            EmbedderError: the embedding model is not available.
-        """
+        """Replay the table, write and draw what was asked for, and print the results."""
         folder = self.study.report
         self.study.require_output(*([folder] if folder else []))
         if self.in_order and self.study.shuffles > 1:

@@ -165,20 +165,7 @@ class _Pricing:
 
 
 def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing | None:
-    """Load the cost and the value of a human label of a project.
-
-    Args:
-        ledger: the ledger.
-        project: the project's key.
-        settings: the server's settings.
-
-    Returns:
-        ``None`` if ``humans`` has no price, or nothing was predicted yet.
-
-    Raises:
-        ConfigError: the policy has no worth of a right label.
-        LedgerError: the ledger cannot be read.
-    """
+    """Load the cost and the value of a human label of a project."""
     with ledger.read() as connection:
         price = label_price(connection, project, settings.humans)
         if price is None:

@@ -36,21 +36,7 @@ def show_disputed(
     *,
     as_json: bool,
 ) -> None:
-    """Print a project's disputed tasks, and show them in a tab if there is a client of Label Studio.
-
-    Args:
-        console: where to print.
-        environment: has the ledger's address.
-        client: Label Studio; ``None`` for no tab.
-        number: the project's number.
-        limit: the most tasks.
-        as_json: whether to print JSON.
-
-    Raises:
-        ConfigError: the ledger has no such project.
-        LedgerError: the ledger cannot be read.
-        LabelStudioError: Label Studio refused, or cannot be reached.
-    """
+    """Print a project's disputed tasks, and show them in a tab if there is a client of Label Studio."""
     key = str(number) if client is None else payloads.project_key(client.project(number))
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         tasks = disputed_tasks(connection, stored_project(connection, key).key, limit)
@@ -85,17 +71,7 @@ def _print(console: Console, tasks: Sequence[DisputedTask], *, as_json: bool) ->
 
 
 def load_review_list(environment: Environment, project: str, limit: int) -> ReviewList:
-    """Load one project's review list from the ledger.
-
-    Args:
-        environment: has the ledger's address.
-        project: the project's key, or its number in Label Studio.
-        limit: the most tasks to suggest.
-
-    Raises:
-        ConfigError: the ledger has no such project, or labels have a price and right ones no worth.
-        LedgerError: the ledger cannot be read.
-    """
+    """Load one project's review list from the ledger."""
     with existing_ledger(environment) as ledger:
         with ledger.read() as connection:
             key = stored_project(connection, project).key

@@ -142,17 +142,7 @@ Engine: TypeAlias = Annotated[
 def options_of(
     label_config: Path | None, labels: str | None, text_column: str | None, **others: object
 ) -> LabelOptions:
-    """The options of a run, from those of the command line.
-
-    Args:
-        label_config: the file of the label config.
-        labels: the labels, with commas.
-        text_column: the column of the text.
-        others: the options whose names and types are those of :class:`LabelOptions`.
-
-    Raises:
-        ConfigError: the label config cannot be read.
-    """
+    """The options of a run, from those of the command line."""
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
     return LabelOptions(
@@ -164,11 +154,7 @@ def options_of(
 
 
 def file_of(out: str) -> Path:
-    """The file that ``--out`` names.
-
-    Raises:
-        ConfigError: it is the address of a folder in an object store.
-    """
+    """The file that ``--out`` names."""
     if "://" in out:
         raise ConfigError(
             "only parts are written to an object store",
@@ -179,26 +165,13 @@ def file_of(out: str) -> Path:
 
 
 def require_one_source(source: Path | None, project: int | None) -> None:
-    """Check that a command has either a file or a project.
-
-    Raises:
-        ConfigError: it has neither, or both.
-    """
+    """Check that a command has either a file or a project."""
     if (source is None) == (project is None):
         raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
 
 
 def refuse(message: str, fix: str, **options: object) -> None:
-    """Refuse options that are given where they have no meaning.
-
-    Args:
-        message: what they are for.
-        fix: what to do.
-        options: the options by their parameter; ``None``, ``False`` and 0 are not given.
-
-    Raises:
-        ConfigError: one is given.
-    """
+    """Refuse options that are given where they have no meaning."""
     for name, value in options.items():
         if value is not None and value is not False and value != 0:
             raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
@@ -217,11 +190,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def decimals(text: str, option: str) -> list[float]:
-    """Parse a comma-separated list of finite numbers.
-
-    Raises:
-        ReplayError: the text is not such a list.
-    """
+    """Parse a comma-separated list of finite numbers."""
     numbers = _parse(text, option, float, "numbers", "0.9,0.95")
     if not all(math.isfinite(number) for number in numbers):
         raise ReplayError(f"{text!r} has a value that is not finite", where=option, fix="give e.g. 0.9,0.95")
@@ -229,11 +198,7 @@ def decimals(text: str, option: str) -> list[float]:
 
 
 def integers(text: str, option: str) -> list[int]:
-    """Parse a comma-separated list of whole numbers.
-
-    Raises:
-        ReplayError: the text is not such a list.
-    """
+    """Parse a comma-separated list of whole numbers."""
     return _parse(text, option, int, "whole numbers", "1,3")
 
 

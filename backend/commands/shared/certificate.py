@@ -119,13 +119,7 @@ def _current_questions(project: ProjectReport) -> list[QuestionReport]:
 
 
 def contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
-    """Collect the contents of a certificate. Reads every round of the project.
-
-    Args:
-        connection: a read transaction.
-        stored: the project.
-        settings: the settings of every project.
-    """
+    """Collect the contents of a certificate. Reads every round of the project."""
     own, _ = project_settings(stored, settings)
     epochs = recounts.latest_epochs(connection, stored.key)
     queues = blind_tasks.queues(connection, stored.key)
@@ -191,13 +185,7 @@ def _sha256(text: str) -> str:
 
 
 def print_outcome(console: Console, environment: Environment, project: str) -> None:
-    """Print the state of a project's labels, from the ledger.
-
-    Args:
-        console: where to print.
-        environment: the ledger's address and ``camvo.yaml``.
-        project: the project's key.
-    """
+    """Print the state of a project's labels, from the ledger."""
     settings = settings_module.load(environment.config)
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         report = project_report(connection, settings, project)
@@ -210,13 +198,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
 
 
 def project_report(connection: Connection, settings: Settings, project: str) -> ProjectReport | None:
-    """The report on one project, with the shares of its labels; ``None`` if the ledger does not know it.
-
-    Args:
-        connection: a read transaction.
-        settings: the settings of every project.
-        project: the project's key.
-    """
+    """The report on one project, with the shares of its labels; ``None`` if the ledger does not know it."""
     report = build_report(connection, settings, now=now(connection), project=project, certificates=True)
     return next((found for found in report.projects if found.key == project), None)
 
@@ -295,21 +277,7 @@ def _environment() -> Jinja2Environment:
 
 
 def issue_certificate(console: Console, environment: Environment, project: str | None, path: Path) -> int:
-    """Write the certificate of a project's labels as they are now, and remember it.
-
-    Args:
-        console: where earlier certificates that no longer hold are named.
-        environment: the ledger's address and ``camvo.yaml``.
-        project: the project's key, or its number in Label Studio; ``None`` for the only one of the ledger.
-        path: the page.
-
-    Returns:
-        The certificate's number.
-
-    Raises:
-        ConfigError: the ledger has no such project or several, or it has no label.
-        DatasetError: the page cannot be written.
-    """
+    """Write the certificate of a project's labels as they are now, and remember it."""
     from backend.commands.shared.certificate_picture import draw  # noqa: PLC0415 - loads matplotlib
 
     check_writable(path)

@@ -17,12 +17,7 @@ _NAME = "label config"
 
 
 def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
-    """Report for each control whether it gets predictions; the last fact fails if none of them does.
-
-    Args:
-        xml: the label config.
-        settings: the server's settings, whose models may be unable to answer a control.
-    """
+    """Report for each control whether it gets predictions; the last fact fails if none of them does."""
     try:
         config = parse_label_config(xml)
     except BadLabelConfigError as error:

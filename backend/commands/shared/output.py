@@ -59,16 +59,7 @@ def progress_bar(
     note: _Note = lambda done, total: "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
-    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
-
-    Args:
-        console: where it is drawn.
-        description: the text before the bar.
-        total: how many items there are.
-        transient: whether the bar disappears at the end.
-        note: what to show beside the numbers.
-        clock: the time in seconds, for the lines.
-    """
+    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds."""
     if not (console.is_terminal or console.is_jupyter):
         yield _Lines(console, description, total, clock, note).advance
         return

@@ -199,10 +199,6 @@ def fence(texts: Mapping[str, str], digits: int = 12) -> str:
     """Return the texts, each between a BEGIN line with a marker and its key and an END line with the marker.
 
     Equal texts give equal strings, so the hash of a prompt is stable.
-
-    Args:
-        texts: key → text.
-        digits: the number of hexadecimal digits of the marker.
     """
     marker = _marker(texts, digits)
     return "\n".join(

@@ -30,14 +30,7 @@ def regions_obstacle(element: Element, tree: Tree) -> str | None:
 def read_region_choices(
     element: Element, tree: Tree, labels: tuple[Label, ...], *, several: bool
 ) -> RegionChoices:
-    """Return the control that gives classes to the regions of other controls on the same text.
-
-    Args:
-        element: the Choices; it has no :func:`regions_obstacle`.
-        tree: the config.
-        labels: the classes, in the order of the config.
-        several: whether a region may have several classes.
-    """
+    """Return the control that gives classes to the regions of other controls on the same text."""
     controls = _region_controls(element, tree)
     spans = span_labels.read_control(controls[0], tree)
     wanted = _listed(element, "whenLabelValue")

@@ -28,10 +28,6 @@ def obstacle(element: Element, tree: Tree) -> str | None:
 
 
 def read_control(element: Element, _: Tree) -> Control:
-    """Return the control with its bounds, step and tolerance.
-
-    Raises:
-        InvalidParameterError: an attribute is not a number; :func:`obstacle` reports it.
-    """
+    """Return the control with its bounds, step and tolerance."""
     texts = (attribute(element, name) for name in _ATTRIBUTES)
     return NumberControl("number", *(None if text is None else read_number(text) for text in texts))

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import camvo
-from backend.commands.replay.inputs import read_prices, read_votes
+from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.joint.further_votes import FurtherValue
 from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
@@ -125,7 +125,7 @@ def measure(decisions: list[Decision], items: list[Item], scorer: Scorer) -> tup
 def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable]]:
     """The tables to predict, by name."""
     for path in paths:
-        file = read_votes(path)
+        file = VotesFile.read(path)
         prices = read_prices(None, file.models, path)
         yield (
             path.stem,

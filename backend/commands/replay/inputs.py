@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,36 +59,38 @@ class VotesFile:
     confidences: Array | None = None
     categories: tuple[str, ...] | None = None
 
-
-def read_votes(path: Path, delimiter: str = ",", category: str | None = None) -> VotesFile:
-    """Read a votes CSV in UTF-8."""
-    header, lines, rows = _table(path, _character(delimiter))
-    _check_header(path, header)
-    columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
-    if _ITEM_ID in columns:
-        _check_ids(path, columns[_ITEM_ID], lines)
-    if category is not None:
-        _check_category(path, header, category)
-    others = {*_RESERVED, category}
-    models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
-    blank = ("",) * len(rows)
-    cells = {name: columns.get(name, blank) for name in (_TRUTH, *models)}
-    labels = _labels(path, cells, lines)
-    if not labels:
-        raise ReplayError("no model gave a label to any item", where=str(path), fix="fill the model columns")
-    position = {label: number for number, label in enumerate(labels)}
-    codes = {name: [position.get(cell, -1) for cell in column] for name, column in cells.items()}
-    return VotesFile(
-        path=path,
-        models=models,
-        labels=labels,
-        texts=columns.get(TEXT),
-        votes=np.array([codes[name] for name in models], dtype=np.int64).T,
-        truth=np.array(codes[_TRUTH], dtype=np.int64),
-        lines=tuple(lines),
-        confidences=_confidences(path, columns, models, lines),
-        categories=None if category is None else columns[category],
-    )
+    @classmethod
+    def read(cls, path: Path, delimiter: str = ",", category: str | None = None) -> VotesFile:
+        """Read a votes CSV in UTF-8."""
+        header, lines, rows = _table(path, _character(delimiter))
+        _check_header(path, header)
+        columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
+        if _ITEM_ID in columns:
+            _check_ids(path, columns[_ITEM_ID], lines)
+        if category is not None:
+            _check_category(path, header, category)
+        others = {*_RESERVED, category}
+        models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
+        blank = ("",) * len(rows)
+        cells = {name: columns.get(name, blank) for name in (_TRUTH, *models)}
+        labels = _labels(path, cells, lines)
+        if not labels:
+            raise ReplayError(
+                "no model gave a label to any item", where=str(path), fix="fill the model columns"
+            )
+        position = {label: number for number, label in enumerate(labels)}
+        codes = {name: [position.get(cell, -1) for cell in column] for name, column in cells.items()}
+        return cls(
+            path=path,
+            models=models,
+            labels=labels,
+            texts=columns.get(TEXT),
+            votes=np.array([codes[name] for name in models], dtype=np.int64).T,
+            truth=np.array(codes[_TRUTH], dtype=np.int64),
+            lines=tuple(lines),
+            confidences=_confidences(path, columns, models, lines),
+            categories=None if category is None else columns[category],
+        )
 
 
 def _character(delimiter: str) -> str:
@@ -346,15 +348,15 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
     return contexts
 
 
-def with_categories(contexts: Array, categories: Sequence[str]) -> Array:
-    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d)."""
+def with_categories(contexts: Array | None, categories: Sequence[str]) -> Array:
+    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d).
+
+    A table without texts has no contexts; its items then have only their categories.
+    """
+    if contexts is None:
+        contexts = np.zeros((len(categories), _DIMENSION))
     rows = zip(contexts, categories, strict=True)
     return np.array([with_category(context, category) for context, category in rows])
-
-
-def only_categories(categories: Sequence[str]) -> Array:
-    """Contexts that contain only each item's category, for tables without texts, shape (n, 384)."""
-    return with_categories(np.zeros((len(categories), _DIMENSION)), categories)
 
 
 def _texts(table: VotesFile) -> Sequence[str]:
@@ -379,7 +381,20 @@ _MOST = 5
 """The most labels that are listed; the others are counted."""
 
 
-def odd_labels(table: VotesFile) -> list[str]:
+def oddities(table: VotesFile, k_mins: Iterable[int]) -> list[str]:
+    """Describe labels that are probably typing errors, and values of k_min that no set of models can have."""
+    models = len(table.models)
+    return [
+        *_odd_labels(table),
+        *(
+            f"k_min = {k_min} is more than the {models} models of the table: every model is always asked"
+            for k_min in dict.fromkeys(k_mins)
+            if k_min > models
+        ),
+    ]
+
+
+def _odd_labels(table: VotesFile) -> list[str]:
     """Describe labels that only one column of the table names, which are often typing errors."""
     columns = {_TRUTH: table.truth, **dict(zip(table.models, table.votes.T, strict=True))}
     counts = {
@@ -402,15 +417,6 @@ def odd_labels(table: VotesFile) -> list[str]:
             )
     rest = len(sentences) - _MOST
     return [*sentences[:_MOST], *([f"{rest} more labels are named in one column only"] if rest > 0 else [])]
-
-
-def odd_k_mins(k_mins: Sequence[int], models: int) -> list[str]:
-    """Describe values of k_min that no set of models can have; every model is then asked."""
-    return [
-        f"k_min = {k_min} is more than the {models} models of the table: every model is always asked"
-        for k_min in dict.fromkeys(k_mins)
-        if k_min > models
-    ]
 
 
 def _items(count: int) -> str:
@@ -437,6 +443,26 @@ class HumanLabels:
     way: _Way = "random"
     share: float = 0.0
 
+    @classmethod
+    def parse(cls, option: str) -> HumanLabels:
+        """Parse ``--human-labels``: a share such as 0.05, which means ``random:0.05``, or WAY:SHARE."""
+        way, colon, share = option.rpartition(":")
+        if colon and way not in get_args(_Way):
+            raise ReplayError(
+                f"{way!r} is no way to choose items",
+                where="--human-labels",
+                fix=f"known: {', '.join(f'{name}:SHARE' for name in get_args(_Way))}",
+            )
+        try:
+            number = float(share)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0:
+            raise ReplayError(
+                f"{share!r} is not a share from 0 to 1", where="--human-labels", fix="give e.g. random:0.05"
+            )
+        return cls(way if colon else "random", number)  # type: ignore[arg-type]  # checked above
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
@@ -452,47 +478,30 @@ class Shuffle:
     human: NDArray[np.bool_] | None = None
     reviewed: float = 0.0
 
-
-def parse_human_labels(option: str) -> HumanLabels:
-    """Parse ``--human-labels``: a share such as 0.05, which means ``random:0.05``, or WAY:SHARE."""
-    way, colon, share = option.rpartition(":")
-    if colon and way not in get_args(_Way):
-        raise ReplayError(
-            f"{way!r} is no way to choose items",
-            where="--human-labels",
-            fix=f"known: {', '.join(f'{name}:SHARE' for name in get_args(_Way))}",
+    @classmethod
+    def draw(
+        cls,
+        truth: NDArray[np.int64],
+        seed: int,
+        limit: int | None,
+        human_labels: HumanLabels,
+        *,
+        in_order: bool = False,
+    ) -> Shuffle:
+        """Draw a random order of the items, and choose which of them have a human label."""
+        order = (
+            np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
         )
-    try:
-        number = float(share)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number <= 1.0:
-        raise ReplayError(
-            f"{share!r} is not a share from 0 to 1", where="--human-labels", fix="give e.g. random:0.05"
-        )
-    return HumanLabels(way if colon else "random", number)  # type: ignore[arg-type]  # checked above
-
-
-def shuffle_items(
-    truth: NDArray[np.int64],
-    seed: int,
-    limit: int | None,
-    human_labels: HumanLabels,
-    *,
-    in_order: bool = False,
-) -> Shuffle:
-    """Draw a random order of the items, and choose which of them have a human label."""
-    order = np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
-    order = order[:limit]
-    if not human_labels.share:
-        return Shuffle(order)
-    if human_labels.way == "lowest":
-        return Shuffle(order, reviewed=human_labels.share)
-    (known,) = np.nonzero(truth[order] >= 0)
-    count = round(human_labels.share * len(known))
-    if human_labels.way == "random":
-        known = np.random.default_rng([seed, 1]).permutation(known)
-    return Shuffle(order, np.isin(np.arange(len(order)), known[:count]))
+        order = order[:limit]
+        if not human_labels.share:
+            return cls(order)
+        if human_labels.way == "lowest":
+            return cls(order, reviewed=human_labels.share)
+        (known,) = np.nonzero(truth[order] >= 0)
+        count = round(human_labels.share * len(known))
+        if human_labels.way == "random":
+            known = np.random.default_rng([seed, 1]).permutation(known)
+        return cls(order, np.isin(np.arange(len(order)), known[:count]))
 
 
 _KEY = "usd_per_million_input_tokens"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
 
@@ -91,14 +91,8 @@ class SharedOptions:
             k_mins=integers(str(k_min), "--k-min"),
             agreements=[] if agreement is None else decimals(str(agreement), "--agreement"),
             parameters=others,
-            lambda_l=self.lambda_l,
-            window=self.window,
-            calibrate=self.calibrate,
             shuffles=shuffles,
-            seed=self.seed,
-            jobs=self.jobs,
-            json=self.json,
-            report=self.report,
+            **asdict(self),
         )
 
 
@@ -255,23 +249,11 @@ class _TableOptions:
 
     def replay(self, votes: Path, study: ReplayStudy) -> TableReplay:
         """Return the replay of a table of votes that these options describe."""
-        from backend.commands.replay.inputs import parse_human_labels  # noqa: PLC0415 - keeps the help fast
+        from backend.commands.replay.inputs import HumanLabels  # noqa: PLC0415 - keeps the help fast
         from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
 
-        return TableReplay(
-            study=study,
-            votes=votes,
-            prices=self.prices,
-            embeddings=self.embeddings,
-            human_labels=parse_human_labels(self.human_labels),
-            limit=self.limit,
-            confidences=self.confidences,
-            student=self.student,
-            complete=self.complete,
-            delimiter=self.delimiter,
-            in_order=self.in_order,
-            context=self.context,
-        )
+        options = {**asdict(self), "human_labels": HumanLabels.parse(self.human_labels)}
+        return TableReplay(study=study, votes=votes, **options)
 
 
 @with_groups()

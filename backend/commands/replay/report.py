@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,23 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from backend.charts.charts import WIDTH, Picture, inline, style, svg
-from backend.commands.replay.report_blocks import (
-    calls_per_model,
-    cost_accuracy,
-    over_blocks,
-    over_rounds,
-    reliability_diagrams,
-    risk_coverage,
-)
-from backend.commands.replay.report_data import (
-    ReportData,
-    columns,
-    findings,
-    label_rows,
-    report_data,
-    targets,
-)
-from backend.commands.replay.study import MARK, PAGE, ReplayRun, Summary, new_report_folder, require_drawable
+from backend.commands.replay.report_blocks import PICTURES
+from backend.commands.replay.report_data import ReportData
+from backend.commands.replay.study import MARK, PAGE, ReplayRun, Summary, new_report_folder
 from camvo.replays.replay import VotesTable
 
 
@@ -43,20 +29,9 @@ def draw_report(
     The page needs no network, no scripts and no other file. The same replay gives the same bytes. Without
     truth, the parts that need it are left out.
     """
-    require_drawable(directory)
-    data = report_data(table, runs, summaries)
+    data = ReportData.of(table, runs, summaries)
     with new_report_folder(directory) as new:
         _write_page(new, data, title)
-
-
-_PICTURES: tuple[Callable[[ReportData], Picture | None], ...] = (
-    cost_accuracy,
-    over_rounds,
-    over_blocks,
-    reliability_diagrams,
-    risk_coverage,
-    calls_per_model,
-)
 
 
 class _Figure(NamedTuple):
@@ -72,7 +47,7 @@ class _Figure(NamedTuple):
 def _write_page(folder: Path, data: ReportData, title: str) -> None:
     """Draw every picture and write the page that shows them."""
     with style():
-        pictures = [picture for draw in _PICTURES if (picture := draw(data)) is not None]
+        pictures = [picture for draw in PICTURES if (picture := draw(data)) is not None]
         figures = [_Figure(picture, _save(folder, picture)) for picture in pictures]
     page = Environment(
         loader=PackageLoader("backend.commands", "resources"),
@@ -85,11 +60,8 @@ def _write_page(folder: Path, data: ReportData, title: str) -> None:
         title=title,
         mark=Markup(MARK),  # noqa: S704 - a constant
         data=data,
-        findings=findings(data),
-        targets=targets(data),
-        columns=columns(data),
+        columns=data.columns(),
         figures=figures,
-        label_rows=label_rows,
     )
     (folder / PAGE).write_text(html, encoding="utf-8")
 

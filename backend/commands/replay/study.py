@@ -43,18 +43,6 @@ BLOCK = 500
 """Rounds of a block; the last block of a run may have fewer."""
 
 
-def series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
-    """Measure each block of a run separately."""
-    n = len(trace.labels)
-    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    return {
-        "rounds": [block.stop for block in blocks],
-        "accuracy": [measures.accuracy(trace.labels[block], table.truth[block]) for block in blocks],
-        "agreement": [measures.full_vote_agreement(trace.labels[block], full[block]) for block in blocks],
-        "cost": [float(trace.costs[block].mean()) for block in blocks],
-    }
-
-
 Point: TypeAlias = tuple[str, float | None, int | None, float | None]
 """Policy, δ, k_min and required agreement: what identifies a setting."""
 
@@ -111,6 +99,73 @@ class ReplayRow:
     series: dict[str, Sequence[float | None]]
     student: bool = False
 
+    @property
+    def point(self) -> Point:
+        """What identifies the setting."""
+        return self.policy, self.delta, self.k_min, self.agreement_asked
+
+    @classmethod
+    def of(
+        cls,
+        setting: ReplaySetting,
+        seed: int,
+        table: VotesTable,
+        trace: Trace,
+        seconds: float,
+        *,
+        calibrated: Array | None = None,
+        student: bool = False,
+    ) -> ReplayRow:
+        """Measure a trace whose items are in the order of the table."""
+        count = len(table.labels)
+        full = measures.full_vote(table.votes, table.truth, count)
+        accuracy = measures.accuracy(trace.labels, table.truth)
+        full_accuracy = measures.accuracy(full, table.truth)
+        met = None
+        if setting.delta is not None and accuracy is not None and full_accuracy is not None:
+            met = accuracy >= setting.delta * full_accuracy - TIE
+        cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
+        qualities = measures.quality_by_label(trace.labels, table.truth, count)
+        return cls(
+            policy=setting.name,
+            delta=setting.delta,
+            k_min=setting.k_min,
+            agreement_asked=setting.agreement,
+            seed=seed,
+            accuracy=accuracy,
+            full_accuracy=full_accuracy,
+            relative_accuracy=accuracy / full_accuracy if accuracy is not None and full_accuracy else None,
+            target_met=met,
+            agreement=measures.full_vote_agreement(trace.labels, full),
+            cost=cost,
+            cost_share=cost / table.full_cost if table.full_cost else None,
+            mean_subset=float(asked.sum() / len(trace.labels)),
+            ece=measures.calibration_error(trace.labels, trace.scores, table.truth),
+            calibrated_ece=None
+            if calibrated is None
+            else measures.calibration_error(trace.labels, calibrated, table.truth),
+            aurc=measures.risk_coverage_area(trace.labels, trace.scores, table.truth),
+            rounds_per_second=len(trace.labels) / seconds,
+            calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
+            per_label={
+                label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)
+            },
+            series=_series_of(table, trace, full),
+            student=student,
+        )
+
+
+def _series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
+    """Measure each block of a run separately."""
+    n = len(trace.labels)
+    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    return {
+        "rounds": [block.stop for block in blocks],
+        "accuracy": [measures.accuracy(trace.labels[block], table.truth[block]) for block in blocks],
+        "agreement": [measures.full_vote_agreement(trace.labels[block], full[block]) for block in blocks],
+        "cost": [float(trace.costs[block].mean()) for block in blocks],
+    }
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayRun:
@@ -147,76 +202,38 @@ class Summary:
     quantiles: dict[str, list[float] | None]
     student: bool = False
 
+    @property
+    def point(self) -> Point:
+        """What identifies the setting."""
+        return self.policy, self.delta, self.k_min, self.agreement_asked
 
-def row_of(
-    setting: ReplaySetting,
-    seed: int,
-    table: VotesTable,
-    trace: Trace,
-    seconds: float,
-    *,
-    calibrated: Array | None = None,
-    student: bool = False,
-) -> ReplayRow:
-    """Measure a trace."""
-    count = len(table.labels)
-    full = measures.full_vote(table.votes, table.truth, count)
-    accuracy = measures.accuracy(trace.labels, table.truth)
-    full_accuracy = measures.accuracy(full, table.truth)
-    met = None
-    if setting.delta is not None and accuracy is not None and full_accuracy is not None:
-        met = accuracy >= setting.delta * full_accuracy - TIE
-    cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
-    qualities = measures.quality_by_label(trace.labels, table.truth, count)
-    return ReplayRow(
-        policy=setting.name,
-        delta=setting.delta,
-        k_min=setting.k_min,
-        agreement_asked=setting.agreement,
-        seed=seed,
-        accuracy=accuracy,
-        full_accuracy=full_accuracy,
-        relative_accuracy=accuracy / full_accuracy if accuracy is not None and full_accuracy else None,
-        target_met=met,
-        agreement=measures.full_vote_agreement(trace.labels, full),
-        cost=cost,
-        cost_share=cost / table.full_cost if table.full_cost else None,
-        mean_subset=float(asked.sum() / len(trace.labels)),
-        ece=measures.calibration_error(trace.labels, trace.scores, table.truth),
-        calibrated_ece=None
-        if calibrated is None
-        else measures.calibration_error(trace.labels, calibrated, table.truth),
-        aurc=measures.risk_coverage_area(trace.labels, trace.scores, table.truth),
-        rounds_per_second=len(trace.labels) / seconds,
-        calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
-        per_label={label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)},
-        series=series_of(table, trace, full),
-        student=student,
-    )
+    @property
+    def name(self) -> str:
+        """The policy with the parameters that it has."""
+        parameters = {"δ": self.delta, "k_min": self.k_min, "agreement": self.agreement_asked}
+        words = [f"{name} = {value:g}" for name, value in parameters.items() if value is not None]
+        return f"{self.policy} with {' and '.join(words)}" if words else self.policy
 
-
-def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
-    """Average the rows of each setting, in the order of their first row."""
-    groups: dict[Point, list[ReplayRow]] = {}
-    for row in rows:
-        groups.setdefault(point(row), []).append(row)
-    summaries = []
-    for setting, group in groups.items():
-        means: dict[str, float | None] = {}
-        intervals: dict[str, tuple[float, float] | None] = {}
-        quantiles: dict[str, list[float] | None] = {}
-        for name in AVERAGED:
-            values = [getattr(row, name) for row in group]
-            known = None not in values
-            means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
-            quantiles[name] = np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
-        summaries.append(Summary(*setting, len(group), means, intervals, quantiles, group[0].student))
-    return summaries
-
-
-def point(result: ReplayRow | Summary) -> Point:
-    """Return what identifies the setting of a row or a summary."""
-    return result.policy, result.delta, result.k_min, result.agreement_asked
+    @classmethod
+    def of_rows(cls, rows: Sequence[ReplayRow]) -> list[Summary]:
+        """Average the rows of each setting, in the order of their first row."""
+        groups: dict[Point, list[ReplayRow]] = {}
+        for row in rows:
+            groups.setdefault(row.point, []).append(row)
+        summaries = []
+        for setting, group in groups.items():
+            means: dict[str, float | None] = {}
+            intervals: dict[str, tuple[float, float] | None] = {}
+            quantiles: dict[str, list[float] | None] = {}
+            for name in AVERAGED:
+                values = [getattr(row, name) for row in group]
+                known = None not in values
+                means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
+                quantiles[name] = (
+                    np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
+                )
+            summaries.append(cls(*setting, len(group), means, intervals, quantiles, group[0].student))
+        return summaries
 
 
 _LOOK = 0.2
@@ -245,40 +262,37 @@ class Experiment:
     student: bool | None = None
     complete: bool = False
 
+    def replay(self, settings: Sequence[ReplaySetting], jobs: int, advance: Advance) -> Iterator[ReplayRun]:
+        """Replay every setting on every shuffle; yield the runs in this order for any number of jobs.
 
-def replay_all(
-    experiment: Experiment, settings: Sequence[ReplaySetting], jobs: int, advance: Advance
-) -> Iterator[ReplayRun]:
-    """Replay every setting on every shuffle; yield the runs in this order for any number of jobs.
-
-    Each process uses one BLAS thread: splitting a sum over threads changes its rounding, and the processes
-    share the cores.
-    """
-    cases = [(setting, seed) for setting in settings for seed in experiment.shuffles]
-    if jobs == 1 or len(cases) == 1:
-        with threadpool_limits(1):
-            for setting, seed in cases:
-                yield _run(experiment, setting, seed, advance)
-        return
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
-    done: Synchronized[int] = context.Value("q", 0)
-    pool = ProcessPoolExecutor(
-        min(jobs, len(cases)), context, initializer=_Process.start, initargs=(experiment, done)
-    )
-    try:
-        futures = [pool.submit(_Process.run, setting, seed) for setting, seed in cases]
-        yield from _in_order(futures, done, advance)
-    except BrokenProcessPool as error:
-        raise ReplayError(
-            "a process was killed, perhaps for lack of memory", where="--jobs", fix="use fewer jobs"
-        ) from error
-    except BaseException:  # after Ctrl-C nobody wants to wait for the cases in progress
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+        Each process uses one BLAS thread: splitting a sum over threads changes its rounding, and the
+        processes share the cores.
+        """
+        cases = [(setting, seed) for setting in settings for seed in self.shuffles]
+        if jobs == 1 or len(cases) == 1:
+            with threadpool_limits(1):
+                for setting, seed in cases:
+                    yield _run(self, setting, seed, advance)
+            return
+        others = set(multiprocessing.active_children())
+        context = multiprocessing.get_context("spawn")
+        done: Synchronized[int] = context.Value("q", 0)
+        pool = ProcessPoolExecutor(
+            min(jobs, len(cases)), context, initializer=_Process.start, initargs=(self, done)
+        )
+        try:
+            futures = [pool.submit(_Process.run, setting, seed) for setting, seed in cases]
+            yield from _in_order(futures, done, advance)
+        except BrokenProcessPool as error:
+            raise ReplayError(
+                "a process was killed, perhaps for lack of memory", where="--jobs", fix="use fewer jobs"
+            ) from error
+        except BaseException:  # after Ctrl-C nobody wants to wait for the cases in progress
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class _Process:
@@ -344,7 +358,7 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
     seconds = time.perf_counter() - started
     calibrated = calibrated_scores(trace, items) if experiment.calibrate else None
     return ReplayRun(
-        row_of(setting, seed, items, trace, seconds, calibrated=calibrated, student=student),
+        ReplayRow.of(setting, seed, items, trace, seconds, calibrated=calibrated, student=student),
         trace,
         shuffle.order,
     )
@@ -373,7 +387,7 @@ def _require_replaceable(directory: Path) -> None:
         raise _unwritable(directory, error) from error
 
 
-def require_drawable(directory: Path) -> None:
+def _require_drawable(directory: Path) -> None:
     """Check that a report can be drawn into a folder, before hours of work."""
     if find_spec("matplotlib") is None:
         raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
@@ -425,7 +439,7 @@ def _unwritable(directory: Path, error: OSError) -> CamvoError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStudy:
-    """The options that do not describe the data; :mod:`.options` explains them."""
+    """The options that do not describe the data; their help texts explain them."""
 
     policies: Sequence[str]
     deltas: Sequence[float]
@@ -462,7 +476,7 @@ class ReplayStudy:
             require_writable_file(self.json, "--json")
         for folder in reports:
             require_writable_folder(folder, "--report")
-            require_drawable(folder)
+            _require_drawable(folder)
 
     def run(
         self,
@@ -474,11 +488,11 @@ class ReplayStudy:
         student: bool | None = None,
         complete: bool = False,
     ) -> list[ReplayRun]:
-        """Replay every setting on every shuffle of the table (:class:`grid.Experiment`)."""
+        """Replay every setting on every shuffle of the table (:class:`Experiment`)."""
         experiment = Experiment(
             table, shuffles, self.lambda_l, self.window, self.calibrate, student, complete
         )
-        return list(replay_all(experiment, settings, self.jobs, advance))
+        return list(experiment.replay(settings, self.jobs, advance))
 
     def write_json(
         self, rows: Sequence[Mapping[str, Any]], means: Sequence[Mapping[str, Any]], table: Mapping[str, Any]
@@ -528,13 +542,31 @@ def student_note(summaries: Sequence[Summary]) -> list[str]:
     return [f"The student voted too, for nothing, with {' and '.join(beside)}."] if beside else []
 
 
-def target_count(summaries: Sequence[Summary]) -> str:
-    """Print how many settings met their target, for settings of several tables."""
-    met_shares = [met for summary in summaries if (met := summary.means["target_met"]) is not None]
-    return f"{met_shares.count(1.0)} of {len(met_shares)} settings met their target in every table drawn."
+def _targets(summaries: Sequence[Summary]) -> list[str]:
+    """Say how many settings met their own target, and for each δ the cheapest of all that reach as much."""
+    with_target = [summary for summary in summaries if summary.means["target_met"] is not None]
+    if not with_target:
+        return []
+    meeting = sum(summary.means["target_met"] == 1.0 for summary in with_target)
+    sentences = [f"{meeting} of {len(with_target)} settings met their target in every shuffle."]
+    for delta in sorted({summary.delta for summary in with_target if summary.delta is not None}):
+        enough = [summary for summary in summaries if _least(summary) >= delta - TIE]
+        if not enough:
+            nearest = max(summaries, key=_least)
+            sentences.append(
+                f"Nothing has {delta:.3g} of the full vote's accuracy in every shuffle. {nearest.name}"
+                f" comes nearest, with {_least(nearest):.1%} of it in the worst shuffle."
+            )
+            continue
+        cheapest = min(enough, key=lambda summary: (_mean(summary, "cost"), -_least(summary)))
+        sentences.append(
+            f"The cheapest with {delta:.3g} of the full vote's accuracy in every shuffle is"
+            f" {_bought(cheapest, 'accuracy')}."
+        )
+    return sentences
 
 
-def best_buys(summaries: Sequence[Summary], measure: str) -> list[Summary]:
+def _unbeaten(summaries: Sequence[Summary], measure: str) -> list[Summary]:
     """Return the settings that no other beats, cheapest first.
 
     A setting is beaten by one that costs no more, is no worse, and is not the same in both. Of several that
@@ -549,39 +581,8 @@ def best_buys(summaries: Sequence[Summary], measure: str) -> list[Summary]:
     return best
 
 
-def named(summary: Summary) -> str:
-    """The policy with the parameters that it has."""
-    parameters = {"δ": summary.delta, "k_min": summary.k_min, "agreement": summary.agreement_asked}
-    words = [f"{name} = {value:g}" for name, value in parameters.items() if value is not None]
-    return f"{summary.policy} with {' and '.join(words)}" if words else summary.policy
-
-
-def _targets(summaries: Sequence[Summary]) -> list[str]:
-    """Say how many settings met their own target, and for each δ the cheapest of all that reach as much."""
-    with_target = [summary for summary in summaries if summary.means["target_met"] is not None]
-    if not with_target:
-        return []
-    meeting = sum(summary.means["target_met"] == 1.0 for summary in with_target)
-    sentences = [f"{meeting} of {len(with_target)} settings met their target in every shuffle."]
-    for delta in sorted({summary.delta for summary in with_target if summary.delta is not None}):
-        enough = [summary for summary in summaries if _least(summary) >= delta - TIE]
-        if not enough:
-            nearest = max(summaries, key=_least)
-            sentences.append(
-                f"Nothing has {delta:.3g} of the full vote's accuracy in every shuffle. {named(nearest)}"
-                f" comes nearest, with {_least(nearest):.1%} of it in the worst shuffle."
-            )
-            continue
-        cheapest = min(enough, key=lambda summary: (_mean(summary, "cost"), -_least(summary)))
-        sentences.append(
-            f"The cheapest with {delta:.3g} of the full vote's accuracy in every shuffle is"
-            f" {_bought(cheapest, 'accuracy')}."
-        )
-    return sentences
-
-
 def _best_buys(summaries: Sequence[Summary], measure: str) -> list[str]:
-    best = best_buys(summaries, measure)
+    best = _unbeaten(summaries, measure)
     if len(summaries) == 1 or not best:
         return []
     word = "right" if measure == "accuracy" else "in agreement"
@@ -599,7 +600,7 @@ def _bought(summary: Summary, measure: str) -> str:
     share, cost = summary.means["cost_share"], _mean(summary, "cost")
     price = f"${cost:.3g} an item" if share is None else f"{share:.1%} of the cost of asking every model"
     word = "right" if measure == "accuracy" else "in agreement"
-    return f"{named(summary)}: {_mean(summary, measure):.1%} {word} at {price}"
+    return f"{summary.name}: {_mean(summary, measure):.1%} {word} at {price}"
 
 
 def _least(summary: Summary) -> float:

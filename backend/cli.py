@@ -33,7 +33,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def camvo(
+def _camvo(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -47,8 +47,8 @@ Config = Annotated[
 ]
 
 
-@app.command()
-def demo(
+@app.command("demo")
+def _demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Keep the server running, to connect Label Studio to it.")
     ] = False,
@@ -65,8 +65,8 @@ def demo(
     run_demo(console=Console(), serve=serve, port=port)
 
 
-@app.command()
-def serve(
+@app.command("serve")
+def _serve(
     config: Config = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.", show_default="CAMVO_HOST, else 127.0.0.1")
@@ -91,8 +91,8 @@ def serve(
     gunicorn_server.serve(environment_with(config).model_copy(update=chosen))
 
 
-@app.command()
-def check(
+@app.command("check")
+def _check(
     config: Config = None,
     live: Annotated[
         bool, typer.Option("--live", help="Also ask each model one short question, which costs money.")
@@ -116,8 +116,8 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
-def report(
+@app.command("report")
+def _report(
     config: Config = None,
     project: Annotated[
         str | None,

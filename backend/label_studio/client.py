@@ -42,7 +42,7 @@ _QUOTING = ("/import/predictions", "/api/predictions/")
 
 
 @contextmanager
-def failures(url: str, path: str = "") -> Iterator[None]:
+def _failures(url: str, path: str = "") -> Iterator[None]:
     """Translate exceptions of httpx and label-studio-sdk into errors of ``backend.errors``."""
     from label_studio_sdk.core.api_error import ApiError  # noqa: PLC0415 - slow; the help must not wait
 
@@ -196,7 +196,7 @@ class Client:
     def __init__(self, url: str, key: SecretStr, public_url: str | None = None) -> None:
         self.url = url.rstrip("/")
         self.public_url = (public_url or url).rstrip("/")
-        with failures(self.url):
+        with _failures(self.url):
             self._http = http_client(self.url, key, _QUICK)
 
     def version(self) -> str:
@@ -425,7 +425,7 @@ class Client:
         timeout: float = _QUICK,
     ) -> Any:
         options = {"timeout": timeout, "max_retries": _READ_RETRIES if method == "GET" else 0}
-        with failures(self.url, path):
+        with _failures(self.url, path):
             response = self._http.request(
                 path, method=method, params=params, json=json, request_options=options
             )

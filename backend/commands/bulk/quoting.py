@@ -62,12 +62,12 @@ def lines(quote: Quote) -> Iterator[str]:
     if not quote.to_come:
         yield from _target_lines(quote)
         return
-    yield f"asking everyone: {money(quote.everyone)}{_why_a_range(quote)}"
-    yield f"this policy ({quote.policy}): {money(quote.bill)}{_basis(quote)}"
+    yield f"asking everyone: {_money(quote.everyone)}{_why_a_range(quote)}"
+    yield f"this policy ({quote.policy}): {_money(quote.bill)}{_basis(quote)}"
     if quote.student and quote.evidence.rounds:
         yield "the student is not counted: where texts show their label, it makes the bill smaller"
     if quote.hours is not None:
-        yield f"time at the configured limits: {hours(quote.hours)}"
+        yield f"time at the configured limits: {_hours(quote.hours)}"
     evidence = quote.evidence
     if evidence.agreement is not None:
         yield f"labels as everyone together gives them: {evidence.agreement:.1%}"
@@ -118,7 +118,7 @@ def _dollars(usd: float) -> str:
     return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
 
 
-def money(usd: Range) -> str:
+def _money(usd: Range) -> str:
     """A range of amounts."""
     low, high = _dollars(usd.low), _dollars(usd.high)
     if low == high:
@@ -126,7 +126,7 @@ def money(usd: Range) -> str:
     return f"{low} to {high}" if usd.likely is None else f"{_dollars(usd.likely)}, from {low} to {high}"
 
 
-def hours(time: Range) -> str:
+def _hours(time: Range) -> str:
     """A range of times."""
     likely, low, high = (f"{value:.2g}" for value in (time.middle, time.low, time.high))
     if low == high:
@@ -155,7 +155,7 @@ def _cells(model: ModelQuote) -> dict[str, str]:
         "1" if model.pack == 1 else f"up to {model.pack}",
         _thousands(model.input_tokens),
         low if low == high else f"{low} to {high}",
-        money(model.usd),
+        _money(model.usd),
         "" if model.hours is None else f"{model.hours:.2g}",
         "" if model.asked is None else f"{model.asked:.0%}",
     ]

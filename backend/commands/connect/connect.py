@@ -146,7 +146,7 @@ def _differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[st
     return {name: value for name, value in wanted.items() if current.get(name) != value}
 
 
-def description(before: Mapping[str, Any]) -> str:
+def _description(before: Mapping[str, Any]) -> str:
     """Return the backend's description, which marks it as ours and holds the project's earlier settings."""
     return _MARK + json.dumps(dict(before), sort_keys=True)
 
@@ -268,7 +268,7 @@ def _set_backend(client: Client, wanted: Wanted, found: _Found, say: _Say, undo:
     before = {name: project.get(name) for name in _differing(wanted.settings(), project)}
     older = current or (found.backends[0] if found.backends else {})
     fields = wanted.backend()
-    fields["description"] = description(before | (_remembered(older) or {}))
+    fields["description"] = _description(before | (_remembered(older) or {}))
     if current is None:
         carried = {name: older[name] for name in _CARRIED if older.get(name) is not None}
         created = client.add_backend(carried | fields | wanted.password())

@@ -7,15 +7,17 @@ shows nothing else, although the validator fails on them. Without it the editor 
 
 from __future__ import annotations
 
+from typing import Final
+
 from backend.questions import xml
-from backend.questions.controls import AnyOf, Control, OneOf, label_set_obstacle
+from backend.questions.controls import AnyOf, Control, ControlTag, OneOf, label_set_obstacle
 from backend.questions.tags.choices_per_region import read_region_choices, regions_obstacle
 from backend.questions.xml import Element, Label, Tree, attribute, is_conditional, is_true
 
 _SEPARATOR = " / "
 
 
-def obstacle(element: Element, tree: Tree) -> str | None:
+def _obstacle(element: Element, tree: Tree) -> str | None:
     """Return why this Choices cannot be voted on, or ``None``."""
     mode = _mode(element)
     if mode not in {"single", "single-radio", "multiple"}:
@@ -28,7 +30,7 @@ def obstacle(element: Element, tree: Tree) -> str | None:
     return reason or label_set_obstacle(_labels(element))
 
 
-def read_control(element: Element, tree: Tree) -> Control:
+def _read_control(element: Element, tree: Tree) -> Control:
     """Return the control. Its labels keep the order of the config, which breaks ties."""
     several = _mode(element) == "multiple"
     if is_true(element, "perRegion"):
@@ -36,6 +38,9 @@ def read_control(element: Element, tree: Tree) -> Control:
     if several:
         return AnyOf(_labels(element), "choices", is_conditional(element))
     return OneOf(_labels(element), "choices")
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 def _mode(element: Element) -> str:

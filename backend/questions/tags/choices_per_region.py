@@ -32,7 +32,7 @@ def read_region_choices(
 ) -> RegionChoices:
     """Return the control that gives classes to the regions of other controls on the same text."""
     controls = _region_controls(element, tree)
-    spans = span_labels.read_control(controls[0], tree)
+    spans = span_labels.read_spans(controls[0], tree)
     wanted = _listed(element, "whenLabelValue")
     return RegionChoices(
         spans=replace(spans, labels=labels, key="choices", conditional=True),
@@ -40,7 +40,7 @@ def read_region_choices(
         only=tuple(
             label.value
             for control in controls
-            for label in span_labels.read_control(control, tree).labels
+            for label in span_labels.read_spans(control, tree).labels
             if {label.value, label.text} & wanted
         ),
         several=several,
@@ -56,7 +56,7 @@ def _region_controls(element: Element, tree: Tree) -> list[Element]:
         if span_labels.marks_spans(control)
         and targets(control) == targets(element)
         and (not names or control.get("name") in names)
-        and span_labels.obstacle(control, tree) is None
+        and span_labels.TAG.obstacle(control, tree) is None
     ]
 
 

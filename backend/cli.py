@@ -9,13 +9,18 @@ from typing import Annotated
 
 import typer
 
-from backend.commands import accept_command, jobs_command, ledger_commands, teach_command
+from backend.commands import (
+    accept_command,
+    jobs_command,
+    ledger_commands,
+    quote_command,
+    review_command,
+    teach_command,
+)
 from backend.commands.connect import connect_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
-from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command
-from backend.commands.review import review_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(

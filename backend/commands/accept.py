@@ -49,59 +49,58 @@ class Evidence:
     blind: frozenset[int]
     threshold: float | None
 
+    @classmethod
+    def load(cls, connection: Connection, project: Project, target: float) -> Evidence:
+        """Read what the ledger knows about a project's tasks."""
+        epochs = recounts.latest_epochs(connection, project.key)
+        queues = blind_tasks.queues(connection, project.key)
+        covers = {
+            control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
+            for control, epoch in epochs.items()
+        }
+        rounds: dict[int, dict[str, OpenRound]] = {}
+        for control, epoch in epochs.items():
+            for round_ in recounts.latest_per_task(connection, project.key, control, epoch):
+                rounds.setdefault(round_.task, {})[control] = round_
 
-def load_evidence(connection: Connection, project: Project, target: float) -> Evidence:
-    """Read what the ledger knows about a project's tasks."""
-    epochs = recounts.latest_epochs(connection, project.key)
-    queues = blind_tasks.queues(connection, project.key)
-    covers = {
-        control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
-        for control, epoch in epochs.items()
-    }
-    rounds: dict[int, dict[str, OpenRound]] = {}
-    for control, epoch in epochs.items():
-        for round_ in recounts.latest_per_task(connection, project.key, control, epoch):
-            rounds.setdefault(round_.task, {})[control] = round_
+        def is_certified(control: str, round_: OpenRound) -> bool:
+            if (cover := covers[control]) is None:
+                return False
+            certified, after, through = cover
+            return round_.score >= certified.threshold and after < round_.id <= through
 
-    def is_certified(control: str, round_: OpenRound) -> bool:
-        if (cover := covers[control]) is None:
-            return False
-        certified, after, through = cover
-        return round_.score >= certified.threshold and after < round_.id <= through
-
-    decided = {
-        task: Decided(
-            score=math.prod(round_.score for round_ in of_task.values()),
-            labels={control: round_.label for control, round_ in of_task.items()},
-            certified=all(is_certified(*item) for item in of_task.items()),
+        decided = {
+            task: Decided(
+                score=math.prod(round_.score for round_ in of_task.values()),
+                labels={control: round_.label for control, round_ in of_task.items()},
+                certified=all(is_certified(*item) for item in of_task.items()),
+            )
+            for task, of_task in rounds.items()
+        }
+        thresholds = [None if cover is None else cover[0].threshold for cover in covers.values()]
+        return cls(
+            decided,
+            frozenset(blind.task for queue in queues.values() for blind in queue),
+            max((each for each in thresholds if each is not None), default=None)
+            if all(covers.values())
+            else None,
         )
-        for task, of_task in rounds.items()
-    }
-    thresholds = [None if cover is None else cover[0].threshold for cover in covers.values()]
-    return Evidence(
-        decided,
-        frozenset(blind.task for queue in queues.values() for blind in queue),
-        max((each for each in thresholds if each is not None), default=None)
-        if all(covers.values())
-        else None,
-    )
 
-
-def require_certificate(evidence: Evidence, above: float) -> None:
-    """Refuse to accept labels that no blind label certifies."""
-    if evidence.threshold is None:
-        raise ConfigError(
-            "no label is certified yet",
-            where="--above",
-            fix="label blind tasks (camvo review lists them; they need the setting audit), or accept on your"
-            " own responsibility with --uncertified",
-        )
-    if above < evidence.threshold:
-        raise ConfigError(
-            f"labels with a score of {above:g} are not certified, only those from {evidence.threshold:g} on",
-            where="--above",
-            fix=f"give --above {evidence.threshold:g}, label more blind tasks, or use --uncertified",
-        )
+    def require_certificate(self, above: float) -> None:
+        """Refuse to accept labels that no blind label certifies."""
+        if self.threshold is None:
+            raise ConfigError(
+                "no label is certified yet",
+                where="--above",
+                fix="label blind tasks (camvo review lists them; they need the setting audit), or accept on"
+                " your own responsibility with --uncertified",
+            )
+        if above < self.threshold:
+            raise ConfigError(
+                f"labels with a score of {above:g} are not certified, only those from {self.threshold:g} on",
+                where="--above",
+                fix=f"give --above {self.threshold:g}, label more blind tasks, or use --uncertified",
+            )
 
 
 _SAME = 1e-6

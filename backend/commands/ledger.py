@@ -77,34 +77,37 @@ class LabelsToForget:
         )
         return covering if self.covers_later_labels else actions.bounded(connection, covering)
 
-
-def forget_labels(
-    console: Console,
-    environment: Environment,
-    wanted: LabelsToForget,
-    *,
-    agreed: Callable[[str], bool] | None,
-) -> None:
-    """Say what a withdrawal changes and, if that is agreed to, change it."""
-    loaded = settings.load(environment.config)
-    ledger = Ledger(environment.database_url)
-    try:
-        with ledger.read() as connection:
-            withdrawal = wanted.withdrawal(connection, time.time())
-            affected = actions.affected_labels(connection, withdrawal)
-        console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
-        if not affected.annotations and not wanted.covers_later_labels:
-            console.print("There is nothing to withdraw. --from-now-on covers labels that are still to come.")
-            return
-        if agreed is None or not agreed("Go on?"):
-            console.print("Nothing was changed.")
-            return
-        with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
-            corrected = withdraw(ledger, withdrawal, loaded, advance)
-        done = "withdrawn" if withdrawal.withdrawn else "back"
-        console.print(f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False)
-    finally:
-        ledger.close()
+    def forget(
+        self,
+        console: Console,
+        environment: Environment,
+        *,
+        agreed: Callable[[str], bool] | None,
+    ) -> None:
+        """Say what a withdrawal changes and, if that is agreed to, change it."""
+        loaded = settings.load(environment.config)
+        ledger = Ledger(environment.database_url)
+        try:
+            with ledger.read() as connection:
+                withdrawal = self.withdrawal(connection, time.time())
+                affected = AffectedLabels.of(connection, withdrawal)
+            console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
+            if not affected.annotations and not self.covers_later_labels:
+                console.print(
+                    "There is nothing to withdraw. --from-now-on covers labels that are still to come."
+                )
+                return
+            if agreed is None or not agreed("Continue?"):
+                console.print("Nothing was changed.")
+                return
+            with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
+                corrected = withdraw(ledger, withdrawal, loaded, advance)
+            done = "withdrawn" if withdrawal.withdrawn else "back"
+            console.print(
+                f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False
+            )
+        finally:
+            ledger.close()
 
 
 def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
@@ -115,7 +118,7 @@ def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: 
     with ledger.write() as connection:
         human_annotations.append_withdrawal(connection, withdrawal)
     with ledger.read() as connection:
-        affected = actions.affected_labels(connection, withdrawal)
+        affected = AffectedLabels.of(connection, withdrawal)
     corrected = 0
     for project, tasks in affected.tasks.items():
         for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
@@ -172,7 +175,7 @@ def prune_ledger(
             console.print(_described(plan, "to be"), highlight=False, soft_wrap=True)
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
-        elif agreed is None or not agreed("Go on? What is deleted does not come back."):
+        elif agreed is None or not agreed("Continue? What is deleted cannot be restored."):
             console.print("Nothing was changed.")
             return
         for plan in plans:

@@ -50,10 +50,7 @@ def forget(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.ledger import (  # noqa: PLC0415
-        LabelsToForget,
-        forget_labels,
-    )
+    from backend.commands.ledger import LabelsToForget  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.commands.teach import annotator_number  # noqa: PLC0415
     from backend.errors import ConfigError  # noqa: PLC0415
@@ -66,7 +63,7 @@ def forget(  # noqa: PLR0917 - a command's options
             raise ConfigError("there is no terminal to ask", where="forget", fix="add --yes or --dry-run")
         return yes or typer.confirm(question)
 
-    forget_labels(Console(), environment_with(config), wanted, agreed=None if dry_run else agreed)
+    wanted.forget(Console(), environment_with(config), agreed=None if dry_run else agreed)
 
 
 def prune(  # noqa: PLR0917 - a command's options

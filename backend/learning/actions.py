@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from backend.errors import BadLabelConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
-from backend.label_studio.payloads import WebhookEvent, split_event
+from backend.label_studio.payloads import WebhookEvent
 from backend.label_studio.predictions import annotations_in
 from backend.learning import examples, teaching
 from backend.learning.projects import project_settings, remember_project
@@ -51,7 +51,7 @@ class _Answers:
 
 def parts(event: WebhookEvent) -> Iterator[WebhookEvent]:
     """The parts of an event that are stored in a transaction each."""
-    return split_event(event, _MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
+    return event.split(_MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
 
 
 Transaction = Callable[[Connection], None]
@@ -322,33 +322,33 @@ class AffectedLabels:
         """How many tasks change."""
         return sum(map(len, self.tasks.values()))
 
+    @classmethod
+    def of(cls, connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
+        """Return what a withdrawal will change, or still has to change if an earlier run was interrupted."""
+        commands: dict[str, list[Withdrawal]] = {}
+        changing = []
+        for annotation in _in_scope(connection, withdrawal):
+            project = annotation.project
+            if project not in commands:
+                commands[project] = [*human_annotations.withdrawals_of(connection, project), withdrawal]
+            if withdrawn_by(commands[project], annotation) != annotation.withdrawn:
+                changing.append(annotation)
+        tasks = {
+            project: sorted({a.task for a in changing if a.project == project and a.task is not None})
+            for project in dict.fromkeys(annotation.project for annotation in changing)
+        }
+        return cls(
+            tasks,
+            annotations=len(changing),
+            ground_truths=sum(annotation.ground_truth for annotation in changing),
+            rounds=sum(rounds.count_of_tasks(connection, project, of) for project, of in tasks.items()),
+        )
+
 
 def bounded(connection: Connection, withdrawal: Withdrawal) -> Withdrawal:
     """The withdrawal, limited to the annotations that were made up to now."""
     updates = [annotation.updated_at for annotation in _in_scope(connection, withdrawal)]
     return human_annotations.withdrawals_up_to(withdrawal, updates)
-
-
-def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
-    """Return what a withdrawal will change, or still has to change if an earlier run was interrupted."""
-    commands: dict[str, list[Withdrawal]] = {}
-    changing = []
-    for annotation in _in_scope(connection, withdrawal):
-        project = annotation.project
-        if project not in commands:
-            commands[project] = [*human_annotations.withdrawals_of(connection, project), withdrawal]
-        if withdrawn_by(commands[project], annotation) != annotation.withdrawn:
-            changing.append(annotation)
-    tasks = {
-        project: sorted({a.task for a in changing if a.project == project and a.task is not None})
-        for project in dict.fromkeys(annotation.project for annotation in changing)
-    }
-    return AffectedLabels(
-        tasks,
-        annotations=len(changing),
-        ground_truths=sum(annotation.ground_truth for annotation in changing),
-        rounds=sum(rounds.count_of_tasks(connection, project, of) for project, of in tasks.items()),
-    )
 
 
 def apply_withdrawals(

@@ -62,7 +62,7 @@ class RedactedText:
         return LocatedText("".join(characters), starts, ends=ends)
 
 
-def read_edits(edits: object, text: str) -> tuple[Edit, ...]:
+def _read_edits(edits: object, text: str) -> tuple[Edit, ...]:
     """Check what a redact function returned, and sort it."""
     if not isinstance(edits, Sequence) or isinstance(edits, str):
         raise ValueError("it returned no list")
@@ -125,7 +125,7 @@ def _redacted(redactor: Redactor, text: str, where: str) -> RedactedText:
         edits, problem = (), f"it raised {type(error).__name__}"
     if not problem:
         try:
-            return RedactedText(text, read_edits(edits, text))
+            return RedactedText(text, _read_edits(edits, text))
         except ValueError as error:
             problem = str(error)
     raise RedactionError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -78,31 +78,25 @@ class ProjectTasks:
 
 
 @contextmanager
-def asking_nobody(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None
-) -> Iterator[AnnotationProcess]:
-    """A process that reads the ledger and counts tokens, and needs no keys."""
-    process = AnnotationProcess(settings, environment, embedder=embedder)
-    try:
-        yield process
-    finally:
-        process.close()
-
-
-@contextmanager
 def annotation_process(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None
+    settings: Settings, environment: Environment, embedder: Embedder | None = None, *, asking: bool = True
 ) -> Iterator[AnnotationProcess]:
-    """A started process whose models all have a key."""
+    """A started process whose models all have a key.
+
+    With ``asking=False`` it reads the ledger and counts tokens, and needs no keys.
+    """
     process = AnnotationProcess(settings, environment, embedder=embedder)
-    process.start()
+    if asking:
+        process.start()
     try:
-        if missing := process.pool.missing_keys():
-            raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
-        process.embedder.load()
+        if asking:
+            if missing := process.pool.missing_keys():
+                raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
+            process.embedder.load()
         yield process
     finally:
-        process.store_paid_answers(0.0)
+        if asking:
+            process.store_paid_answers(0.0)
         process.close()
 
 
@@ -160,9 +154,7 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
     require_questions(parsed)
     migrate(environment.database_url)
     environment = environment.model_copy(update={"label_studio_url": client.url})
-    opened = annotation_process if asking else asking_nobody
-    process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
-    with process_of as process:
+    with annotation_process(settings, environment, embedder, asking=asking) as process:
         own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
         batching = batching_of(own, process, everyone=options.batch)
         jobs = DatasetJobs(process, key, parsed, own, options.retry_failed, options.purse, batching=batching)

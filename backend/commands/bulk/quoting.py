@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import compress, islice
 from typing import Protocol
 
@@ -171,7 +172,7 @@ _WITHOUT_ASKING = 1.0
 """Dollars up to which no confirmation is asked for."""
 
 
-def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
+def _agree_to(usd: float, options: LabelOptions, console: Console) -> None:
     """Ask whether to spend this amount, unless it is small or the options already allow it."""
     if usd <= _WITHOUT_ASKING or options.yes or options.budget is not None:
         return
@@ -230,17 +231,11 @@ class RandomSample:
         return self._draw(task.number) <= self._last
 
 
-def quote_of(
-    jobs: DatasetJobs,
-    read: Callable[[], Iterable[DatasetTask]],
-    tasks: int,
-    console: Console,
-    target: float | None = None,
-) -> Quote:
+def _quote_of(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, target: float | None = None) -> Quote:
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
-    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
-    with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
+    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), tasks.first_rows()
+    with progress_bar(console, "counting tokens", tasks.tasks, transient=True) as advance:
         while some := list(islice(remaining, AT_ONCE)):
             maker.count([jobs.job(task) for task in some])
             advance(len(some))
@@ -248,44 +243,63 @@ def quote_of(
         return maker.quote(advance, target)
 
 
+def quote_after_pilot(
+    jobs: DatasetJobs, tasks: SampledTasks, options: LabelOptions, console: Console, target: float | None
+) -> Quote:
+    """The quote of the tasks, after a pilot if there is to be one."""
+    quote = _quote_of(jobs, tasks, console, target)
+    if not options.pilot or not quote.to_come:
+        return quote
+    print_quote(console, quote)
+    _agree_to_pilot(quote, options, console)
+    _run_pilot(jobs, tasks, options, console)
+    return _quote_of(jobs, tasks, console, target)
+
+
 def agreed(
     jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
-    """Show the quote, run the pilot if one is wanted, and ask whether to continue."""
-    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+    """The jobs, once their quote is agreed to; their plans keep to it. A sample needs no pilot."""
+    run_pilot = (
+        None if isinstance(tasks, RandomSample) else partial(_run_pilot, jobs, tasks, options, console)
+    )
+    aim = agree(partial(_quote_of, jobs, tasks, console), run_pilot, options, console)
+    return jobs if aim is None else replace(jobs, aim_usd=aim)
+
+
+def agree(
+    make: Callable[[], Quote], run_pilot: Callable[[], None] | None, options: LabelOptions, console: Console
+) -> float | None:
+    """Show the quote, run the pilot if one is wanted, and ask whether to continue.
+
+    Returns what the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
+    """
+    quote = make()
     print_quote(console, quote)
-    if options.pilot and quote.to_come and not isinstance(tasks, RandomSample):
-        run_pilot(jobs, tasks, quote, options, console)
-        quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+    if run_pilot is not None and options.pilot and quote.to_come:
+        _agree_to_pilot(quote, options, console)
+        run_pilot()
+        quote = make()
         print_quote(console, quote)
-    agree_to(quote.bill.high, options, console)
-    return _kept_to(jobs, quote, options)
+    _agree_to(quote.bill.high, options, console)
+    return _aim_of(quote, options)
 
 
-def run_pilot(
-    jobs: DatasetJobs, index: SampledTasks, quote: Quote, options: LabelOptions, console: Console
-) -> None:
+def _run_pilot(jobs: DatasetJobs, index: SampledTasks, options: LabelOptions, console: Console) -> None:
     """Ask every model about a random sample of tasks, which are part of the job."""
-    agree_to_pilot(quote, options, console)
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)
     console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
 
 
-def agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend what a pilot may cost; see :func:`agree_to`."""
+def _agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
+    """Ask whether to spend what a pilot may cost; see :func:`_agree_to`."""
     missing = max(options.pilot - quote.evidence.rounds, 0)
     share = min(missing / max(quote.to_come, 1), 1.0)
-    agree_to(share * quote.everyone.high, options, console)
+    _agree_to(share * quote.everyone.high, options, console)
 
 
-def _kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
-    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
-    aim = aim_of(quote, options)
-    return jobs if aim is None else replace(jobs, aim_usd=aim)
-
-
-def aim_of(quote: Quote, options: LabelOptions) -> float | None:
+def _aim_of(quote: Quote, options: LabelOptions) -> float | None:
     """What the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
 
     A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.

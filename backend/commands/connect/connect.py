@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from backend.commands.connect import tabs
+from backend.commands.check import config_facts
+from backend.commands.connect.tabs import OVERVIEW_TITLE, Tabs
 from backend.commands.shared.backend_client import BackendClient
-from backend.commands.shared.config_facts import config_facts
 from backend.commands.shared.output import Fact
 from backend.errors import BackendError, ConfigError, LabelStudioError
 from backend.label_studio.client import Client
@@ -345,7 +345,7 @@ def disconnect_project(client: Client, project: int, url: str, title: str, say: 
     for webhook in webhooks:
         client.remove_webhook(webhook["id"])
         say("webhook", f"{webhook['url']} removed")
-    removed = tabs.remove_tabs(client, project)
+    removed = Tabs(client, project).remove()
     for tab in removed:
         say("tab", f"{tab!r} removed")
     # Before the backends are removed: the settings to restore are in a backend's description.
@@ -594,8 +594,8 @@ def connect_and_prove(
         lambda name, text: report(Fact(name, text)),
         proved=lambda: _all_hold(prove_reachable(client, backend, wanted), report),
     )
-    address, added = tabs.ensure_overview(client, wanted.project, first=wanted.review_queue)
-    report(Fact("tab", f"{tabs.OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
+    address, added = Tabs(client, wanted.project).ensure_overview(first=wanted.review_queue)
+    report(Fact("tab", f"{OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
     _all_hold(prove_useful(client, wanted), report)
     return changed or added
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
-from backend.commands.bulk.process import annotation_process, asking_nobody
+from backend.commands.bulk.process import annotation_process
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import dataset_jobs, results
@@ -38,6 +38,18 @@ from backend.telemetry import logs
 from camvo.errors import CamvoError
 
 _log = structlog.get_logger(__name__)
+
+
+_OF_S3 = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+)
+"""The variables from which pyarrow takes credentials, region and server of S3, if they are no files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,15 @@ class Work:
     project: str
     columns: Columns
     tasks: int
+
+    def keys(self) -> dict[str, str]:
+        """The variables of this process's environment that hold the models' keys, and those of the bucket."""
+        providers = {provider_of(model.model) or "" for model in self.settings.models}
+        names = {model.api_key_env for model in self.settings.models if model.api_key_env}
+        names |= {f"{provider.upper()}_API_KEY" for provider in providers if provider}
+        if self.folder.name.startswith("s3://"):
+            names.update(_OF_S3)
+        return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +190,7 @@ def _label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
             compute=ray.data.ActorPoolStrategy(
                 min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=2
             ),
-            fn_constructor_args=(work, keys_of(work)),
+            fn_constructor_args=(work, work.keys()),
         )
         for row in outcomes.iter_rows():
             yield pickle.loads(row["outcome"])  # noqa: S301 - made by our own actors
@@ -191,28 +212,6 @@ class _Actor:
         """Label the parts of a batch."""
         parts: list[Part] = [pickle.loads(data) for data in batch["part"]]  # noqa: S301 - made by the driver
         return {"outcome": [pickle.dumps(self._labeller.label(part)) for part in parts]}
-
-
-_OF_S3 = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-)
-"""The variables from which pyarrow takes credentials, region and server of S3, if they are no files."""
-
-
-def keys_of(work: Work) -> dict[str, str]:
-    """The variables of this process's environment that hold the models' keys, and those of the bucket."""
-    providers = {provider_of(model.model) or "" for model in work.settings.models}
-    names = {model.api_key_env for model in work.settings.models if model.api_key_env}
-    names |= {f"{provider.upper()}_API_KEY" for provider in providers if provider}
-    if work.folder.name.startswith("s3://"):
-        names.update(_OF_S3)
-    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
 _Engine = Literal["asyncio", "ray"]
@@ -289,7 +288,7 @@ def _refuse_batches(settings: Settings) -> None:
 
 def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
     """Show the quote, ask whether to spend it, and make every part keep to it."""
-    with asking_nobody(work.settings, work.environment) as process:
+    with annotation_process(work.settings, work.environment, asking=False) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
         aim = agreed(jobs, index, work.options, console).aim_usd
     return replace(work, options=replace(work.options, aim=aim))

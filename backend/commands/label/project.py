@@ -20,8 +20,7 @@ from backend.commands.bulk.labelling import Spending, annotate_in_bulk
 from backend.commands.bulk.process import OpenProject, ProjectTasks, dataset_task, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.counting_again import count_again
-from backend.commands.label.run import results, write_results
+from backend.commands.label.run import count_again, results, write_results
 from backend.commands.predict.prediction_run import PredictionRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure

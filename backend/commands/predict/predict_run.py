@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import nsmallest
 from typing import Any
 
 from rich.console import Console
 
-from backend.commands.bulk.quoting import agree_to, agree_to_pilot, aim_of, print_quote, sample_draw
+from backend.commands.bulk.quoting import agree, sample_draw
 from backend.commands.predict.prediction_run import AskMoreRun, PredictionRun, RecountRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
@@ -77,15 +78,13 @@ def _agree_to_quote(
     backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
 ) -> None:
     """Show the run's quote, and ask whether to continue; its money is then booked on the job's account."""
-    quote = quote_of_run(backend, run, tasks, console)
-    print_quote(console, quote)
-    if options.pilot and quote.to_come:
-        agree_to_pilot(quote, options, console)
-        _run_pilot(backend, run, tasks, options, console)
-        quote = quote_of_run(backend, run, tasks, console)
-        print_quote(console, quote)
-    agree_to(quote.bill.high, options, console)
-    backend.job = {"usd": options.purse.usd, "aim_usd": aim_of(quote, options)}
+    aim = agree(
+        partial(quote_of_run, backend, run, tasks, console),
+        partial(_run_pilot, backend, run, tasks, options, console),
+        options,
+        console,
+    )
+    backend.job = {"usd": options.purse.usd, "aim_usd": aim}
 
 
 def _run_pilot(

@@ -460,14 +460,13 @@ class PredictionRun:
         """
         new: list[dict[str, Any]] = []
         for task in self.client.tasks(self.project, list(answers)):
-            touched = predictions.is_annotated(task) or predictions.is_drafted(task)
             written = replaced = 0
             for prediction in answers[task["id"]]:
                 existing = predictions.of_version(task, prediction["model_version"])
                 if not existing:
                     new.append({"task": task["id"], **prediction})
                     written += 1
-                elif self.refresh and not touched:
+                elif self.refresh and not predictions.is_touched(task):
                     replaced += predictions.replace_prediction(self.client, existing, prediction)
             tally.replaced += replaced
             tally.unchanged += written + replaced == 0

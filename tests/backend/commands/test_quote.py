@@ -14,7 +14,7 @@ from scripted_litellm import HashedTexts
 
 from backend.commands.bulk import quoting as output
 from backend.commands.bulk.quoting import lines, print_quote
-from backend.commands.quote.quote_run import file_quote
+from backend.commands.quote import quote_file
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
@@ -47,7 +47,7 @@ def texts(count: int) -> list[str]:
 
 
 def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Quote:
-    return file_quote(
+    return quote_file(
         folder.path / "in.csv",
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,

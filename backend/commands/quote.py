@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +13,8 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.process import annotation_process, asking_nobody, open_project, remembered_settings
-from backend.commands.bulk.quoting import SampledTasks, print_quote, quote_of, run_pilot
+from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
+from backend.commands.bulk.quoting import print_quote, quote_after_pilot
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
@@ -25,7 +25,6 @@ from backend.label_studio.client import Client
 from backend.ledger import Ledger, migrate
 from backend.models.embedder import Embedder
 from backend.quotes.quote import Quote
-from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
 
 
@@ -47,24 +46,32 @@ def _exists(environment: Environment) -> bool:
         ledger.close()
 
 
-def quote_file(
-    path: Path,
+def print_quote_of(
+    source: Path | int,
     options: LabelOptions,
     config: Path | None,
+    label_studio: str | None,
     *,
     as_json: bool,
     target: float | None = None,
 ) -> None:
-    """Print the quote of a file, after a pilot if there is to be one."""
+    """Print the quote of a file, or of a Label Studio project by its number."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console(stderr=as_json)
     with interruptible():
-        quote = file_quote(path, options, environment, console, target=target)
-    _print(quote, console, as_json=as_json)
+        if isinstance(source, int):
+            client = backend_client.label_studio_client(label_studio, environment)
+            quote = quote_project(client, source, options, environment, console, target=target)
+        else:
+            quote = quote_file(source, options, environment, console, target=target)
+    if as_json:
+        print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
+    else:
+        print_quote(console, quote)
 
 
-def file_quote(
+def quote_file(
     path: Path,
     options: LabelOptions,
     environment: Environment,
@@ -73,7 +80,7 @@ def file_quote(
     *,
     target: float | None = None,
 ) -> Quote:
-    """The quote of a file; see :func:`quote_file`."""
+    """The quote of a file, after a pilot if there is to be one."""
     source = open_source(path)
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
@@ -81,47 +88,14 @@ def file_quote(
     with Index(dataset) as index, _ledger_of_quote(environment, asking=options.pilot > 0) as of_quote:
         index.build()
         migrate(of_quote.database_url)
-        opened = annotation_process if options.pilot else asking_nobody
-        process_of: AbstractContextManager[AnnotationProcess] = opened(settings, of_quote, embedder)
-        with process_of as process:
+        with annotation_process(settings, of_quote, embedder, asking=options.pilot > 0) as process:
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
             batching = batching_of(own, process, everyone=options.batch)
             jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse, batching=batching)
-            return _after_a_pilot(jobs, index, options, console, target)
+            return quote_after_pilot(jobs, index, options, console, target)
 
 
-def _after_a_pilot(
-    jobs: DatasetJobs, tasks: SampledTasks, options: LabelOptions, console: Console, target: float | None
-) -> Quote:
-    """The quote of the tasks, after a pilot if there is to be one."""
-    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console, target)
-    if not options.pilot or not quote.to_come:
-        return quote
-    print_quote(console, quote)
-    run_pilot(jobs, tasks, quote, options, console)
-    return quote_of(jobs, tasks.first_rows, tasks.tasks, console, target)
-
-
-def quote_project(
-    number: int,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool,
-    target: float | None = None,
-) -> None:
-    """Print the quote of a Label Studio project, after a pilot if there is to be one."""
-    environment = environment_with(config)
-    quiet_logs(environment)
-    console = Console(stderr=as_json)
-    client = backend_client.label_studio_client(label_studio, environment)
-    with interruptible():
-        quote = project_quote(client, number, options, environment, console, target=target)
-    _print(quote, console, as_json=as_json)
-
-
-def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
+def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
     client: Client,
     number: int,
     options: LabelOptions,
@@ -131,7 +105,7 @@ def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
     *,
     target: float | None = None,
 ) -> Quote:
-    """The quote of a project; see :func:`quote_project`."""
+    """The quote of a project of Label Studio, after a pilot if there is to be one."""
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
     asking = options.pilot > 0
@@ -139,7 +113,7 @@ def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
         _ledger_of_quote(environment, asking=asking) as of_quote,
         open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
     ):
-        return _after_a_pilot(project.jobs, project.tasks, options, console, target)
+        return quote_after_pilot(project.jobs, project.tasks, options, console, target)
 
 
 def _require_price(settings: Settings, target: float | None) -> None:
@@ -149,10 +123,3 @@ def _require_price(settings: Settings, target: float | None) -> None:
             where="--target",
             fix="set humans: {price: 0.12} in camvo.yaml, in dollars",
         )
-
-
-def _print(quote: Quote, console: Console, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
-    else:
-        print_quote(console, quote)

@@ -36,7 +36,7 @@ def review(  # noqa: PLR0917 - a command's options
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend.commands.connect import tabs  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.review.terminal import (  # noqa: PLC0415
+    from backend.commands.review import (  # noqa: PLC0415
         load_review_list,
         print_review_list,
         show_disputed,
@@ -56,8 +56,8 @@ def review(  # noqa: PLR0917 - a command's options
     client = addresses.label_studio_client(label_studio, environment)
     suggestions = load_review_list(environment, webhooks.project_key(client.project(project)), limit)
     print_review_list(console, suggestions, as_json=as_json)
-    told = Console(stderr=as_json)
-    if (blind := tabs.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
-        told.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
-    address = tabs.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
-    told.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    shown, notes = tabs.Tabs(client, project), Console(stderr=as_json)
+    if (blind := shown.show_blind(suggestions.blind_next)) is not None:
+        notes.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
+    address = shown.show([suggested.task for suggested in suggestions.tasks])
+    notes.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)

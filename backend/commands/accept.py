@@ -22,13 +22,7 @@ from backend.server.status.promises import covered_rounds
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One task's decided questions.
-
-    Attributes:
-        score: the prediction's score, the product of the questions' scores.
-        labels: control → the voted label.
-        certified: whether blind labels cover the label of every question.
-    """
+    """One task's decided questions."""
 
     score: float
     labels: Mapping[str, str]
@@ -109,19 +103,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """One run of ``camvo accept``.
-
-    Attributes:
-        client: Label Studio.
-        ledger: where accepted tasks are noted.
-        project: Label Studio's number of the project.
-        key: the project's key.
-        model_version: the version of CaMVo's predictions.
-        evidence: what the ledger knows of the tasks.
-        above: the lowest score of a prediction that is accepted.
-        uncertified: whether labels are accepted that no blind label certifies.
-        clock: returns unix seconds.
-    """
+    """One run of ``camvo accept``."""
 
     client: Client
     ledger: Ledger

@@ -34,16 +34,7 @@ _TASKS_PER_TRANSACTION = 20
 
 @dataclass(frozen=True, slots=True)
 class LabelsToForget:
-    """The options of ``camvo ledger forget`` that say which labels are meant.
-
-    Attributes:
-        annotator: the user's id; ``None`` for everybody.
-        project: the project's number or key; ``None`` for every project.
-        task: the task's number; ``None`` for every task.
-        since: the earliest change of a label, in UTC; ``None`` for no bound.
-        undo: whether the labels come back.
-        from_now_on: whether labels that are still to come are withdrawn, too.
-    """
+    """The options of ``camvo ledger forget`` that say which labels are meant; ``None`` means every one."""
 
     annotator: int | None
     project: str | None

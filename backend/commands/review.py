@@ -236,16 +236,7 @@ class _DecidedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class _SuggestedTask:
-    """A task to label, and why.
-
-    Attributes:
-        task: its number.
-        gain: how many labels are expected to be put right; its parts ``wrong`` and ``lesson``, and
-            ``novelty``, are those of :class:`camvo.scores.reviews.Suggestion`.
-        answers: how its questions were decided.
-        value_usd: what the gain is worth, in $; ``None`` without a price of labels.
-        models_first: whether a dollar for further votes of models brings more here than one for a label.
-    """
+    """A task to label, and why."""
 
     task: int
     gain: float

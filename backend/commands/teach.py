@@ -28,7 +28,7 @@ from backend.datasets.tasks import content_number, keys_read, plain, task_number
 from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
-from backend.learning.annotators import ReliabilityFits, is_due
+from backend.learning.annotators import ReliabilityFits
 from backend.ledger import Ledger, Writer, human_annotations, projects
 from backend.ledger.human_annotations import Annotation, annotation_time
 from backend.ledger.projects import Project
@@ -44,14 +44,9 @@ def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Cal
     try:
         with ThreadPoolExecutor(1) as readers:
             fits = ReliabilityFits(ledger, writer, readers, settings, clock)
-            asyncio.run(_fit(fits, project))
+            asyncio.run(fits.fit_if_due(project))
     finally:
         writer.close()
-
-
-async def _fit(fits: ReliabilityFits, project: str) -> None:
-    if is_due(*await fits.annotations(project)):
-        await fits.fit(project)
 
 
 _FIRST, _NAMES = 10**9, 9 * 10**9

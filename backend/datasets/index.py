@@ -190,30 +190,20 @@ class Part:
         """The name of the file of its results."""
         return f"part-{self.number:05d}.parquet"
 
+    @classmethod
+    def every(cls, rows: int, is_first: Iterable[bool]) -> Iterator[Part]:
+        """Divide a dataset."""
+        size, flags = min(max(-(-rows // _PARTS), _FEWEST), _MOST), enumerate(is_first)
+        for number, start in enumerate(range(0, rows, size)):
+            stop = min(start + size, rows)
+            repeats = frozenset(row for row, first in islice(flags, stop - start) if not first)
+            yield cls(number, start, stop, repeats)
 
-def rows_of_a_part(rows: int) -> int:
-    """Return how many rows each part of a dataset with ``rows`` rows has."""
-    return min(max(-(-rows // _PARTS), _FEWEST), _MOST)
-
-
-def parts_of(rows: int, is_first: Iterable[bool]) -> Iterator[Part]:
-    """Divide a dataset.
-
-    Args:
-        rows: how many rows it has.
-        is_first: whether each row, in its order, is the first of its task.
-    """
-    size, flags = rows_of_a_part(rows), enumerate(is_first)
-    for number, start in enumerate(range(0, rows, size)):
-        stop = min(start + size, rows)
-        repeats = frozenset(row for row, first in islice(flags, stop - start) if not first)
-        yield Part(number, start, stop, repeats)
-
-
-def stale_names(names: Iterable[str], parts: int) -> list[str]:
-    """Those of the files in a folder of results that an earlier run over more rows has left there."""
-    kept = {Part(number, 0, 0, frozenset()).file_name for number in range(parts)}
-    return [name for name in names if _NAME.fullmatch(name) and name not in kept]
+    @classmethod
+    def stale(cls, names: Iterable[str], parts: int) -> list[str]:
+        """Those of the files in a folder of results that an earlier run over more rows has left there."""
+        kept = {cls(number, 0, 0, frozenset()).file_name for number in range(parts)}
+        return [name for name in names if _NAME.fullmatch(name) and name not in kept]
 
 
 @dataclass(frozen=True, slots=True)

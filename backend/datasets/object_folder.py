@@ -88,11 +88,7 @@ class _ObjectFolder:
 
     @classmethod
     def at(cls, address: str) -> _ObjectFolder:
-        """The folder at an address.
-
-        Raises:
-            ConfigError: the scheme is none of those known, or the address has credentials in it.
-        """
+        """The folder at an address."""
         parts = urlsplit(address)
         if parts.scheme not in _SCHEMES:
             known = " or ".join(f"{scheme}://" for scheme in _SCHEMES)
@@ -145,11 +141,7 @@ class _ObjectFolder:
                 files.delete_file(f"{path}/{name}")
 
     def send(self, name: str, content: memoryview) -> None:
-        """Write an object with all its content, or none.
-
-        Raises:
-            DatasetError: the store refuses or does not answer.
-        """
+        """Write an object with all its content, or none."""
         with store_errors(f"{self.name.rstrip('/')}/{name}"):
             self._put(name, content)
 

@@ -172,6 +172,16 @@ class ReliabilityFits:
                 tasks_changed=len(tasks),
             )
 
+    @staticmethod
+    def is_due(annotations: int, fitted_on: int) -> bool:
+        """Whether the number of annotations differs from that of the last fit by a tenth, plus ten."""
+        return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
+
+    async def fit_if_due(self, project: str) -> None:
+        """Fit a project, if enough of its labels have changed since the latest fit."""
+        if self.is_due(*await self.annotations(project)):
+            await self.fit(project)
+
     async def annotations(self, project: str) -> tuple[int, int]:
         """How many annotations of a project may teach now, and how many did at its latest fit."""
         return await self._read(partial(_counts, project))
@@ -186,11 +196,6 @@ class ReliabilityFits:
     def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
         for task in tasks:
             correct_rewards(connection, project, task, self.settings, self.clock())
-
-
-def is_due(annotations: int, fitted_on: int) -> bool:
-    """Whether the number of annotations differs from that of the last fit by at least a tenth, plus ten."""
-    return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
 
 
 def _counts(project: str, connection: Connection) -> tuple[int, int]:
@@ -278,6 +283,6 @@ class ReliabilityWatch:
         except CamvoError as error:
             _log.error("annotations_not_counted", project=project, code=error.code, reason=str(error))
             return
-        if is_due(annotations, self._looked_at.get(project, fitted_on)):
+        if self._fits.is_due(annotations, self._looked_at.get(project, fitted_on)):
             self._looked_at[project] = annotations
             await self._fits.fit(project)

@@ -40,13 +40,7 @@ class FitCache(Generic[_T]):
         return self._latest.get((key, kind))
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
-        """Start a fit, or return the one under way. Shield the task: others may await it too.
-
-        Args:
-            key: the question.
-            fit: computes the result in a worker thread.
-            kind: distinguishes several fits of one question.
-        """
+        """Start a fit, or return the one under way. Shield the task: others may await it too."""
         if (task := self._under_way.get((key, kind))) is None:
             task = asyncio.create_task(self._run(key, fit, kind))
             self._under_way[key, kind] = task

@@ -93,12 +93,6 @@ def weigh(
     """The label of several people, each weighed by their accuracy.
 
     Each person counts once, with the annotation that was made last.
-
-    Args:
-        counted: the annotations that count, by id.
-        control: the question's control.
-        accuracies: annotator's id → how often they are right; others count as average.
-        labels: how many labels the question has.
     """
     answers = {person(annotation): annotation.labels[control] for annotation in counted}
     return weighed_label(
@@ -263,13 +257,6 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
 
     Each lesson has an event of its own, so that every process forgets it. The event has the seal, and from
     now on so do the earlier events of the round.
-
-    Args:
-        connection: a write transaction, in which the tasks are forgotten and their human labels are taken out
-            of the rewards already.
-        project: the project's key.
-        tasks: the tasks' numbers.
-        now: unix seconds.
     """
     known = rounds.with_texts(connection, project, tasks)
     rounds.seal_texts(connection, known)

@@ -97,13 +97,7 @@ FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
 def mistake(key: str, message: str, fix: str) -> PydanticCustomError:
-    """Return the exception that our validators raise.
-
-    Args:
-        key: the path of the mistake, relative to the model that is validated.
-        message: what is wrong.
-        fix: what to do.
-    """
+    """Return the exception that our validators raise."""
     return PydanticCustomError("camvo", "{message}", {"key": key, "message": message, "fix": fix})
 
 

@@ -86,15 +86,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
 
 @dataclass(slots=True)
 class BatchRun:
-    """The rounds of batches of one run.
-
-    Attributes:
-        jobs: makes the jobs of tasks.
-        label: sweeps over the tasks, or some of them; those whose answers are not back wait.
-        console: where the run says what it does.
-        wait: whether the run waits for its batches.
-        pause: waits for the given number of seconds; tests may replace it.
-    """
+    """The rounds of batches of one run."""
 
     jobs: DatasetJobs
     label: Callable[[DatasetJobs, int | None], None]

@@ -47,18 +47,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class DatasetJobs:
-    """Makes jobs of tasks, and looks them up.
-
-    Attributes:
-        process: knows the questions and the ledger.
-        project: the project's key.
-        config: its label config.
-        settings: its settings.
-        again: whether models make another attempt after their last one.
-        purse: the account of the project's job; ``None`` for none.
-        aim_usd: the cost that its plans try to keep to, in $; ``None`` for none.
-        batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
-    """
+    """Makes jobs of tasks, and looks them up."""
 
     process: AnnotationProcess
     project: str

@@ -41,17 +41,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Labelling:
-    """A run's jobs under way.
-
-    Attributes:
-        process: annotates them.
-        at_once: the most jobs under way; fewer when their reservations exceed the budget.
-        labelled: how many jobs were done.
-        failed: how many failed, by the code of the reason.
-        waiting: how many wait for providers' batches.
-        out_of_money: whether the budget does not cover the next task, so that the run ended.
-        hopeless: whether the run ended because no model voted on any task.
-    """
+    """A run's jobs under way."""
 
     process: AnnotationProcess
     at_once: int
@@ -249,16 +239,7 @@ class Spending:
 
 @dataclass(slots=True)
 class RunTally:
-    """Counts of one run.
-
-    Attributes:
-        rows: rows of the dataset.
-        tasks: tasks, rows of equal content counted once.
-        labelling: the tasks that models were asked about.
-        spending: the project's account.
-        labelled_before: tasks that were labelled already.
-        left_out: tasks that ``--retry-failed`` leaves out, because they did not fail.
-    """
+    """Counts of one run."""
 
     rows: int
     tasks: int

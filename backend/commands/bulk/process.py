@@ -119,15 +119,7 @@ def remembered_settings(
 
 @dataclass(frozen=True, slots=True)
 class OpenProject:
-    """A project of Label Studio that a run is about.
-
-    Attributes:
-        client: Label Studio.
-        number: the project's number there.
-        label_config: its label config, as XML.
-        tasks: its tasks.
-        jobs: makes jobs of them.
-    """
+    """A project of Label Studio that a run is about."""
 
     client: Client
     number: int

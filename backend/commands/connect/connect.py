@@ -70,16 +70,7 @@ _MARK = "Connected by camvo connect; before: "
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How one project is to be connected.
-
-    Attributes:
-        project: Label Studio's number of the project.
-        url: the URL at which Label Studio reaches the backend.
-        title: the backend's title, which must equal the model version.
-        environment: has the credentials and the webhook's secret.
-        extra_params: overrides for this project; ``None`` keeps the current ones.
-        review_queue: whether annotators get the least confident task first.
-    """
+    """How one project is to be connected. ``extra_params`` that are ``None`` keep the current ones."""
 
     project: int
     url: str
@@ -196,144 +187,6 @@ class _Found:
     webhook: Mapping[str, Any] | None
 
 
-def connect_project(
-    client: Client, wanted: Wanted, say: _Say, proved: Callable[[], bool] = lambda: True
-) -> bool:
-    """Set a project's webhook, ML backend and settings; return whether anything changed.
-
-    The webhook comes first: when Label Studio creates an ML backend, it creates a webhook without our secret,
-    unless one exists for that address. Label Studio itself calls the backend before it stores it.
-    """
-    found, undo = _find(client, wanted), _Undo(say)
-    try:
-        changed = _set_webhook(client, wanted, found, say, undo)
-        changed |= _set_backend(client, wanted, found, say, undo)
-        if not proved():
-            raise LabelStudioError(
-                "the connection does not work, so the project is left as it was before",
-                fix="mend what failed above, and run camvo connect again",
-            )
-    except LabelStudioError:
-        undo()
-        raise
-    return any([changed, _retire(client, wanted, found, say), _set_settings(client, wanted, say)])
-
-
-def _find(client: Client, wanted: Wanted) -> _Found:
-    project = client.project(wanted.project)
-    backends = [
-        backend for backend in client.backends(wanted.project) if _ours(backend, wanted.url, wanted.title)
-    ]
-    urls = {wanted.webhook_url, *(_webhook_url(backend["url"]) for backend in backends)}
-    webhooks = [webhook for webhook in client.webhooks(wanted.project) if _webhook_ours(webhook, urls)]
-    return _Found(
-        project,
-        backends,
-        webhooks,
-        next((each for each in backends if str(each["url"]).rstrip("/") == wanted.url), None),
-        next((each for each in webhooks if each["url"] == wanted.webhook_url), None),
-    )
-
-
-def _set_webhook(client: Client, wanted: Wanted, found: _Found, say: _Say, undo: _Undo) -> bool:
-    """Ensure that the address has our webhook; return whether anything changed."""
-    current = found.webhook
-    if current is None:
-        older = found.webhooks[0] if found.webhooks else {}
-        created = client.add_webhook(wanted.webhook(older.get("headers") or {}))
-        undo.add(
-            "webhook", f"{wanted.webhook_url} removed again", lambda: client.remove_webhook(created["id"])
-        )
-        say("webhook", f"{wanted.webhook_url} created")
-        return True
-    fields = wanted.webhook(current.get("headers") or {})
-    changes = _differing(fields, {**current, "actions": sorted(current.get("actions") or [])})
-    if not changes:
-        say("webhook", f"{wanted.webhook_url} is up to date")
-        return False
-    client.change_webhook(current["id"], fields)
-    before = {name: current[name] for name in _WEBHOOK_FIELDS if name in current}
-    undo.add(
-        "webhook",
-        f"{wanted.webhook_url} as it was before",
-        lambda: client.change_webhook(current["id"], before),
-    )
-    say("webhook", f"{wanted.webhook_url} corrected: {', '.join(changes)}")
-    return True
-
-
-def _set_backend(client: Client, wanted: Wanted, found: _Found, say: _Say, undo: _Undo) -> bool:
-    """Ensure that the address has our ML backend; return whether anything changed."""
-    project, current = found.project, found.backend
-    before = {name: project.get(name) for name in _differing(wanted.settings(), project)}
-    older = current or (found.backends[0] if found.backends else {})
-    fields = wanted.backend()
-    fields["description"] = _description(before | (_remembered(older) or {}))
-    if current is None:
-        carried = {name: older[name] for name in _CARRIED if older.get(name) is not None}
-        created = client.add_backend(carried | fields | wanted.password())
-        undo.add("settings", "as before", lambda: _restore_settings(client, wanted, project))
-        undo.add(
-            "backend",
-            f"{wanted.title} at {wanted.url} removed again",
-            lambda: client.remove_backend(created["id"]),
-        )
-        say("backend", f"{wanted.title} at {wanted.url} added")
-        return True
-    changes = _differing(fields, {**current, "url": str(current["url"]).rstrip("/")})
-    # Label Studio never shows the password: a wrong one can only be seen in the connection's state.
-    if current["state"] != _CONNECTED:
-        changes["state"] = current["state"]
-    if not changes:
-        say("backend", f"{wanted.title} at {wanted.url} is up to date")
-        return False
-    client.change_backend(current["id"], fields | wanted.password())
-    earlier = {name: current[name] for name in _BACKEND_FIELDS if name in current}
-    undo.add("settings", "as before", lambda: _restore_settings(client, wanted, project))
-    undo.add(
-        "backend",
-        f"{wanted.title} at {wanted.url} as it was before",
-        lambda: client.change_backend(
-            current["id"], earlier | {"project": wanted.project} | wanted.password()
-        ),
-    )
-    say("backend", f"{wanted.title} at {wanted.url} corrected: {', '.join(changes)}")
-    return True
-
-
-def _restore_settings(client: Client, wanted: Wanted, project: Mapping[str, Any]) -> None:
-    """Restore the settings that Label Studio changes when an ML backend is added or changed."""
-    names = ("show_collab_predictions", "model_version")
-    now = client.project(wanted.project)
-    changes = _differing({name: project.get(name) for name in names}, now)
-    if changes:
-        client.change_project(wanted.project, changes)
-
-
-def _retire(client: Client, wanted: Wanted, found: _Found, say: _Say) -> bool:
-    """Remove our other webhooks and ML backends; return whether there were any."""
-    webhooks = [each for each in found.webhooks if each is not found.webhook]
-    backends = [each for each in found.backends if each is not found.backend]
-    for webhook in webhooks:
-        client.remove_webhook(webhook["id"])
-        say("webhook", f"{webhook['url']} removed: one is enough")
-    for backend in backends:
-        client.remove_backend(backend["id"])
-        say("backend", f"{backend['title']} at {backend['url']} removed: Label Studio asks only the first")
-    return bool(webhooks or backends)
-
-
-def _set_settings(client: Client, wanted: Wanted, say: _Say) -> bool:
-    """Set the project's settings; return whether anything changed."""
-    changes = _differing(wanted.settings(), client.project(wanted.project))
-    if changes:
-        client.change_project(wanted.project, changes)
-        say("settings", ", ".join(f"{name} = {value}" for name, value in changes.items()))
-    else:
-        say("settings", "up to date")
-    return bool(changes)
-
-
 def disconnect_project(client: Client, project: int, url: str, title: str, say: _Say) -> bool:
     """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
 
@@ -413,20 +266,6 @@ def _mistake() -> ConfigError:
     )
 
 
-def check_before_connecting(
-    client: Client, backend: BackendClient, wanted: Wanted, settings: Settings
-) -> Iterator[Fact]:
-    """Try what needs no change in Label Studio.
-
-    - *server*: CaMVo answers there, with the model version of ``settings`` and these credentials and secret.
-      It is not tried if the address cannot be reached from here, since Label Studio may know a host name
-      that this host does not.
-    - *label config*: which controls get predictions.
-    """
-    yield from _server(backend, wanted)
-    yield from config_facts(str(client.project(wanted.project)["label_config"]), settings)
-
-
 def _server(backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
     if not backend.reachable():
         yield Fact("server", f"{backend.url} cannot be reached from here; Label Studio will try", holds=None)
@@ -478,97 +317,11 @@ _STATES = {
 }
 
 
-def prove_reachable(client: Client, backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
-    """Try whether Label Studio and the backend reach each other; an older backend may still be there.
-
-    - *health*: Label Studio has just called the backend's ``/health`` and ``/setup``.
-    - *webhook*: saving the unchanged project makes Label Studio send PROJECT_UPDATED, and the backend must
-      count one more accepted webhook. This proves the address, the network and the secret. It needs the
-      backend's ``/metrics``; if they cannot be reached from here, the webhook is not tried.
-    """
-    yield from _guarded("health", lambda: _health(client, wanted))
-    yield from _guarded("webhook", lambda: _webhook(client, backend, wanted))
-
-
-def prove_useful(client: Client, wanted: Wanted) -> Iterator[Fact]:
-    """Test what a connected backend can do.
-
-    - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
-      Studio asks this backend.
-    - *prediction*: Label Studio sends a random task to the backend and returns the answer, unstored.
-    """
-    yield from _guarded("version", lambda: _proof_version(client, wanted))
-    yield from _guarded("prediction", lambda: _prediction(client, wanted))
-
-
 def _guarded(name: str, proof: Callable[[], Fact]) -> Iterator[Fact]:
     try:
         yield proof()
     except CamvoError as error:
         yield Fact(name, str(error), holds=False)
-
-
-def _health(client: Client, wanted: Wanted) -> Fact:
-    backend = _our_backend(client.backends(wanted.project), wanted)
-    if backend["state"] in _STATES:
-        text = _STATES[backend["state"]].format(url=wanted.url, error=backend.get("error_message"))
-        return Fact("health", text, holds=False)
-    return Fact("health", "Label Studio reaches the backend, and /setup answered")
-
-
-def _proof_version(client: Client, wanted: Wanted) -> Fact:
-    backends = client.backends(wanted.project)
-    backend = _our_backend(backends, wanted)
-    if backends[0]["id"] != backend["id"]:
-        first = f"{backends[0]['title']} at {backends[0]['url']}"
-        text = f"Label Studio asks {first} instead: remove it in Settings > Model"
-        return Fact("version", text, holds=False)
-    shown = client.project(wanted.project).get("model_version")
-    if {backend["title"], backend["model_version"], shown} == {wanted.title}:
-        return Fact(
-            "version", f"{wanted.title} is the title, the backend's version and the project's version"
-        )
-    text = (
-        f"title {backend['title']!r}, backend {backend['model_version']!r} and project {shown!r} must be"
-        " equal: give camvo connect the server's --config"
-    )
-    return Fact("version", text, holds=False)
-
-
-def _prediction(client: Client, wanted: Wanted) -> Fact:
-    if not client.count_tasks(wanted.project):
-        return Fact(
-            "prediction",
-            "not tried, because the project has no tasks: import some and run camvo connect again",
-            holds=None,
-        )
-    backend = _our_backend(client.backends(wanted.project), wanted)
-    for _ in range(_TRIES):
-        trial = client.try_backend(backend["id"])
-        for answer in trial.get("response") or []:
-            predictions = [answer] if isinstance(answer, dict) else answer
-            if predictions and predictions[-1].get("result"):
-                return Fact("prediction", f"task {trial['task']['id']}: score {predictions[-1]['score']:.2f}")
-    text = "the backend answered without a prediction: its log and GET /metrics have the reason"
-    return Fact("prediction", text, holds=False)
-
-
-def _webhook(client: Client, backend: BackendClient, wanted: Wanted) -> Fact:
-    if not backend.reachable():
-        text = f"not tried, because {backend.url} cannot be reached from here: use a host that can"
-        return Fact("webhook", text, holds=None)
-    before = backend.project_updates()
-    client.change_project(wanted.project, {"title": client.project(wanted.project)["title"]})
-    until = time.monotonic() + _PATIENCE
-    while backend.project_updates() == before:
-        if time.monotonic() >= until:
-            text = (
-                "the backend accepted no webhook: CAMVO_WEBHOOK_SECRET must be the same here and for the "
-                "server, and a private address needs SSRF_PROTECTION_ENABLED=false in Label Studio"
-            )
-            return Fact("webhook", text, holds=False)
-        time.sleep(_PAUSE)
-    return Fact("webhook", "Label Studio sent one, and the backend accepted it")
 
 
 def _our_backend(backends: list[dict[str, Any]], wanted: Wanted) -> dict[str, Any]:
@@ -582,22 +335,276 @@ _Report = Callable[[Fact], None]
 """Called with each fact as soon as it is known."""
 
 
-def connect_and_prove(
-    client: Client, backend: BackendClient, wanted: Wanted, settings: Settings, report: _Report
-) -> bool | None:
-    """Connect a project, and report the findings and the changes."""
-    if not _all_hold(check_before_connecting(client, backend, wanted, settings), report):
-        return None
-    changed = connect_project(
-        client,
-        wanted,
-        lambda name, text: report(Fact(name, text)),
-        proved=lambda: _all_hold(prove_reachable(client, backend, wanted), report),
-    )
-    address, added = Tabs(client, wanted.project).ensure_overview(first=wanted.review_queue)
-    report(Fact("tab", f"{OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
-    _all_hold(prove_useful(client, wanted), report)
-    return changed or added
+@dataclass(frozen=True, slots=True)
+class ProjectConnection:
+    """A project of Label Studio, and how it is to be connected."""
+
+    client: Client
+    wanted: Wanted
+
+    def connect(self, say: _Say, proved: Callable[[], bool] = lambda: True) -> bool:
+        """Set a project's webhook, ML backend and settings; return whether anything changed.
+
+        The webhook comes first: when Label Studio creates an ML backend, it creates a webhook without our
+        secret, unless one exists for that address. Label Studio itself calls the backend before it stores it.
+        """
+        found, undo = self._find(), _Undo(say)
+        try:
+            changed = self._set_webhook(found, say, undo)
+            changed |= self._set_backend(found, say, undo)
+            if not proved():
+                raise LabelStudioError(
+                    "the connection does not work, so the project is left as it was before",
+                    fix="mend what failed above, and run camvo connect again",
+                )
+        except LabelStudioError:
+            undo()
+            raise
+        return any([changed, self._retire(found, say), self._set_settings(say)])
+
+    def _find(
+        self,
+    ) -> _Found:
+        project = self.client.project(self.wanted.project)
+        backends = [
+            backend
+            for backend in self.client.backends(self.wanted.project)
+            if _ours(backend, self.wanted.url, self.wanted.title)
+        ]
+        urls = {self.wanted.webhook_url, *(_webhook_url(backend["url"]) for backend in backends)}
+        webhooks = [
+            webhook for webhook in self.client.webhooks(self.wanted.project) if _webhook_ours(webhook, urls)
+        ]
+        return _Found(
+            project,
+            backends,
+            webhooks,
+            next((each for each in backends if str(each["url"]).rstrip("/") == self.wanted.url), None),
+            next((each for each in webhooks if each["url"] == self.wanted.webhook_url), None),
+        )
+
+    def _set_webhook(self, found: _Found, say: _Say, undo: _Undo) -> bool:
+        """Ensure that the address has our webhook; return whether anything changed."""
+        current = found.webhook
+        if current is None:
+            older = found.webhooks[0] if found.webhooks else {}
+            created = self.client.add_webhook(self.wanted.webhook(older.get("headers") or {}))
+            undo.add(
+                "webhook",
+                f"{self.wanted.webhook_url} removed again",
+                lambda: self.client.remove_webhook(created["id"]),
+            )
+            say("webhook", f"{self.wanted.webhook_url} created")
+            return True
+        fields = self.wanted.webhook(current.get("headers") or {})
+        changes = _differing(fields, {**current, "actions": sorted(current.get("actions") or [])})
+        if not changes:
+            say("webhook", f"{self.wanted.webhook_url} is up to date")
+            return False
+        self.client.change_webhook(current["id"], fields)
+        before = {name: current[name] for name in _WEBHOOK_FIELDS if name in current}
+        undo.add(
+            "webhook",
+            f"{self.wanted.webhook_url} as it was before",
+            lambda: self.client.change_webhook(current["id"], before),
+        )
+        say("webhook", f"{self.wanted.webhook_url} corrected: {', '.join(changes)}")
+        return True
+
+    def _set_backend(self, found: _Found, say: _Say, undo: _Undo) -> bool:
+        """Ensure that the address has our ML backend; return whether anything changed."""
+        project, current = found.project, found.backend
+        before = {name: project.get(name) for name in _differing(self.wanted.settings(), project)}
+        older = current or (found.backends[0] if found.backends else {})
+        fields = self.wanted.backend()
+        fields["description"] = _description(before | (_remembered(older) or {}))
+        if current is None:
+            carried = {name: older[name] for name in _CARRIED if older.get(name) is not None}
+            created = self.client.add_backend(carried | fields | self.wanted.password())
+            undo.add("settings", "as before", lambda: self._restore_settings(project))
+            undo.add(
+                "backend",
+                f"{self.wanted.title} at {self.wanted.url} removed again",
+                lambda: self.client.remove_backend(created["id"]),
+            )
+            say("backend", f"{self.wanted.title} at {self.wanted.url} added")
+            return True
+        changes = _differing(fields, {**current, "url": str(current["url"]).rstrip("/")})
+        # Label Studio never shows the password: a wrong one can only be seen in the connection's state.
+        if current["state"] != _CONNECTED:
+            changes["state"] = current["state"]
+        if not changes:
+            say("backend", f"{self.wanted.title} at {self.wanted.url} is up to date")
+            return False
+        self.client.change_backend(current["id"], fields | self.wanted.password())
+        earlier = {name: current[name] for name in _BACKEND_FIELDS if name in current}
+        undo.add("settings", "as before", lambda: self._restore_settings(project))
+        undo.add(
+            "backend",
+            f"{self.wanted.title} at {self.wanted.url} as it was before",
+            lambda: self.client.change_backend(
+                current["id"], earlier | {"project": self.wanted.project} | self.wanted.password()
+            ),
+        )
+        say("backend", f"{self.wanted.title} at {self.wanted.url} corrected: {', '.join(changes)}")
+        return True
+
+    def _restore_settings(self, project: Mapping[str, Any]) -> None:
+        """Restore the settings that Label Studio changes when an ML backend is added or changed."""
+        names = ("show_collab_predictions", "model_version")
+        now = self.client.project(self.wanted.project)
+        changes = _differing({name: project.get(name) for name in names}, now)
+        if changes:
+            self.client.change_project(self.wanted.project, changes)
+
+    def _retire(self, found: _Found, say: _Say) -> bool:
+        """Remove our other webhooks and ML backends; return whether there were any."""
+        webhooks = [each for each in found.webhooks if each is not found.webhook]
+        backends = [each for each in found.backends if each is not found.backend]
+        for webhook in webhooks:
+            self.client.remove_webhook(webhook["id"])
+            say("webhook", f"{webhook['url']} removed: one is enough")
+        for backend in backends:
+            self.client.remove_backend(backend["id"])
+            say(
+                "backend", f"{backend['title']} at {backend['url']} removed: Label Studio asks only the first"
+            )
+        return bool(webhooks or backends)
+
+    def _set_settings(self, say: _Say) -> bool:
+        """Set the project's settings; return whether anything changed."""
+        changes = _differing(self.wanted.settings(), self.client.project(self.wanted.project))
+        if changes:
+            self.client.change_project(self.wanted.project, changes)
+            say("settings", ", ".join(f"{name} = {value}" for name, value in changes.items()))
+        else:
+            say("settings", "up to date")
+        return bool(changes)
+
+    def check(self, backend: BackendClient, settings: Settings) -> Iterator[Fact]:
+        """Try what needs no change in Label Studio.
+
+        - *server*: CaMVo answers there, with the model version of ``settings`` and these credentials and
+          secret. It is not tried if the address cannot be reached from here, since Label Studio may know a
+          host name that this host does not.
+        - *label config*: which controls get predictions.
+        """
+        yield from _server(backend, self.wanted)
+        yield from config_facts(str(self.client.project(self.wanted.project)["label_config"]), settings)
+
+    def prove_reachable(
+        self,
+        backend: BackendClient,
+    ) -> Iterator[Fact]:
+        """Try whether Label Studio and the backend reach each other; an older backend may still be there.
+
+        - *health*: Label Studio has just called the backend's ``/health`` and ``/setup``.
+        - *webhook*: saving the unchanged project makes Label Studio send PROJECT_UPDATED, and the backend
+          must count one more accepted webhook. This proves the address, the network and the secret. It needs
+          the backend's ``/metrics``; if they cannot be reached from here, the webhook is not tried.
+        """
+        yield from _guarded("health", self._health)
+        yield from _guarded("webhook", lambda: self._webhook(backend))
+
+    def prove_useful(
+        self,
+    ) -> Iterator[Fact]:
+        """Test what a connected backend can do.
+
+        - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
+          Studio asks this backend.
+        - *prediction*: Label Studio sends a random task to the backend and returns the answer, unstored.
+        """
+        yield from _guarded("version", self._proof_version)
+        yield from _guarded("prediction", self._prediction)
+
+    def _health(
+        self,
+    ) -> Fact:
+        backend = _our_backend(self.client.backends(self.wanted.project), self.wanted)
+        if backend["state"] in _STATES:
+            text = _STATES[backend["state"]].format(url=self.wanted.url, error=backend.get("error_message"))
+            return Fact("health", text, holds=False)
+        return Fact("health", "Label Studio reaches the backend, and /setup answered")
+
+    def _proof_version(
+        self,
+    ) -> Fact:
+        backends = self.client.backends(self.wanted.project)
+        backend = _our_backend(backends, self.wanted)
+        if backends[0]["id"] != backend["id"]:
+            first = f"{backends[0]['title']} at {backends[0]['url']}"
+            text = f"Label Studio asks {first} instead: remove it in Settings > Model"
+            return Fact("version", text, holds=False)
+        shown = self.client.project(self.wanted.project).get("model_version")
+        if {backend["title"], backend["model_version"], shown} == {self.wanted.title}:
+            return Fact(
+                "version",
+                f"{self.wanted.title} is the title, the backend's version and the project's version",
+            )
+        text = (
+            f"title {backend['title']!r}, backend {backend['model_version']!r} and project {shown!r} must be"
+            " equal: give camvo connect the server's --config"
+        )
+        return Fact("version", text, holds=False)
+
+    def _prediction(
+        self,
+    ) -> Fact:
+        if not self.client.count_tasks(self.wanted.project):
+            return Fact(
+                "prediction",
+                "not tried, because the project has no tasks: import some and run camvo connect again",
+                holds=None,
+            )
+        backend = _our_backend(self.client.backends(self.wanted.project), self.wanted)
+        for _ in range(_TRIES):
+            trial = self.client.try_backend(backend["id"])
+            for answer in trial.get("response") or []:
+                predictions = [answer] if isinstance(answer, dict) else answer
+                if predictions and predictions[-1].get("result"):
+                    return Fact(
+                        "prediction", f"task {trial['task']['id']}: score {predictions[-1]['score']:.2f}"
+                    )
+        text = "the backend answered without a prediction: its log and GET /metrics have the reason"
+        return Fact("prediction", text, holds=False)
+
+    def _webhook(
+        self,
+        backend: BackendClient,
+    ) -> Fact:
+        if not backend.reachable():
+            text = f"not tried, because {backend.url} cannot be reached from here: use a host that can"
+            return Fact("webhook", text, holds=None)
+        before = backend.project_updates()
+        self.client.change_project(
+            self.wanted.project, {"title": self.client.project(self.wanted.project)["title"]}
+        )
+        until = time.monotonic() + _PATIENCE
+        while backend.project_updates() == before:
+            if time.monotonic() >= until:
+                text = (
+                    "the backend accepted no webhook: CAMVO_WEBHOOK_SECRET must be the same here and for the "
+                    "server, and a private address needs SSRF_PROTECTION_ENABLED=false in Label Studio"
+                )
+                return Fact("webhook", text, holds=False)
+            time.sleep(_PAUSE)
+        return Fact("webhook", "Label Studio sent one, and the backend accepted it")
+
+    def connect_and_prove(self, backend: BackendClient, settings: Settings, report: _Report) -> bool | None:
+        """Connect a project, and report the findings and the changes."""
+        if not _all_hold(self.check(backend, settings), report):
+            return None
+        changed = self.connect(
+            lambda name, text: report(Fact(name, text)),
+            proved=lambda: _all_hold(self.prove_reachable(backend), report),
+        )
+        address, added = Tabs(self.client, self.wanted.project).ensure_overview(
+            first=self.wanted.review_queue
+        )
+        report(Fact("tab", f"{OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
+        _all_hold(self.prove_useful(), report)
+        return changed or added
 
 
 def _all_hold(facts: Iterable[Fact], report: _Report) -> bool:

@@ -34,8 +34,8 @@ def connect(  # noqa: PLR0917 - a command's options
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.connect import (  # noqa: PLC0415
+        ProjectConnection,
         Wanted,
-        connect_and_prove,
         parse_extra_params,
     )
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
@@ -60,7 +60,7 @@ def connect(  # noqa: PLR0917 - a command's options
     try:
         client = addresses.label_studio_client(label_studio, environment)
         report(Fact("label studio", f"{client.url}, {client.version()}"))
-        changed = connect_and_prove(client, backend, wanted, own_settings, report)
+        changed = ProjectConnection(client, wanted).connect_and_prove(backend, own_settings, report)
         if changed is False:
             console.print("nothing had to be changed")
         elif changed is None:

@@ -24,7 +24,7 @@ from backend.commands.label.run import dataset_jobs, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.index import Index, Part, PartTasks, parts_of, stale_names
+from backend.datasets.index import Index, Part, PartTasks
 from backend.datasets.object_folder import PartsFolder, parts_folder
 from backend.datasets.sinks import ParquetSink
 from backend.datasets.sources import open_source, pyarrow_parquet
@@ -54,18 +54,7 @@ _OF_S3 = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The instructions for every process of a run. Can be sent to other hosts that see the same files.
-
-    Attributes:
-        path: the file of the tasks.
-        folder: where the results go.
-        options: how to label.
-        settings: the settings of every project.
-        environment: the ledger's address and the secrets.
-        project: the project's name in the ledger.
-        columns: the columns of the whole file.
-        tasks: how many tasks it has.
-    """
+    """The instructions for every process of a run. Can be sent to other hosts that see the same files."""
 
     path: Path
     folder: PartsFolder
@@ -88,14 +77,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class PartOutcome:
-    """The outcome of one part.
-
-    Attributes:
-        part: its number.
-        counts: what was done with its tasks.
-        code: the code of the error that ended it early; ``None`` if none did.
-        error: the same for people.
-    """
+    """The outcome of one part."""
 
     part: int
     counts: RunCounts = field(default_factory=RunCounts)
@@ -256,7 +238,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
-        parts = list(parts_of(index.rows, index.is_first()))
+        parts = list(Part.every(index.rows, index.is_first()))
         work = Work(
             path=path.resolve(),
             folder=folder,
@@ -272,7 +254,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         work = _agreed(work, dataset, index, console)
     counts, errors = _gather(label(work, parts), work, rows, console)
     if not errors:
-        folder.remove(stale_names(folder.names(), len(parts)))
+        folder.remove(Part.stale(folder.names(), len(parts)))
     return counts, errors
 
 

@@ -30,14 +30,7 @@ from backend.label_studio.client import Client
 
 @dataclass(slots=True)
 class RecountTally:
-    """What a run did.
-
-    Attributes:
-        counting: the counting as the server says it, with the changes of all of them; ``None`` if nothing
-            changed.
-        replaced: tasks whose prediction was replaced.
-        drafted: tasks that somebody has begun to annotate; they are left until the draft is gone.
-    """
+    """What a run did."""
 
     counting: Mapping[str, Any] | None = None
     replaced: int = 0
@@ -64,17 +57,7 @@ class RecountTally:
 
 @dataclass(frozen=True, slots=True)
 class RecountRun:
-    """One recount of one project. It keeps no state: an interrupted run can be repeated.
-
-    Attributes:
-        client: Label Studio.
-        backend: the server.
-        project: Label Studio's number of the project.
-        key: the project's key.
-        label_config: its label config.
-        batch: tasks in one request.
-        tally: what was done.
-    """
+    """One recount of one project. It keeps no state: an interrupted run can be repeated."""
 
     client: Client
     backend: BackendClient
@@ -119,14 +102,7 @@ class RecountRun:
 
 @dataclass(slots=True)
 class AskMoreTally:
-    """What a run did.
-
-    Attributes:
-        tasks: tasks about which a model was asked.
-        votes: how many models were asked, over all of them.
-        spent_usd: what further votes have cost in all, also in earlier runs, in $.
-        exhausted: whether the money does not cover another call.
-    """
+    """What a run did."""
 
     tasks: int = 0
     votes: int = 0
@@ -144,13 +120,7 @@ class AskMoreTally:
 
 @dataclass(frozen=True, slots=True)
 class AskMoreRun:
-    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated.
-
-    Attributes:
-        counting: the recount that it belongs to.
-        usd: the most that further votes may cost in all, also in earlier runs, in $.
-        tally: what was done.
-    """
+    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
 
     counting: RecountRun
     usd: float

@@ -31,34 +31,35 @@ class ReplaySetting:
     agreement: float | None
     policy: Policy
 
-
-def replay_settings(
-    names: Sequence[str],
-    deltas: Sequence[float],
-    k_mins: Sequence[int],
-    agreements: Sequence[float],
-    shared: Mapping[str, object],
-    *,
-    models: Sequence[str],
-) -> list[ReplaySetting]:
-    """Combine every policy with each δ and k_min, or each agreement, that it takes, without repetition."""
-    settings = []
-    for name in dict.fromkeys(names):
-        kind, from_name = _parse(name, models)
-        own = parameters_of(kind)
-        points = product(
-            dict.fromkeys(deltas if "delta" in own else [None]),
-            dict.fromkeys(k_mins if "k_min" in own else [None]),
-            dict.fromkeys(agreements if agreements and "agreement" in own else [None]),
-        )
-        for delta, k_min, agreement in points:
-            point = {"delta": delta, "k_min": k_min, "agreement": agreement}
-            try:
-                policy = policy_by_name(kind, {**shared, **point, **from_name})
-            except InvalidParameterError as error:
-                raise ReplayError(error.message, where=f"--policy {name}") from error
-            settings.append(ReplaySetting(name, delta, k_min, agreement, policy))
-    return settings
+    @classmethod
+    def every(
+        cls,
+        names: Sequence[str],
+        deltas: Sequence[float],
+        k_mins: Sequence[int],
+        agreements: Sequence[float],
+        shared: Mapping[str, object],
+        *,
+        models: Sequence[str],
+    ) -> list[ReplaySetting]:
+        """Combine each policy with each δ and k_min, or each agreement, that it takes, without repetition."""
+        settings = []
+        for name in dict.fromkeys(names):
+            kind, from_name = _parse(name, models)
+            own = parameters_of(kind)
+            points = product(
+                dict.fromkeys(deltas if "delta" in own else [None]),
+                dict.fromkeys(k_mins if "k_min" in own else [None]),
+                dict.fromkeys(agreements if agreements and "agreement" in own else [None]),
+            )
+            for delta, k_min, agreement in points:
+                point = {"delta": delta, "k_min": k_min, "agreement": agreement}
+                try:
+                    policy = policy_by_name(kind, {**shared, **point, **from_name})
+                except InvalidParameterError as error:
+                    raise ReplayError(error.message, where=f"--policy {name}") from error
+                settings.append(cls(name, delta, k_min, agreement, policy))
+        return settings
 
 
 def _parse(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:

@@ -29,7 +29,7 @@ from backend.commands.replay.inputs import (
     require_writable_file,
     require_writable_folder,
 )
-from backend.commands.replay.policies import ReplaySetting, replay_settings
+from backend.commands.replay.policies import ReplaySetting
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from camvo.errors import CamvoError, InvalidParameterError
@@ -242,17 +242,7 @@ _LOOK = 0.2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """The input that all runs share.
-
-    Attributes:
-        table: the votes.
-        shuffles: seed → shuffle.
-        lambda_l: λ_L of the state.
-        window: items that are planned on the same state.
-        calibrate: whether to compute the scores that the server would have returned, too.
-        student: whether the student votes too; ``None`` for what each policy has by default.
-        complete: whether the models that were left out are asked about items that a human labels.
-    """
+    """The input that all runs share."""
 
     table: VotesTable
     shuffles: Mapping[int, Shuffle]
@@ -466,7 +456,7 @@ class ReplayStudy:
             State(1, self.lambda_l)
         except InvalidParameterError as error:
             raise ReplayError(error.message, where="--lambda-l") from error
-        return replay_settings(
+        return ReplaySetting.every(
             self.policies, self.deltas, self.k_mins, self.agreements, self.parameters, models=models
         )
 

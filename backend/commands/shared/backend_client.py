@@ -28,13 +28,7 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """The server's answer about one task.
-
-    Attributes:
-        predictions: one, several (each model's own before the ensemble's), or none.
-        code: why there is none: a stable name; ``None`` if there are some.
-        fix: what to do about it; ``None`` if nothing can be done.
-    """
+    """The server's predictions for one task, or the code of the reason why there are none, and what to do."""
 
     predictions: list[dict[str, Any]]
     code: str | None = None
@@ -52,13 +46,7 @@ class TaskAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a project is.
-
-    Attributes:
-        tasks: tasks decided since the round that was asked about.
-        last_round: the number of the project's latest round.
-        spent_usd: what the project has spent, in $.
-    """
+    """How far a project is."""
 
     tasks: int
     last_round: int
@@ -67,13 +55,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TasksInDoubt:
-    """The tasks on which further votes are worth most.
-
-    Attributes:
-        tasks: their numbers, the most right labels per dollar first.
-        least: the right labels that a dollar for another vote on any of them must gain.
-        spent_usd: what further votes have cost so far, in $.
-    """
+    """Tasks in doubt, the most right labels per dollar first; each gains ``least`` of them or more."""
 
     tasks: Sequence[int]
     least: float
@@ -96,13 +78,7 @@ def _default_url(environment: Environment) -> str:
 
 
 class BackendClient:
-    """One running ``camvo serve``.
-
-    Attributes:
-        tasks: how many tasks the project has, which the server divides a budget by; ``None`` to say nothing.
-        job: what the job of the predictions may cost (:class:`backend.label_studio.payloads.JobTerms`);
-            ``None`` for no job.
-    """
+    """One running ``camvo serve``."""
 
     def __init__(
         self,

@@ -18,13 +18,7 @@ _SIGNS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of a command's output.
-
-    Attributes:
-        name: the part that it is about.
-        text: its state, and what to do if it fails.
-        holds: whether it works; ``None`` if it could not be tried, or works in part.
-    """
+    """One line of a command's output; ``holds`` is ``None`` if it could not be tried, or works in part."""
 
     name: str
     text: str

@@ -250,11 +250,6 @@ def texts_of(messages: Messages) -> tuple[str, ...]:
     return tuple(part["text"] for part in _all_parts(messages) if part["type"] == "text")
 
 
-def image_count(messages: Messages) -> int:
-    """Return the number of images in all messages."""
-    return len(image_addresses(messages))
-
-
 def image_addresses(messages: Messages) -> tuple[str, ...]:
     """Return the web addresses or ``data:`` URLs of the images in all messages."""
     return tuple(part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url")

@@ -76,11 +76,7 @@ class _Ranker:
         return AnswerFormat(rule, ["<id>"], {"type": "array", "items": {"type": "string"}})
 
     def options(self, content: TaskContent) -> tuple[str, ...]:
-        """Return the ids in the order of the data.
-
-        Raises:
-            TaskError: the list has fewer than two items, or an id is missing or repeated.
-        """
+        """Return the ids in the order of the data."""
         ids = objects.item_ids(self.field.content(content.data)) or []
         if len(ids) < _FEWEST or len(set(ids)) < len(ids):
             raise TaskError(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backend.commands.replay.inputs import HumanLabels, Shuffle
-from backend.commands.replay.policies import ReplaySetting, replay_settings
+from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.study import (
     AVERAGED,
     HIGHEST,
@@ -44,7 +44,7 @@ def chosen(
     k_mins: Sequence[int] = (1,),
     agreements: Sequence[float] = (0.99,),
 ) -> list[ReplaySetting]:
-    return replay_settings(names, deltas, k_mins, agreements, {"n0": 3}, models=tuple(MODELS))
+    return ReplaySetting.every(names, deltas, k_mins, agreements, {"n0": 3}, models=tuple(MODELS))
 
 
 def done(table: VotesTable, chosen: Sequence[ReplaySetting], **options: Any) -> list[ReplayRun]:
@@ -87,7 +87,7 @@ def test_nothing_is_replayed_twice() -> None:
 
 def test_a_policy_has_the_parameters_that_were_given() -> None:
     shared = {"alpha": 0.7, "lambda_r": 5.0, "n0": 2, "confidence": "exact", "estimator": "mle"}
-    (one,) = replay_settings(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
+    (one,) = ReplaySetting.every(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
     assert one.policy == CaMVo(
         alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle", delta=0.8, k_min=2
     )
@@ -98,7 +98,7 @@ def test_the_joint_policy_has_the_worth_and_the_agreement_that_were_given(
     agreements: tuple[float, ...], agreement: float | None
 ) -> None:
     shared = {"alpha": 0.7, "lambda_r": 5.0, "estimator": "mle", "worth": 50.0}
-    (one,) = replay_settings(["joint"], [0.8], [2], agreements, shared, models=tuple(MODELS))
+    (one,) = ReplaySetting.every(["joint"], [0.8], [2], agreements, shared, models=tuple(MODELS))
     assert one.policy == Joint(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, agreement=agreement)
 
 
@@ -145,9 +145,9 @@ def test_an_agreement_that_is_no_share_is_refused() -> None:
 
 def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
     many = tuple(f"m{number}" for number in range(21))
-    assert replay_settings(["majority"], [0.9], [1], [0.99], {}, models=many)
+    assert ReplaySetting.every(["majority"], [0.9], [1], [0.99], {}, models=many)
     with pytest.raises(ReplayError, match="21 models, and at most 20 can be searched"):
-        replay_settings(["camvo"], [0.9], [1], [0.99], {}, models=many)
+        ReplaySetting.every(["camvo"], [0.9], [1], [0.99], {}, models=many)
 
 
 # what is replayed

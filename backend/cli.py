@@ -21,6 +21,7 @@ from backend.commands.connect import connect_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
+from backend.commands.shared.arguments import Config
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -44,12 +45,6 @@ def _camvo(
     ] = False,
 ) -> None:
     """Pre-label Label Studio tasks with several LLMs, and stop paying for votes once the label is settled."""
-
-
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
-]
 
 
 @app.command("demo")

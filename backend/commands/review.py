@@ -20,7 +20,7 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from backend import settings
-from backend.commands.connect import tabs
+from backend.commands.shared import tabs
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
 from backend.label_studio import payloads
@@ -63,19 +63,7 @@ _VOTE: Final = "the vote"
 
 @dataclass(frozen=True, slots=True)
 class _DisputedTask:
-    """A task to adjudicate, and why.
-
-    Attributes:
-        task: the task's number.
-        control: the question's control tag.
-        wrong: the probability that the label in force, which is the people's or without one the vote's, is
-            wrong.
-        answers: what people said → how many of them; ``None`` for answers outside a closed set, which may
-            quote the text.
-        people: how many people answered.
-        label: the voted label; ``None`` outside a closed set, without a round, and for a blind task.
-        score: the probability that it is right; ``None`` without a round and for a blind task.
-    """
+    """A task to adjudicate, and why; ``wrong`` is the probability that its label in force is wrong."""
 
     task: int
     control: str
@@ -263,19 +251,7 @@ class _SuggestedTask:
 
 @dataclass(frozen=True, slots=True)
 class _ReviewList:
-    """The tasks of one project that are left to label.
-
-    Attributes:
-        project: its key.
-        tasks: the tasks to label next, the best first.
-        open: how many tasks have a prediction and no annotation.
-        blind: how many more are blind for an audit.
-        blind_next: the first of these, in the order of the queue; only labels without a gap certify.
-        label_usd: what a label costs, in $; ``None`` without a price of labels.
-        worth_usd: what one more right label is worth, in $; ``None`` without a price of labels.
-        worthwhile: how many open tasks there are whose label is worth its price; ``None`` without one.
-        models_first: how many open tasks there are on which models bring more for a dollar.
-    """
+    """The tasks of one project that are left to label; fields are ``None`` without a price of labels."""
 
     project: str
     tasks: tuple[_SuggestedTask, ...]

@@ -35,13 +35,13 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.connect import tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.review import (  # noqa: PLC0415
         load_review_list,
         print_review_list,
         show_disputed,
     )
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared import tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 

@@ -227,21 +227,7 @@ class _RowsBetween:
 
 
 class PartTasks:
-    """The tasks of a part, in memory.
-
-    Args:
-        dataset: the whole dataset.
-        part: which part of it.
-        columns: the columns of the whole dataset.
-
-    Attributes:
-        rows: how many rows the part has.
-        tasks: how many tasks, rows of equal content counted once.
-        columns: the columns of the whole dataset.
-
-    Raises:
-        DatasetError: a row cannot be read.
-    """
+    """The tasks of a part, in memory."""
 
     def __init__(self, dataset: Dataset, part: Part, columns: Columns) -> None:
         between = _RowsBetween(dataset.source, part.start, part.stop)

@@ -227,15 +227,7 @@ ACTIONS: Mapping[str, _Action] = {
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """A training step that fetches the annotations which the ledger lacks.
-
-    Attributes:
-        ledger: where the known annotations are read.
-        writer: writes the missing ones, a few per transaction.
-        settings: the server's settings.
-        environment: holds Label Studio's address and key.
-        clock: returns unix seconds.
-    """
+    """A training step that fetches the annotations which the ledger lacks."""
 
     ledger: Ledger
     writer: Writer
@@ -303,14 +295,7 @@ def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class AffectedLabels:
-    """The effects of a withdrawal.
-
-    Attributes:
-        tasks: project's key → the tasks whose annotations change, in ascending order.
-        annotations: how many annotations change.
-        ground_truths: how many of them are marked as ground truth.
-        rounds: how many rounds these tasks have.
-    """
+    """The effects of a withdrawal."""
 
     tasks: Mapping[str, Sequence[int]]
     annotations: int
@@ -386,9 +371,6 @@ class Training:
 
     Label Studio may send the event more often than a large project can be processed. All events for a
     project that arrive during one run are served by a single run after it.
-
-    Args:
-        steps: run one after the other; each logs its own failures.
     """
 
     def __init__(self, steps: Sequence[_Step]) -> None:

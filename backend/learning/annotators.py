@@ -121,15 +121,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityFits:
-    """Fits and applies the reliabilities of a project's annotators. Used from one event loop only.
-
-    Attributes:
-        ledger: where the annotations are read.
-        writer: writes fits and corrections, a few tasks per transaction.
-        readers: the threads that read and fit.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+    """Fits and applies the reliabilities of a project's annotators. Used from one event loop only."""
 
     ledger: Ledger
     writer: Writer
@@ -247,11 +239,7 @@ def _changed(question: AnsweredQuestion, fit: StoredReliabilities) -> list[int]:
 
 
 class ReliabilityWatch:
-    """Fits projects whose labels have changed enough. Used from one event loop only.
-
-    Args:
-        fits: fits and applies the reliabilities of one project.
-    """
+    """Fits projects whose labels have changed enough. Used from one event loop only."""
 
     def __init__(self, fits: ReliabilityFits) -> None:
         self._fits = fits

@@ -73,13 +73,7 @@ class LabelledTasks:
 
 
 class Examples:
-    """The labelled tasks of each question. Used from one event loop only.
-
-    Args:
-        ledger: where the tasks are read.
-        readers: the threads that read the ledger.
-        clock: returns unix seconds.
-    """
+    """The labelled tasks of each question. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock

@@ -74,12 +74,7 @@ class _Fitted:
 
 
 class BackgroundFits:
-    """The fits of the kept rounds, by question. Used from one event loop only.
-
-    Args:
-        workers: the threads that fit.
-        clock: returns unix seconds.
-    """
+    """The fits of the kept rounds, by question. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -112,12 +107,7 @@ class _Taught:
 
 
 class Students:
-    """The latest student of each question. Used from one event loop only.
-
-    Args:
-        workers: the threads that teach.
-        clock: returns unix seconds.
-    """
+    """The latest student of each question. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -156,13 +146,7 @@ class _FittedScorer:
 
 
 class Scorers:
-    """The scorers, by question. Used from one event loop only.
-
-    Args:
-        ledger: where the rounds are read.
-        readers: the threads that read the ledger and fit.
-        clock: returns unix seconds.
-    """
+    """The scorers, by question. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock

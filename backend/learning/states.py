@@ -76,14 +76,7 @@ class _Copy:
 
 
 class States:
-    """The copies, by key. Used from one event loop only.
-
-    Args:
-        ledger: where events and snapshots are read.
-        writer: writes snapshots.
-        readers: the threads that read the ledger.
-        clock: returns unix seconds.
-    """
+    """The copies, by key. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: _Clock) -> None:
         self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock

@@ -362,14 +362,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RewardCorrections:
-    """A training step that makes a project's rewards agree with its annotations.
-
-    Attributes:
-        ledger: where the annotations are read.
-        writer: writes the corrections, a few tasks per transaction.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+    """A training step that makes a project's rewards agree with its annotations."""
 
     ledger: Ledger
     writer: Writer

@@ -13,8 +13,8 @@ import policies
 from numpy.typing import NDArray
 
 from backend.commands.replay.inputs import Shuffle
-from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.study import Experiment, ReplayRun
+from backend.commands.replay.runs import ReplayRun, ReplaySetting
+from backend.commands.replay.study import Experiment
 from camvo.policies.policy import Policy
 from camvo.replays import measures
 from camvo.replays.replay import VotesTable, calibrated_scores

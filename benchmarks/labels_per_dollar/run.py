@@ -25,8 +25,7 @@ from records import CONFIRMED, RecordsFile, record, reordered
 
 from backend.commands.replay import inputs
 from backend.commands.replay.inputs import Shuffle
-from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.study import ReplayRow, ReplayRun
+from backend.commands.replay.runs import ReplayRow, ReplayRun, ReplaySetting
 from backend.models.embedder import Embedder
 from camvo.policies.ensemble import Majority
 from camvo.replays import measures

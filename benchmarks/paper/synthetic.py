@@ -22,7 +22,8 @@ from backend.commands.replay import replay_command
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.replay_command import DATA, RUNS
-from backend.commands.replay.study import ReplayStudy, Summary
+from backend.commands.replay.runs import Summary
+from backend.commands.replay.study import ReplayStudy
 from backend.commands.shared.arguments import decimals
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError

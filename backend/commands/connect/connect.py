@@ -13,13 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from backend.commands.check import config_facts
-from backend.commands.connect.tabs import OVERVIEW_TITLE, Tabs
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
-from backend.errors import BackendError, ConfigError, LabelStudioError
+from backend.commands.shared.tabs import OVERVIEW_TITLE, Tabs
+from backend.errors import BackendError, LabelStudioError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import WEBHOOK_HEADER
 from backend.settings import Environment, Settings
@@ -228,42 +226,6 @@ def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]]
             say("settings", f"{name} could not be restored to {value!r}: {error}")
         else:
             say("settings", f"{name} restored to {value!r}")
-
-
-def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
-    """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win."""
-    overrides: dict[str, Any] = {}
-    for text in options:
-        key, equals, value = text.partition("=")
-        if text.lstrip().startswith("{"):
-            overrides |= _mapping(text)
-        elif equals and key.strip():
-            overrides[key.strip()] = _value(value)
-        else:
-            raise _mistake()
-    return overrides if options else None
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    value = _value(text)
-    if not isinstance(value, dict):
-        raise _mistake()
-    return value
-
-
-def _value(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)  # YAML includes JSON, and true, 3 and plain words
-    except yaml.YAMLError:
-        raise _mistake() from None
-
-
-def _mistake() -> ConfigError:
-    return ConfigError(
-        "is neither a JSON object nor key=value",
-        where="--extra-params",
-        fix="""give '{"delta": 0.9}' or delta=0.9""",
-    )
 
 
 def _server(backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from backend.commands.shared.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
-from backend.errors import LabelStudioError
+from backend.errors import ConfigError, LabelStudioError
 
 
 def connect(  # noqa: PLR0917 - a command's options
@@ -33,11 +34,7 @@ def connect(  # noqa: PLR0917 - a command's options
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.connect import (  # noqa: PLC0415
-        ProjectConnection,
-        Wanted,
-        parse_extra_params,
-    )
+    from backend.commands.connect.connect import ProjectConnection, Wanted  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
@@ -106,3 +103,41 @@ def disconnect(
         raise typer.Exit(1) from None
     if not removed:
         console.print("the project was not connected to CaMVo")
+
+
+def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
+    """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win."""
+    overrides: dict[str, Any] = {}
+    for text in options:
+        key, equals, value = text.partition("=")
+        if text.lstrip().startswith("{"):
+            overrides |= _mapping(text)
+        elif equals and key.strip():
+            overrides[key.strip()] = _value(value)
+        else:
+            raise _mistake()
+    return overrides if options else None
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    value = _value(text)
+    if not isinstance(value, dict):
+        raise _mistake()
+    return value
+
+
+def _value(text: str) -> Any:
+    import yaml  # noqa: PLC0415 - keeps the help fast
+
+    try:
+        return yaml.safe_load(text)  # YAML includes JSON, and true, 3 and plain words
+    except yaml.YAMLError:
+        raise _mistake() from None
+
+
+def _mistake() -> ConfigError:
+    return ConfigError(
+        "is neither a JSON object nor key=value",
+        where="--extra-params",
+        fix="""give '{"delta": 0.9}' or delta=0.9""",
+    )

@@ -27,7 +27,7 @@ from backend.charts.charts import (
     short,
 )
 from backend.commands.replay.report_data import ReportData, SettingRuns, many
-from backend.commands.replay.study import BLOCK, ReplayRun
+from backend.commands.replay.runs import BLOCK, ReplayRun
 from camvo.scores.calibration import BINS, reliability, risk_curve
 from camvo.typing import Array
 
@@ -49,8 +49,7 @@ def _over_blocks(data: ReportData) -> Picture | None:
             for line in axes.plot(
                 setting.runs[0].row.series["rounds"],
                 _mean_series(setting, name) / (_blocks_scale(data) if name == "cost" else 1.0),
-                color=setting.style.colour,
-                dashes=setting.style.dashes,
+                **setting.line,
             )
         ]
         axes.set_ylabel(_PANELS[name])
@@ -184,7 +183,7 @@ def _risk_coverage(data: ReportData) -> Picture | None:
     handles, names, highest = [], [], 0.0
     for setting in data.settings:
         coverage, risk = _mean_curve(data, setting)
-        handles += axes.plot(coverage, risk, color=setting.style.colour, dashes=setting.style.dashes)
+        handles += axes.plot(coverage, risk, **setting.line)
         area = setting.mean("aurc")
         names.append(setting.name if area is None else f"{setting.name}: AURC {area:.3f}")
         highest = max(highest, float(risk.max()))
@@ -486,7 +485,7 @@ def _lines(
     in_view = list(levels)
     for setting in data.settings:
         rounds, mean, deviation = _band(setting, value)
-        handles += axes.plot(rounds, mean, color=setting.style.colour, dashes=setting.style.dashes)
+        handles += axes.plot(rounds, mean, **setting.line)
         if len(setting.runs) > 1:
             axes.fill_between(
                 rounds,

@@ -6,20 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.charts.charts import COLOURS
-from backend.commands.replay.study import (
-    HIGHEST,
-    LOWEST,
-    MEDIAN,
-    Point,
-    ReplayRun,
-    Summary,
-    student_note,
-)
+from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Point, ReplayRun, Summary, student_note
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.replays.measures import (
@@ -92,6 +85,11 @@ class SettingRuns:
     summary: Summary
     runs: tuple[ReplayRun, ...]
     style: _Style = _Style(COLOURS[0], _SOLID, _MARKERS[0])
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """How its lines are drawn."""
+        return {"color": self.style.colour, "dashes": self.style.dashes}
 
     @property
     def policy(self) -> str:

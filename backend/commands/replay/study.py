@@ -6,21 +6,16 @@ import json
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from backend.commands.replay.inputs import (
@@ -29,212 +24,14 @@ from backend.commands.replay.inputs import (
     require_writable_file,
     require_writable_folder,
 )
-from backend.commands.replay.policies import ReplaySetting
+from backend.commands.replay.report import require_drawable
+from backend.commands.replay.runs import LOWEST, ReplayRow, ReplayRun, ReplaySetting, Summary
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
-from camvo.errors import CamvoError, InvalidParameterError
+from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
-from camvo.replays import measures
-from camvo.replays.replay import Trace, VotesTable, calibrated_scores, has_student, replay
+from camvo.replays.replay import VotesTable, calibrated_scores, has_student, replay
 from camvo.state.state import State
-from camvo.typing import Array
-
-BLOCK = 500
-"""Rounds of a block; the last block of a run may have fewer."""
-
-
-Point: TypeAlias = tuple[str, float | None, int | None, float | None]
-"""Policy, δ, k_min and required agreement: what identifies a setting."""
-
-AVERAGED: Final = (
-    "accuracy",
-    "full_accuracy",
-    "relative_accuracy",
-    "target_met",
-    "agreement",
-    "cost",
-    "cost_share",
-    "mean_subset",
-    "ece",
-    "calibrated_ece",
-    "aurc",
-    "rounds_per_second",
-)
-"""The fields of a row that are averaged. The mean of ``target_met`` is the share of runs that met it."""
-
-QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""The quantiles over the runs of a setting, linear between neighbouring runs."""
-
-LOWEST, MEDIAN, HIGHEST = 0, 3, 6
-"""Positions in :data:`QUANTILES`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRow:
-    """The measures of one run of one policy; docs/replay.md defines each field.
-
-    ``None`` means unknown or absent: measures of accuracy without truth, parameters that the policy lacks,
-    and ``calibrated_ece`` without ``--calibrate``. ``cost`` is per item, in the unit of the prices.
-    """
-
-    policy: str
-    delta: float | None
-    k_min: int | None
-    agreement_asked: float | None
-    seed: int
-    accuracy: float | None
-    full_accuracy: float | None
-    relative_accuracy: float | None
-    target_met: bool | None
-    agreement: float | None
-    cost: float
-    cost_share: float | None
-    mean_subset: float
-    ece: float | None
-    calibrated_ece: float | None
-    aurc: float | None
-    rounds_per_second: float
-    calls: dict[str, int]
-    per_label: dict[str, dict[str, float | int | None]]
-    series: dict[str, Sequence[float | None]]
-    student: bool = False
-
-    @property
-    def point(self) -> Point:
-        """What identifies the setting."""
-        return self.policy, self.delta, self.k_min, self.agreement_asked
-
-    @classmethod
-    def of(
-        cls,
-        setting: ReplaySetting,
-        seed: int,
-        table: VotesTable,
-        trace: Trace,
-        seconds: float,
-        *,
-        calibrated: Array | None = None,
-        student: bool = False,
-    ) -> ReplayRow:
-        """Measure a trace whose items are in the order of the table."""
-        count = len(table.labels)
-        full = measures.full_vote(table.votes, table.truth, count)
-        accuracy = measures.accuracy(trace.labels, table.truth)
-        full_accuracy = measures.accuracy(full, table.truth)
-        met = None
-        if setting.delta is not None and accuracy is not None and full_accuracy is not None:
-            met = accuracy >= setting.delta * full_accuracy - TIE
-        cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
-        qualities = measures.quality_by_label(trace.labels, table.truth, count)
-        return cls(
-            policy=setting.name,
-            delta=setting.delta,
-            k_min=setting.k_min,
-            agreement_asked=setting.agreement,
-            seed=seed,
-            accuracy=accuracy,
-            full_accuracy=full_accuracy,
-            relative_accuracy=accuracy / full_accuracy if accuracy is not None and full_accuracy else None,
-            target_met=met,
-            agreement=measures.full_vote_agreement(trace.labels, full),
-            cost=cost,
-            cost_share=cost / table.full_cost if table.full_cost else None,
-            mean_subset=float(asked.sum() / len(trace.labels)),
-            ece=measures.calibration_error(trace.labels, trace.scores, table.truth),
-            calibrated_ece=None
-            if calibrated is None
-            else measures.calibration_error(trace.labels, calibrated, table.truth),
-            aurc=measures.risk_coverage_area(trace.labels, trace.scores, table.truth),
-            rounds_per_second=len(trace.labels) / seconds,
-            calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
-            per_label={
-                label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)
-            },
-            series=_series_of(table, trace, full),
-            student=student,
-        )
-
-
-def _series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
-    """Measure each block of a run separately."""
-    n = len(trace.labels)
-    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    return {
-        "rounds": [block.stop for block in blocks],
-        "accuracy": [measures.accuracy(trace.labels[block], table.truth[block]) for block in blocks],
-        "agreement": [measures.full_vote_agreement(trace.labels[block], full[block]) for block in blocks],
-        "cost": [float(trace.costs[block].mean()) for block in blocks],
-    }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplayRun:
-    """A row with its trace; ``order[i]`` is the position in the table of the trace's item i."""
-
-    row: ReplayRow
-    trace: Trace
-    order: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The means of one setting's runs.
-
-    Attributes:
-        policy: its name.
-        delta: δ, or ``None`` if the policy has none.
-        k_min: k_min, or ``None`` if the policy has none.
-        agreement_asked: the required agreement, or ``None`` if the policy has none.
-        shuffles: the number of runs.
-        means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
-        intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
-        quantiles: field → its :data:`QUANTILES` over the runs; ``None`` where there is no mean.
-        student: whether the student voted too.
-    """
-
-    policy: str
-    delta: float | None
-    k_min: int | None
-    agreement_asked: float | None
-    shuffles: int
-    means: dict[str, float | None]
-    intervals: dict[str, tuple[float, float] | None]
-    quantiles: dict[str, list[float] | None]
-    student: bool = False
-
-    @property
-    def point(self) -> Point:
-        """What identifies the setting."""
-        return self.policy, self.delta, self.k_min, self.agreement_asked
-
-    @property
-    def name(self) -> str:
-        """The policy with the parameters that it has."""
-        parameters = {"δ": self.delta, "k_min": self.k_min, "agreement": self.agreement_asked}
-        words = [f"{name} = {value:g}" for name, value in parameters.items() if value is not None]
-        return f"{self.policy} with {' and '.join(words)}" if words else self.policy
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[ReplayRow]) -> list[Summary]:
-        """Average the rows of each setting, in the order of their first row."""
-        groups: dict[Point, list[ReplayRow]] = {}
-        for row in rows:
-            groups.setdefault(row.point, []).append(row)
-        summaries = []
-        for setting, group in groups.items():
-            means: dict[str, float | None] = {}
-            intervals: dict[str, tuple[float, float] | None] = {}
-            quantiles: dict[str, list[float] | None] = {}
-            for name in AVERAGED:
-                values = [getattr(row, name) for row in group]
-                known = None not in values
-                means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
-                quantiles[name] = (
-                    np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
-                )
-            summaries.append(cls(*setting, len(group), means, intervals, quantiles, group[0].student))
-        return summaries
-
 
 _LOOK = 0.2
 """Seconds between two looks at the processes' progress."""
@@ -354,79 +151,6 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
     )
 
 
-PAGE = "index.html"
-MARK = '<meta name="generator" content="camvo replay">'
-_PICTURES = ("blocks", "calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage")
-_OURS = (*(f"{name}.{kind}" for name in _PICTURES for kind in ("png", "svg")), PAGE)
-"""Every file that a report may have; the page comes last."""
-
-
-def _require_replaceable(directory: Path) -> None:
-    """Refuse a folder that a report must not be written to. Unrelated files in it are left alone."""
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise CamvoError("is not a folder", where=str(directory), fix="give --report another folder")
-        existing = [name for name in _OURS if (directory / name).exists()]
-        if existing and not _is_report(directory / PAGE):
-            raise CamvoError(
-                f"has a file {existing[0]} that is not from a report",
-                where=str(directory),
-                fix="give --report another folder",
-            )
-    except OSError as error:
-        raise _unwritable(directory, error) from error
-
-
-def _require_drawable(directory: Path) -> None:
-    """Check that a report can be drawn into a folder, before hours of work."""
-    if find_spec("matplotlib") is None:
-        raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
-    _require_replaceable(directory)
-
-
-@contextmanager
-def new_report_folder(directory: Path) -> Iterator[Path]:
-    """Open a temporary folder that becomes the report when the block ends, or is dropped if it fails.
-
-    A new report appears as a whole. In an existing folder, its files replace those of an earlier report one
-    by one, the page last; pictures that the new report lacks are removed.
-    """
-    _require_replaceable(directory)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        near = directory if directory.exists() else directory.parent
-        with tempfile.TemporaryDirectory(dir=near, prefix=".camvo-report-") as folder:
-            new = Path(folder) / "report"
-            new.mkdir()
-            yield new
-            _place(new, directory)
-    except OSError as error:
-        raise _unwritable(directory, error) from error
-
-
-def _place(new: Path, directory: Path) -> None:
-    if not directory.exists():
-        new.rename(directory)
-        return
-    for name in _OURS:
-        if (new / name).exists():
-            os.replace(new / name, directory / name)
-        else:
-            (directory / name).unlink(missing_ok=True)
-
-
-def _is_report(page: Path) -> bool:
-    return page.is_file() and MARK in page.read_text(encoding="utf-8", errors="replace")
-
-
-def _unwritable(directory: Path, error: OSError) -> CamvoError:
-    return CamvoError(
-        f"the report cannot be written: {error.strerror or error}",
-        where=str(directory),
-        fix="give --report another folder",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStudy:
     """The options that do not describe the data; their help texts explain them."""
@@ -466,7 +190,7 @@ class ReplayStudy:
             require_writable_file(self.json, "--json")
         for folder in reports:
             require_writable_folder(folder, "--report")
-            _require_drawable(folder)
+            require_drawable(folder)
 
     def run(
         self,
@@ -524,12 +248,6 @@ def verdict(summaries: Sequence[Summary]) -> list[str]:
         *_targets(summaries),
         *_best_buys(summaries, "accuracy"),
     ]
-
-
-def student_note(summaries: Sequence[Summary]) -> list[str]:
-    """Print the settings in which the student voted; nothing if there are none."""
-    beside = list(dict.fromkeys(summary.policy for summary in summaries if summary.student))
-    return [f"The student voted too, for nothing, with {' and '.join(beside)}."] if beside else []
 
 
 def _targets(summaries: Sequence[Summary]) -> list[str]:

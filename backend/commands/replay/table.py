@@ -23,15 +23,9 @@ from backend.commands.replay.inputs import (
     read_prices,
     with_categories,
 )
-from backend.commands.replay.study import (
-    HIGHEST,
-    LOWEST,
-    MEDIAN,
-    ReplayStudy,
-    Summary,
-    student_note,
-    verdict,
-)
+from backend.commands.replay.report import draw_report
+from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
+from backend.commands.replay.study import ReplayStudy, verdict
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
@@ -188,8 +182,6 @@ class TableReplay:
             self._facts(table, warnings),
         )
         if folder is not None:
-            from backend.commands.replay.report import draw_report  # noqa: PLC0415 - loads matplotlib
-
             draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
         print_summaries(console, summaries)
         _print_spread(console, summaries)

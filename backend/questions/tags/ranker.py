@@ -50,12 +50,7 @@ TAG: Final = ControlTag(_obstacle, _read_control)
 
 @dataclass(frozen=True, slots=True)
 class _Ranker:
-    """An order of a List's items; the vote is a JSON array of their ids, best first.
-
-    Attributes:
-        name: the control's name, under which Label Studio stores the order.
-        field: the field that the List shows.
-    """
+    """An order of a List's items; the vote is a JSON array of their ids, best first."""
 
     name: str
     field: Field

@@ -17,7 +17,6 @@ from whole_backend import CALL, Backend, votes
 
 from backend.commands.bulk import quoting as output
 from backend.commands.bulk.quoting import sample_draw
-from backend.commands.predict import predict_run
 from backend.commands.predict.predict_run import predict_project, quote_of_run
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.shared.backend_client import BackendClient
@@ -219,7 +218,7 @@ def test_a_pilot_is_not_bought_twice(tmp_path: Path, api: LabelStudioApi) -> Non
     numbers = api.add_tasks(*"abcdef")
     with Backend(tmp_path, GLAD, policy=None) as backend, served(backend.app) as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(predict_run, "agree_to", refused)
+            patch.setattr(quoting, "_aim_of", refused)
             for _ in range(2):
                 with pytest.raises(typer.Exit):
                     run(api, client, pilot=4, yes=True)

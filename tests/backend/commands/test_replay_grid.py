@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from backend.commands.replay.inputs import HumanLabels, Shuffle
-from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.study import (
+from backend.commands.replay.runs import (
     AVERAGED,
     HIGHEST,
     LOWEST,
     MEDIAN,
-    Experiment,
     ReplayRow,
     ReplayRun,
+    ReplaySetting,
     Summary,
 )
+from backend.commands.replay.study import Experiment
 from backend.errors import ReplayError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Majority, Random

@@ -20,18 +20,11 @@ from matplotlib.text import Text
 from PIL import Image
 
 from backend.charts.charts import Picture, name_points, new_figure
-from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.report import draw_report
 from backend.commands.replay.report_blocks import PICTURES, spread
 from backend.commands.replay.report_data import ReportData, SettingRuns
-from backend.commands.replay.study import (
-    QUANTILES,
-    Point,
-    ReplayRow,
-    ReplayRun,
-    ReplayStudy,
-    Summary,
-)
+from backend.commands.replay.runs import QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
+from backend.commands.replay.study import ReplayStudy
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Majority, Random, Single
@@ -378,7 +371,7 @@ def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     program = """
 import sys, backend.commands.replay.table
 print("matplotlib" in sys.modules)
-import backend.commands.replay.report
+import backend.commands.replay.report_blocks
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """
     environment = {"PYTHONPATH": ":".join(sys.path)}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.commands.replay.inputs import VotesFile, oddities
-from backend.commands.replay.study import AVERAGED, QUANTILES, Summary, verdict
+from backend.commands.replay.runs import AVERAGED, QUANTILES, Summary
+from backend.commands.replay.study import verdict
 
 
 def setting(

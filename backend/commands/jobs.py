@@ -27,8 +27,17 @@ _MOST = 50
 """The most jobs that are listed: those that are out, and the newest others."""
 
 
-def print_jobs(console: Console, environment: Environment, project: str | None, *, as_json: bool) -> None:
-    """Print the jobs that are out, and the newest ones that are not."""
+def list_jobs(
+    console: Console,
+    environment: Environment,
+    project: str | None,
+    *,
+    cancel: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print the jobs that are out, and the newest ones that are not; first cancel those chosen."""
+    if cancel is not None:
+        _cancel_jobs(console, environment, project, cancel)
     with _ledger(environment) as ledger, ledger.read() as connection:
         out = batches.find_jobs(connection, states=OPEN, project=project)
         rest = batches.find_jobs(connection, project=project, limit=_MOST)
@@ -46,7 +55,7 @@ def print_jobs(console: Console, environment: Environment, project: str | None, 
         console.print(f"{len(out)} {are} out; those listed cost ${total:.4f} so far", highlight=False)
 
 
-def cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
+def _cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
     """Cancel jobs that are out."""
     settings = settings_module.load(environment.config)
     with _ledger(environment) as ledger, closing(Writer(ledger)) as writer:

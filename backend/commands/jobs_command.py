@@ -27,13 +27,7 @@ def jobs(
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.jobs import (  # noqa: PLC0415
-        cancel_jobs,
-        print_jobs,
-    )
+    from backend.commands.jobs import list_jobs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
-    environment, console = environment_with(config), Console()
-    if cancel is not None:
-        cancel_jobs(console, environment, project, cancel)
-    print_jobs(console, environment, project, as_json=as_json)
+    list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)

@@ -30,19 +30,6 @@ PAGE = 200
 """Tasks that are fetched together."""
 
 
-def _project_tasks(client: Client, number: int, *, untouched: bool = False) -> Iterator[DatasetTask]:
-    """Read a project's tasks page by page; those that cannot be read are left out."""
-    for page in client.pages(number, size=PAGE):
-        for raw in predictions.untouched(page)[0] if untouched else page:
-            if (parsed := parse_task(raw)) is not None:
-                yield dataset_task(*parsed)
-
-
-def dataset_task(number: int, data: Mapping[str, Any]) -> DatasetTask:
-    """One task in that form."""
-    return DatasetTask(Row(f"task {number}", dict(data)), str(number), number, data)
-
-
 class ProjectTasks:
     """The tasks of a project as those of a file: each is one row, and a task of its own.
 
@@ -57,16 +44,28 @@ class ProjectTasks:
 
     def first_rows(self) -> Iterator[DatasetTask]:
         """Read each task once, page by page."""
-        for task in _project_tasks(self._client, self._number, untouched=self._untouched):
+        for task in self._read(untouched=self._untouched):
             self.columns.add(task.row.data)
             yield task
 
     def every_row(self) -> Iterator[DatasetTask]:
         """Read each task again; columns that are new since the first time are left out."""
         known = set(self.columns.names)
-        for task in _project_tasks(self._client, self._number):
+        for task in self._read():
             data = {name: value for name, value in task.row.data.items() if name in known}
             yield replace(task, row=replace(task.row, data=data))
+
+    @staticmethod
+    def task(number: int, data: Mapping[str, Any]) -> DatasetTask:
+        """One task of a project in this form."""
+        return DatasetTask(Row(f"task {number}", dict(data)), str(number), number, data)
+
+    def _read(self, *, untouched: bool = False) -> Iterator[DatasetTask]:
+        """Read the tasks page by page; those that cannot be read are left out."""
+        for page in self._client.pages(self._number, size=PAGE):
+            for raw in predictions.untouched(page)[0] if untouched else page:
+                if (parsed := parse_task(raw)) is not None:
+                    yield self.task(*parsed)
 
     def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
         """The smallest draws of the tasks' numbers, ascending, at most ``count``."""

@@ -33,7 +33,7 @@ _NOTHING = ("", "1")
 
 def print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
-    for line in lines(quote):
+    for line in _lines(quote):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if not quote.to_come:
         return
@@ -52,7 +52,7 @@ def _table(quote: Quote) -> Table:
     return table
 
 
-def lines(quote: Quote) -> Iterator[str]:
+def _lines(quote: Quote) -> Iterator[str]:
     """The quote as sentences."""
     done = quote.tasks - quote.to_come - quote.unreadable
     yield f"{quote.project}: {quote.tasks:,} tasks, {done:,} labelled, {quote.to_come:,} to come" + (

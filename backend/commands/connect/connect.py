@@ -152,7 +152,7 @@ def _remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
     return before if isinstance(before, dict) else {}
 
 
-def _ours(backend: Mapping[str, Any], url: str, title: str) -> bool:
+def _is_ours(backend: Mapping[str, Any], url: str, title: str) -> bool:
     """Whether an ML backend is CaMVo's: created by it, at its address, or with its title."""
     address = str(backend.get("url") or "").rstrip("/")
     return _remembered(backend) is not None or address == url or backend.get("title") == title
@@ -183,28 +183,6 @@ class _Found:
     webhooks: Sequence[Mapping[str, Any]]
     backend: Mapping[str, Any] | None
     webhook: Mapping[str, Any] | None
-
-
-def disconnect_project(client: Client, project: int, url: str, title: str, say: _Say) -> bool:
-    """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
-
-    A setting that was changed since is left alone. Predictions stay, because they belong to the project.
-    """
-    backends = [backend for backend in client.backends(project) if _ours(backend, url, title)]
-    urls = {_webhook_url(url), *(_webhook_url(backend["url"]) for backend in backends)}
-    webhooks = [webhook for webhook in client.webhooks(project) if _webhook_ours(webhook, urls)]
-    for webhook in webhooks:
-        client.remove_webhook(webhook["id"])
-        say("webhook", f"{webhook['url']} removed")
-    removed = Tabs(client, project).remove()
-    for tab in removed:
-        say("tab", f"{tab!r} removed")
-    # Before the backends are removed: the settings to restore are in a backend's description.
-    _restore(client, project, backends, say)
-    for backend in backends:
-        client.remove_backend(backend["id"])
-        say("backend", f"{backend['title']} at {backend['url']} removed")
-    return bool(webhooks or backends or removed)
 
 
 def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: _Say) -> None:
@@ -324,19 +302,9 @@ class ProjectConnection:
             raise
         return any([changed, self._retire(found, say), self._set_settings(say)])
 
-    def _find(
-        self,
-    ) -> _Found:
+    def _find(self) -> _Found:
         project = self.client.project(self.wanted.project)
-        backends = [
-            backend
-            for backend in self.client.backends(self.wanted.project)
-            if _ours(backend, self.wanted.url, self.wanted.title)
-        ]
-        urls = {self.wanted.webhook_url, *(_webhook_url(backend["url"]) for backend in backends)}
-        webhooks = [
-            webhook for webhook in self.client.webhooks(self.wanted.project) if _webhook_ours(webhook, urls)
-        ]
+        backends, webhooks = self._ours()
         return _Found(
             project,
             backends,
@@ -344,6 +312,15 @@ class ProjectConnection:
             next((each for each in backends if str(each["url"]).rstrip("/") == self.wanted.url), None),
             next((each for each in webhooks if each["url"] == self.wanted.webhook_url), None),
         )
+
+    def _ours(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """CaMVo's ML backends and webhooks in the project."""
+        wanted = self.wanted
+        listed = self.client.backends(wanted.project)
+        backends = [backend for backend in listed if _is_ours(backend, wanted.url, wanted.title)]
+        urls = {wanted.webhook_url, *(_webhook_url(backend["url"]) for backend in backends)}
+        webhooks = self.client.webhooks(wanted.project)
+        return backends, [webhook for webhook in webhooks if _webhook_ours(webhook, urls)]
 
     def _set_webhook(self, found: _Found, say: _Say, undo: _Undo) -> bool:
         """Ensure that the address has our webhook; return whether anything changed."""
@@ -468,9 +445,7 @@ class ProjectConnection:
         yield from _guarded("health", self._health)
         yield from _guarded("webhook", lambda: self._webhook(backend))
 
-    def prove_useful(
-        self,
-    ) -> Iterator[Fact]:
+    def prove_useful(self) -> Iterator[Fact]:
         """Test what a connected backend can do.
 
         - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
@@ -480,18 +455,14 @@ class ProjectConnection:
         yield from _guarded("version", self._proof_version)
         yield from _guarded("prediction", self._prediction)
 
-    def _health(
-        self,
-    ) -> Fact:
+    def _health(self) -> Fact:
         backend = _our_backend(self.client.backends(self.wanted.project), self.wanted)
         if backend["state"] in _STATES:
             text = _STATES[backend["state"]].format(url=self.wanted.url, error=backend.get("error_message"))
             return Fact("health", text, holds=False)
         return Fact("health", "Label Studio reaches the backend, and /setup answered")
 
-    def _proof_version(
-        self,
-    ) -> Fact:
+    def _proof_version(self) -> Fact:
         backends = self.client.backends(self.wanted.project)
         backend = _our_backend(backends, self.wanted)
         if backends[0]["id"] != backend["id"]:
@@ -510,9 +481,7 @@ class ProjectConnection:
         )
         return Fact("version", text, holds=False)
 
-    def _prediction(
-        self,
-    ) -> Fact:
+    def _prediction(self) -> Fact:
         if not self.client.count_tasks(self.wanted.project):
             return Fact(
                 "prediction",
@@ -567,6 +536,25 @@ class ProjectConnection:
         report(Fact("tab", f"{OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
         _all_hold(self.prove_useful(), report)
         return changed or added
+
+    def disconnect(self, say: _Say) -> bool:
+        """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
+
+        A setting that was changed since is left alone. Predictions stay, because they belong to the project.
+        """
+        backends, webhooks = self._ours()
+        for webhook in webhooks:
+            self.client.remove_webhook(webhook["id"])
+            say("webhook", f"{webhook['url']} removed")
+        removed = Tabs(self.client, self.wanted.project).remove()
+        for tab in removed:
+            say("tab", f"{tab!r} removed")
+        # Before the backends are removed: the settings to restore are in a backend's description.
+        _restore(self.client, self.wanted.project, backends, say)
+        for backend in backends:
+            self.client.remove_backend(backend["id"])
+            say("backend", f"{backend['title']} at {backend['url']} removed")
+        return bool(webhooks or backends or removed)
 
 
 def _all_hold(facts: Iterable[Fact], report: _Report) -> bool:

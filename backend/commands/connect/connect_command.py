@@ -85,7 +85,7 @@ def disconnect(
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.connect import disconnect_project  # noqa: PLC0415
+    from backend.commands.connect.connect import ProjectConnection, Wanted  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415
@@ -95,9 +95,8 @@ def disconnect(
     url, console = addresses.backend_url(backend_url, environment), Console()
     try:
         client = addresses.label_studio_client(label_studio, environment)
-        removed = disconnect_project(
-            client, project, url, title, lambda name, text: print_fact(console, Fact(name, text))
-        )
+        connection = ProjectConnection(client, Wanted(project, url, title, environment))
+        removed = connection.disconnect(lambda name, text: print_fact(console, Fact(name, text)))
     except LabelStudioError as error:
         print_fact(console, Fact("label studio", str(error), holds=False))
         raise typer.Exit(1) from None

@@ -17,7 +17,7 @@ from backend.annotation.queue import AUDIT, UNREADABLE
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import Spending, annotate_in_bulk
-from backend.commands.bulk.process import OpenProject, ProjectTasks, dataset_task, open_project
+from backend.commands.bulk.process import OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import count_again, results, write_results
@@ -60,7 +60,7 @@ class _ProjectPredictor:
         thread = self._process.thread
         how = replace(self._jobs, project=project_key, config=config)
         parsed = map(parse_task, tasks)
-        jobs = [None if task is None else how.job(dataset_task(*task)) for task in parsed]
+        jobs = [None if task is None else how.job(ProjectTasks.task(*task)) for task in parsed]
         futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
         waiting = [future for future in futures if future is not None]
         try:

@@ -29,7 +29,6 @@ from backend.commands.label.columns import (
     ID,
     PROJECT,
     TASK,
-    RowResult,
     added_kinds,
     added_values,
     label_columns,
@@ -112,8 +111,8 @@ def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
 def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
     hidden = any(round_.audit and round_.human is None for _, round_ in stored.decided)
     shown = [] if hidden else stored.decided
-    row = RowResult(stored, {question.name: round_ for question, round_ in shown}, cost)
-    added = added_values(jobs.config, row)
+    rounds_shown = {question.name: round_ for question, round_ in shown}
+    added = added_values(jobs.config, stored, rounds_shown, cost)
     return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
 
 

@@ -118,7 +118,7 @@ def _current_questions(project: ProjectReport) -> list[QuestionReport]:
     return [question for question in project.questions if question.current]
 
 
-def contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
+def _contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
     """Collect the contents of a certificate. Reads every round of the project."""
     own, _ = project_settings(stored, settings)
     epochs = recounts.latest_epochs(connection, stored.key)
@@ -250,7 +250,7 @@ def _render(  # noqa: PLR0917 - what the page says
         .get_template("certificate.html")
         .render(
             project=project,
-            contents=contents,
+            contents=_contents,
             number=number,
             issued_at=issued_at,
             version=version,
@@ -291,7 +291,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
                 raise ConfigError(
                     f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
                 )
-            said = contents(connection, stored, settings)
+            said = _contents(connection, stored, settings)
         drawings = draw(_current_questions(report))
         with ledger.write() as connection:
             number, at = certificates.next_number(connection, stored.key), now(connection)

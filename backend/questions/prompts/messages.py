@@ -229,7 +229,7 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A sequence of ``{"role": …, "content": …}``."""
 
 
-def image_part(address: str) -> dict[str, Any]:
+def _image_part(address: str) -> dict[str, Any]:
     """Return an image as a part; the address is a web address, or a ``data:`` URL with the image itself."""
     return {"type": "image_url", "image_url": {"url": address}}
 
@@ -330,7 +330,7 @@ def prompt_messages(
             {"role": "assistant", "content": _json(dict(example.answer))},
         )
     ]
-    content = [text_part(user), *map(image_part, images.values())] if images else user
+    content = [text_part(user), *map(_image_part, images.values())] if images else user
     return [
         {"role": "system", "content": system},
         *example_messages,

@@ -47,7 +47,9 @@ def content(api: LabelStudioApi) -> tuple[Any, ...]:
 
 
 def disconnect(api: LabelStudioApi) -> bool:
-    return connecting.disconnect_project(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
+    return connecting.ProjectConnection(api.client(), Wanted(PROJECT, URL, "camvo", GUARDED)).disconnect(
+        lambda name, text: None
+    )
 
 
 def by_hand(api: LabelStudioApi, url: str = URL, title: str = "camvo") -> dict[str, Any]:

@@ -218,7 +218,7 @@ def test_a_pilot_is_not_bought_twice(tmp_path: Path, api: LabelStudioApi) -> Non
     numbers = api.add_tasks(*"abcdef")
     with Backend(tmp_path, GLAD, policy=None) as backend, served(backend.app) as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(quoting, "_aim_of", refused)
+            patch.setattr(output, "_aim_of", refused)
             for _ in range(2):
                 with pytest.raises(typer.Exit):
                     run(api, client, pilot=4, yes=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 import typer
 from labelling import PLAIN, LabelFolder
+from rich.console import Console
 from scripted_litellm import HashedTexts
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import lines, print_quote
+from backend.commands.bulk.quoting import print_quote
 from backend.commands.quote import quote_file
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
@@ -55,6 +57,13 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
         HashedTexts(),  # type: ignore[arg-type]
         target=target,
     )
+
+
+def lines(said: Quote) -> list[str]:
+    """A quote as it is printed."""
+    console = Console(file=io.StringIO(), width=200)
+    print_quote(console, said)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
 def spent(folder: LabelFolder, scope: str = money.TOTAL) -> float:

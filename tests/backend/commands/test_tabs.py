@@ -13,6 +13,7 @@ from backend.commands.connect import connect
 from backend.commands.shared import tabs
 from backend.commands.shared.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
 from backend.label_studio.client import Client
+from backend.settings import Environment
 
 
 @pytest.fixture
@@ -158,7 +159,6 @@ def test_all_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
     tabs.Tabs(api.client(), PROJECT).ensure_overview()
     said: list[str] = []
     client = api.client()
-    removed = connect.disconnect_project(
-        client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
-    )
+    wanted = connect.Wanted(PROJECT, "http://127.0.0.1:9090", "camvo", Environment())
+    removed = connect.ProjectConnection(client, wanted).disconnect(lambda name, text: said.append(name))
     assert (removed, said, len(api.tabs)) == (True, ["tab", "tab", "tab"], 1)

@@ -453,7 +453,7 @@ def _print(console: Console, tasks: Sequence[_DisputedTask], *, as_json: bool) -
     console.print("Mark the right annotation of a task as ground truth, and it is settled.", highlight=False)
 
 
-def load_review_list(environment: Environment, project: str, limit: int) -> _ReviewList:
+def _load_review_list(environment: Environment, project: str, limit: int) -> _ReviewList:
     """Load one project's review list from the ledger."""
     with existing_ledger(environment) as ledger:
         with ledger.read() as connection:
@@ -463,8 +463,16 @@ def load_review_list(environment: Environment, project: str, limit: int) -> _Rev
             return _review_list(connection, stored_project(connection, key), limit, pricing)
 
 
-def print_review_list(console: Console, review: _ReviewList, *, as_json: bool) -> None:
-    """Print the suggested tasks, the best first."""
+def show_review_list(
+    console: Console, environment: Environment, project: str, limit: int, *, as_json: bool
+) -> _ReviewList:
+    """Print the suggested tasks of a project, the best first, and return them."""
+    review = _load_review_list(environment, project, limit)
+    _print_review_list(console, review, as_json=as_json)
+    return review
+
+
+def _print_review_list(console: Console, review: _ReviewList, *, as_json: bool) -> None:
     if as_json:
         tasks = [dataclasses.asdict(suggested) | {"why": suggested.why} for suggested in review.tasks]
         console.out(json.dumps(dataclasses.asdict(review) | {"tasks": tasks}, indent=2), highlight=False)

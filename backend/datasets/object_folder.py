@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from backend.datasets.sinks import WholeFile, check_writable
+from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.sources import pyarrow_parquet
 from backend.errors import ConfigError, DatasetError
 
@@ -283,9 +283,9 @@ class _LocalFolder:
             ) from error
         check_writable(self.path / "check")
 
-    def file(self, name: str) -> WholeFile:
+    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
         """A file that is written beside its place and moved there at the end."""
-        return WholeFile(self.path / name)
+        return whole_file(self.path / name)
 
     def names(self) -> list[str]:
         """The names of the files in it."""

@@ -24,7 +24,7 @@ from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.replay_command import DATA, RUNS
 from backend.commands.replay.runs import Summary
 from backend.commands.replay.study import ReplayStudy
-from backend.commands.shared.arguments import decimals
+from backend.commands.shared.arguments import numbers
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from camvo.errors import CamvoError, InvalidParameterError
@@ -245,8 +245,8 @@ def synthetic(
     study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
     Sensitivity(
         study=study,
-        gammas=[None] if heterogeneous else decimals(gamma, "--gamma"),
-        alphas=decimals(alpha, "--alpha"),
+        gammas=[None] if heterogeneous else numbers(gamma, "--gamma", float),
+        alphas=numbers(alpha, "--alpha", float),
         items=items,
         standardised=standardised,
     ).run(Console(), Console(stderr=True))

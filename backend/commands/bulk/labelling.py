@@ -136,19 +136,7 @@ async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Counts of a run, or of one of its parts.
-
-    Attributes:
-        rows: rows of the dataset.
-        tasks: tasks, rows of equal content counted once.
-        labelled: tasks that were labelled now.
-        labelled_before: tasks that were labelled already.
-        left_out: tasks that ``--retry-failed`` leaves out, because they did not fail.
-        failed: tasks that failed, by the code of the reason.
-        out_of_money: whether the budget does not cover the next task, so that the run ended.
-        hopeless: whether the run ended because no model voted on any task.
-        waiting: tasks that wait for providers' batches; they count as left.
-    """
+    """Counts of a run, or of one of its parts. Rows of equal content are one task."""
 
     rows: int = 0
     tasks: int = 0

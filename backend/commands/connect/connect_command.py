@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from backend.commands.shared.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
 from backend.errors import ConfigError, LabelStudioError
+
+if TYPE_CHECKING:
+    from backend.settings import Environment
 
 
 def connect(  # noqa: PLR0917 - a command's options
@@ -44,7 +47,7 @@ def connect(  # noqa: PLR0917 - a command's options
     loaded = settings.load(environment.config)
     overrides = parse_extra_params(extra_params or [])
     own_settings = loaded.for_project(overrides)
-    addresses.require_webhook_secret(environment)
+    _require_webhook_secret(environment)
     url = addresses.backend_url(backend_url, environment)
     wanted = Wanted(project, url, loaded.model_version, environment, overrides, review_queue)
     console, facts = Console(), []
@@ -140,3 +143,13 @@ def _mistake() -> ConfigError:
         where="--extra-params",
         fix="""give '{"delta": 0.9}' or delta=0.9""",
     )
+
+
+def _require_webhook_secret(environment: Environment) -> None:
+    """Refuse to connect a webhook that the server would reject."""
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix="set it to the same value here and for the server",
+        )

@@ -26,7 +26,7 @@ from backend.commands.shared.output import progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index, Part, PartTasks
 from backend.datasets.object_folder import PartsFolder, parts_folder
-from backend.datasets.sinks import ParquetSink
+from backend.datasets.sinks import parquet_sink
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset
 from backend.errors import ConfigError
@@ -121,10 +121,10 @@ class PartLabeller:
         work = self._work
         jobs, tasks = self._open(), PartTasks(self._dataset, part, work.columns)
         tally = label_tasks(jobs, tasks, Console(quiet=True))
-        file, added = work.folder.file(part.file_name), added_kinds(jobs.config)
-        with ParquetSink(file, work.columns, added) as sink:
+        opened, added = work.folder.file(part.file_name), added_kinds(jobs.config)
+        with opened as file, parquet_sink(file, work.columns, added) as write:
             for result in results(tasks, jobs):
-                sink.write(result)
+                write(result)
         return tally.counts
 
     def _open(self) -> DatasetJobs:

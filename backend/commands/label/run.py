@@ -38,7 +38,7 @@ from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, WholeFile, cell, check_sink, open_sink
+from backend.datasets.sinks import Kinds, Result, cell, check_sink, open_sink, whole_file
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
@@ -79,7 +79,7 @@ def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: S
     labels = label_columns(config)
     texts = list(dict.fromkeys(key for task in sample for key in task.data))
     # Spreadsheets read UTF-8 by the mark that this encoding begins with.
-    with WholeFile(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+    with whole_file(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
         writer = csv.writer(text)
         writer.writerow([PROJECT, TASK, ID, *texts, *labels])
         writer.writerows(
@@ -278,9 +278,9 @@ def write_results(
 ) -> None:
     """Write results to a file."""
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns, added) as sink:
+        with console.status(f"writing {out}"), open_sink(out, columns, added) as write:
             for result in results:
-                sink.write(result)
+                write(result)
     except OSError as error:
         raise DatasetError(
             f"cannot be written: {error.strerror or type(error).__name__}",

@@ -163,21 +163,9 @@ class AskMoreRun:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of tasks, and of predictions where it says so.
+    """Counts of tasks; ``stored``, ``replaced`` and ``refused`` count predictions.
 
-    Attributes:
-        created: tasks that had no prediction and got one.
-        stored: predictions stored for them; more than tasks if each model's own is shown.
-        replaced: predictions changed in place.
-        unchanged: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
-        blind: tasks that are kept blind for an audit.
-        failed: tasks that ended without a prediction, by the code of the reason.
-        waiting: tasks whose answers are in providers' batches.
-        undecided: tasks for which the server had no prediction yet when the run gave them up.
-        too_large: tasks larger than the server accepts in one request.
-        refused: predictions that Label Studio did not accept, because they do not fit the label config.
-        spent_usd: what the project spent meanwhile, in $.
-        fixes: code of a reason → what to do.
+    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up.
     """
 
     created: int = 0
@@ -308,23 +296,11 @@ class _Predictor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PredictionRun:
-    """One run over one project.
+    """One run over one project; its tally says what was done so far, also after an interruption.
 
-    Attributes:
-        client: Label Studio.
-        predictor: the backend.
-        project: Label Studio's number of the project.
-        key: the project's key for ``/predict``.
-        label_config: its label config.
-        model_version: the version of the backend's predictions; other versions are ignored.
-        refresh: whether to update existing predictions to what the backend says now, unless somebody has
-            annotated the task or begun to.
-        failed: whether to ask only about the tasks that the backend failed on before.
-        only: the numbers of the tasks that the run is about; ``None`` for all.
-        batch: tasks in one request to the backend.
-        most: the most tasks to ask about; ``None`` for all.
-        sleep: waits for some seconds; tests replace it.
-        tally: what was done so far, also after an interruption.
+    ``refresh`` also updates predictions to what the backend says now, unless somebody has annotated the task
+    or begun to. ``failed`` asks only about tasks on which the backend failed before, ``only`` about those
+    with these numbers, and ``most`` about so many. ``batch`` tasks are in one request.
     """
 
     client: Client

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hint
 
 import typer
 
-from backend.commands.shared.arguments import decimals, integers
+from backend.commands.shared.arguments import numbers
 from camvo.policies.parameters import CLASSES, declared_by
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ class SharedOptions:
         delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))
         return ReplayStudy(
             policies=policies,
-            deltas=decimals(str(delta), "--delta"),
-            k_mins=integers(str(k_min), "--k-min"),
-            agreements=[] if agreement is None else decimals(str(agreement), "--agreement"),
+            deltas=numbers(str(delta), "--delta", float),
+            k_mins=numbers(str(k_min), "--k-min", int),
+            agreements=[] if agreement is None else numbers(str(agreement), "--agreement", float),
             parameters=others,
             shuffles=shuffles,
             **asdict(self),

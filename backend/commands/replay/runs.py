@@ -243,18 +243,9 @@ class ReplayRun:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The means of one setting's runs.
+    """The means of one setting's runs, by the fields of :data:`AVERAGED`; ``None`` if a run has no value.
 
-    Attributes:
-        policy: its name.
-        delta: δ, or ``None`` if the policy has none.
-        k_min: k_min, or ``None`` if the policy has none.
-        agreement_asked: the required agreement, or ``None`` if the policy has none.
-        shuffles: the number of runs.
-        means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
-        intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
-        quantiles: field → its :data:`QUANTILES` over the runs; ``None`` where there is no mean.
-        student: whether the student voted too.
+    ``intervals`` are the means' 95% intervals by Student's t, and ``quantiles`` the :data:`QUANTILES`.
     """
 
     policy: str

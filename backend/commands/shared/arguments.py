@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
@@ -153,17 +152,6 @@ def options_of(
     )
 
 
-def file_of(out: str) -> Path:
-    """The file that ``--out`` names."""
-    if "://" in out:
-        raise ConfigError(
-            "only parts are written to an object store",
-            where="--out",
-            fix="add --engine asyncio, or name a file",
-        )
-    return Path(out)
-
-
 def require_one_source(source: Path | None, project: int | None) -> None:
     """Check that a command has either a file or a project."""
     if (source is None) == (project is None):
@@ -189,25 +177,17 @@ def _text(path: Path) -> str:
 _Number = TypeVar("_Number", int, float)
 
 
-def decimals(text: str, option: str) -> list[float]:
+def numbers(text: str, option: str, kind: type[_Number]) -> list[_Number]:
     """Parse a comma-separated list of finite numbers."""
-    numbers = _parse(text, option, float, "numbers", "0.9,0.95")
-    if not all(math.isfinite(number) for number in numbers):
-        raise ReplayError(f"{text!r} has a value that is not finite", where=option, fix="give e.g. 0.9,0.95")
-    return numbers
-
-
-def integers(text: str, option: str) -> list[int]:
-    """Parse a comma-separated list of whole numbers."""
-    return _parse(text, option, int, "whole numbers", "1,3")
-
-
-def _parse(
-    text: str, option: str, number: Callable[[str], _Number], what: str, example: str
-) -> list[_Number]:
+    what, example = ("whole numbers", "1,3") if kind is int else ("numbers", "0.9,0.95")
     try:
-        return [number(part) for part in text.split(",")]
+        parsed = [kind(part) for part in text.split(",")]
     except ValueError as error:
         raise ReplayError(
             f"{text!r} is not a list of {what}", where=option, fix=f"give e.g. {example}"
         ) from error
+    if not all(map(math.isfinite, parsed)):
+        raise ReplayError(
+            f"{text!r} has a value that is not finite", where=option, fix=f"give e.g. {example}"
+        )
+    return parsed

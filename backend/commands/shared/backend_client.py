@@ -381,13 +381,3 @@ def _checked_url(url: str, option: str) -> str:
             fix="remove them and set BASIC_AUTH_USER and BASIC_AUTH_PASS, or LABEL_STUDIO_API_KEY",
         )
     return url.rstrip("/")
-
-
-def require_webhook_secret(environment: Environment) -> None:
-    """Refuse to connect a webhook that the server would reject."""
-    if environment.basic_auth_user is not None and environment.webhook_secret is None:
-        raise ConfigError(
-            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
-            where="CAMVO_WEBHOOK_SECRET",
-            fix="set it to the same value here and for the server",
-        )

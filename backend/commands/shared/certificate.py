@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger, stored_project
-from backend.datasets.sinks import WholeFile, check_writable
+from backend.datasets.sinks import check_writable, whole_file
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
 from backend.ledger import blind_tasks, certificates, projects, recounts, reports
@@ -297,7 +297,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
             number, at = certificates.next_number(connection, stored.key), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
             certificates.store_certificate(connection, stored.key, _record(said, number, at, page))
-            with WholeFile(path) as file:
+            with whole_file(path) as file:
                 file.write(page)
     _say(console, report, number, path, hashlib.sha256(page).hexdigest())
     return number

@@ -74,7 +74,7 @@ def accept(  # noqa: PLR0917 - a command's options
 
 
 def _undone(outcome: Counter[str]) -> str:
-    lines = [f"{outcome['deleted']} annotations deleted; their predictions are there again"]
+    lines = [f"{outcome['deleted']} annotations deleted; their predictions are shown again"]
     if outcome["kept"]:
         lines.append(f"{outcome['kept']} kept, because somebody has changed or confirmed them since")
     if outcome["gone"]:

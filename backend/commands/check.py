@@ -80,7 +80,7 @@ def _described(error: ModelError) -> str:
 
 
 _FIXES = {
-    "model_timeout": "raise its timeout, or look whether it is overloaded",
+    "model_timeout": "raise its timeout, or check whether it is overloaded",
     "model_unavailable": "look at the provider's status page, and check api_base",
     "model_refused": "look at the provider's content filter",
 }

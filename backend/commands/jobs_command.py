@@ -14,7 +14,7 @@ def jobs(
         str | None, typer.Option("--project", help="Only the jobs of this project.", show_default="all")
     ] = None,
     cancel: Annotated[
-        str | None, typer.Option("--cancel", help="Cancel the job whose id begins so; 'all' for every one.")
+        str | None, typer.Option("--cancel", help="Cancel the jobs whose ids begin with this, or 'all'.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     config: Config = None,

@@ -84,9 +84,7 @@ class LabelsToForget:
                 affected = AffectedLabels.of(connection, withdrawal)
             console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
             if not affected.annotations and not self.covers_later_labels:
-                console.print(
-                    "There is nothing to withdraw. --from-now-on covers labels that are still to come."
-                )
+                console.print("There is nothing to withdraw. --from-now-on covers future labels.")
                 return
             if agreed is None or not agreed("Continue?"):
                 console.print("Nothing was changed.")
@@ -139,7 +137,9 @@ def _age_of(text: str) -> float:
     """The seconds of an age such as ``90d``, ``12w`` or ``2y``."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal() or not int(number):
-        raise ConfigError(f"{text!r} is no age of a day or more", where="--older", fix="write 90d, 12w or 2y")
+        raise ConfigError(
+            f"{text!r} is not an age of a day or more", where="--older", fix="write 90d, 12w or 2y"
+        )
     return int(number) * _UNITS[unit]
 
 

@@ -30,9 +30,7 @@ def forget(  # noqa: PLR0917 - a command's options
         ),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Let these labels count again.")] = False,
-    from_now_on: Annotated[
-        bool, typer.Option("--from-now-on", help="Withdraw the labels that are still to come, too.")
-    ] = False,
+    from_now_on: Annotated[bool, typer.Option("--from-now-on", help="Withdraw future labels, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: Config = None,

@@ -187,7 +187,9 @@ class RunCounts:
         if self.waiting:
             lines.append(f"{self.waiting:,} tasks wait for providers' batches")
         if left := self.left - self.waiting:
-            lines.append(f"{left:,} tasks were not reached or have no label: the same command goes on there")
+            lines.append(
+                f"{left:,} tasks were not reached or have no label: the same command continues with them"
+            )
         return "\n".join(lines)
 
 

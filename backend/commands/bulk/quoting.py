@@ -180,7 +180,7 @@ def _agree_to(usd: float, options: LabelOptions, console: Console) -> None:
         raise ConfigError(
             f"the run may cost {_dollars(usd)}, and nobody can be asked; nothing was spent",
             where="--yes",
-            fix="give --budget 50 to allow so many dollars for the job, or --yes for what the quote says",
+            fix="give --budget 50 to allow 50 dollars for the job, or --yes for what the quote says",
         )
     if not typer.confirm(f"Spend up to {_dollars(usd)}?"):
         raise typer.Exit(1)

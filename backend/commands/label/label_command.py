@@ -50,7 +50,7 @@ def label(  # noqa: PLR0917 - a command's options
     """Label a whole file, or a Label Studio project in this process. Calls models, which costs money.
 
     It says first what it will cost, and asks before it spends more than a dollar. After Ctrl-C or a crash,
-    the same command goes on where it stopped: nothing that was paid for is lost.
+    the same command continues where it stopped: nothing that was paid for is lost.
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """

@@ -209,7 +209,7 @@ def _with_blind_sample(
     blind = replace(jobs, settings=jobs.settings.model_copy(update={"audit": share}))
     if options.blind_file.exists():
         console.print(
-            f"{options.blind_file} is there already and stays as it is; move it away to have it written anew",
+            f"{options.blind_file} already exists and stays as it is; move it away to have it written again",
             highlight=False,
             soft_wrap=True,
         )

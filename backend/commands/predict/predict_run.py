@@ -49,7 +49,7 @@ def run_on_terminal(
         print_totals()
         console.print(
             f"Stopped. What is stored stays. The server finishes the tasks that it works on, {run.batch} at"
-            " most, and keeps their answers. Run the same command again: it goes on with what is missing,"
+            " most, and keeps their answers. Run the same command again: it continues with what is missing,"
             " and pays for nothing twice.",
             highlight=False,
             soft_wrap=True,

@@ -234,7 +234,7 @@ class _TableOptions:
         bool | None,
         typer.Option(
             "--student/--no-student",
-            help="Let a student that reads the texts vote too, for nothing.",
+            help="Let a student that reads the texts vote too, free of charge.",
             show_default="beside joint, if the table has texts",
             rich_help_panel=DATA,
         ),
@@ -244,7 +244,11 @@ class _TableOptions:
     ] = ","
     in_order: Annotated[
         bool,
-        typer.Option("--in-order", help="Replay the rows as they stand, to see drift.", rich_help_panel=RUNS),
+        typer.Option(
+            "--in-order",
+            help="Replay the rows in the order of the table, to see drift.",
+            rich_help_panel=RUNS,
+        ),
     ] = False
 
     def replay(self, votes: Path, study: ReplayStudy) -> TableReplay:

@@ -60,7 +60,7 @@ def _over_blocks(data: ReportData) -> Picture | None:
     heading = f"Every {BLOCK} rounds by themselves"
     caption = [
         f"Each point is the mean of the {BLOCK} rounds up to it. A line that falls shows items that get"
-        " harder, models that get worse, or weights that were learnt wrongly. With the rows as they stand"
+        " harder, models that get worse, or weights that were learnt wrongly. In the order of the table"
         " (--in-order) it shows drift."
     ]
     if data.shuffles > 1:
@@ -165,8 +165,7 @@ def _reliability_diagrams(data: ReportData) -> Picture | None:
     caption = (
         f"Answers are sorted into {BINS} bins by their score; a point says how many of a bin’s answers were"
         " right and what they scored on average.",
-        "On the dashed line the score keeps its word; below it the score promises too much, above it too"
-        " little.",
+        "On the dashed line the score is right; below it the score promises too much, above it too little.",
         "The bars count the answers in each bin of one shuffle, on a logarithmic scale, and points with more"
         " answers are larger: small points are noise.",
         "ECE is the mean distance from the line, each bin counting by its answers.",
@@ -253,8 +252,8 @@ def _calls_per_model(data: ReportData) -> Picture:
         "The share of the items on which each model was asked, mean over the shuffles."
         if data.shuffles > 1
         else "The share of the items on which each model was asked.",
-        "Models are in the order of their price, in $ per million input tokens, the dearest first: cheap"
-        " settings have their long bars at the bottom.",
+        "Models are in the order of their price, in $ per million input tokens, the most expensive first:"
+        " cheap settings have their long bars at the bottom.",
     )
     return Picture("calls", "Calls per model", figure, alt, caption)
 
@@ -515,8 +514,9 @@ def _rounds_caption(data: ReportData) -> tuple[str, ...]:
     if data.shuffles > 1:
         sentences.append("Bands are one standard deviation over the shuffles.")
     sentences.append(
-        "A policy that learns starts dear, because it asks every model until it knows them, and settles where"
-        " the cost line is flat; where it still falls at the right end, a longer run would cost less an item."
+        "A policy that learns is expensive at first, because it asks every model until it knows them. It has"
+        " settled where the cost line is flat; where that still falls at the right end, a longer run would"
+        " cost less an item."
     )
     if data.targets:
         sentences.append("Dashed lines are the targets, δ times the accuracy of the full vote.")

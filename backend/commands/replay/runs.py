@@ -295,4 +295,4 @@ class Summary:
 def student_note(summaries: Sequence[Summary]) -> list[str]:
     """Print the settings in which the student voted; nothing if there are none."""
     beside = list(dict.fromkeys(summary.policy for summary in summaries if summary.student))
-    return [f"The student voted too, for nothing, with {' and '.join(beside)}."] if beside else []
+    return [f"The student voted too, free of charge, with {' and '.join(beside)}."] if beside else []

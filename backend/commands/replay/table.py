@@ -139,7 +139,7 @@ class TableReplay:
         self.study.require_output(*([folder] if folder else []))
         if self.in_order and self.study.shuffles > 1:
             raise ReplayError(
-                "the rows as they stand are one order",
+                "the rows of the table have only one order",
                 where="--in-order",
                 fix="leave --shuffles out",
             )

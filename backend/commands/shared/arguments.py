@@ -70,7 +70,9 @@ Out: TypeAlias = Annotated[
 Blind: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--blind", min=0, help="Keep so many random tasks blind, and write them to blind.csv beside --out."
+        "--blind",
+        min=0,
+        help="Keep this number of random tasks blind, and write them to blind.csv beside --out.",
     ),
 ]
 Budget: TypeAlias = Annotated[
@@ -81,11 +83,13 @@ Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Spend what the quot
 Pilot: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--pilot", min=0, help="First ask every model about so many random tasks, for a narrower quote."
+        "--pilot",
+        min=0,
+        help="First ask every model about this number of random tasks, for a narrower quote.",
     ),
 ]
 Sample: TypeAlias = Annotated[
-    int, typer.Option("--sample", min=0, help="Label so many random tasks and no others, for a look.")
+    int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
 ]
 RetryFailed: TypeAlias = Annotated[
     bool,
@@ -116,8 +120,8 @@ AskMore: TypeAlias = Annotated[
     typer.Option(
         "--ask-more",
         min=0,
-        help="With --recount: ask models that were left out, where that is worth most, for at most so"
-        " many dollars over all runs.",
+        help="With --recount: ask models that were left out, where that is worth most, for at most"
+        " this many dollars over all runs.",
     ),
 ]
 Certificate: TypeAlias = Annotated[

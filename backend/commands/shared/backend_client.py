@@ -194,8 +194,8 @@ class BackendClient:
     ) -> Progress:
         """Return how far the project is."""
         query = {"project": project_key, "first": first, "last": last, "after": after}
-        told = {name: value for name, value in query.items() if value is not None}
-        body = self._answer("GET", "/progress", params=told)
+        given = {name: value for name, value in query.items() if value is not None}
+        body = self._answer("GET", "/progress", params=given)
         return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
 
     def failed_tasks(

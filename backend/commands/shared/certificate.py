@@ -250,7 +250,7 @@ def _render(  # noqa: PLR0917 - what the page says
         .get_template("certificate.html")
         .render(
             project=project,
-            contents=_contents,
+            contents=contents,
             number=number,
             issued_at=issued_at,
             version=version,

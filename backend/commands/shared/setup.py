@@ -36,7 +36,7 @@ def environment_with(config: Path | None) -> Environment:
 
 @cache
 def _say_that_it_is_not_used() -> None:
-    text = f"camvo: {_USUAL} lies here and is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
+    text = f"camvo: found {_USUAL}, which is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
     Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 

@@ -31,12 +31,9 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about a project's tasks.
+    """What is known about a project's tasks: those decided that nobody annotated, and those that are blind.
 
-    Attributes:
-        decided: task → its decided questions; only tasks that nobody has annotated and that are not blind.
-        blind: the tasks that are or were blind.
-        threshold: the lowest score that the certificates of all questions cover; ``None`` without one.
+    ``threshold`` is the lowest score that the certificates of all questions cover; ``None`` without one.
     """
 
     decided: Mapping[int, Decided]

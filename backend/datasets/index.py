@@ -31,13 +31,8 @@ _MEMORY_KB = 2_000
 class Index:
     """The index of one dataset. A context manager; the file disappears at the end.
 
-    The whole source is read and checked, also where only a shard of it is labelled.
-
-    Attributes:
-        rows: how many rows the dataset's shard has.
-        tasks: how many tasks the shard has, rows of equal content counted once.
-        tasks_in_all: how many tasks the whole source has.
-        columns: the columns of the whole source.
+    The whole source is read and checked, also where only a shard of it is labelled. The attributes are those
+    of :class:`~backend.datasets.tasks.IndexedTasks`; ``tasks_in_all`` counts the tasks of the whole source.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -171,14 +166,7 @@ _NAME = re.compile(r"part-\d{5,}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Consecutive rows of a dataset.
-
-    Attributes:
-        number: which part, from 0.
-        start: its first row, from 0.
-        stop: the row after its last one.
-        repeats: those of its rows whose content an earlier row of the dataset has.
-    """
+    """Consecutive rows of a dataset, from ``start`` to before ``stop``; ``repeats`` repeat earlier content."""
 
     number: int
     start: int

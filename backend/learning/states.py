@@ -52,17 +52,10 @@ class StateKey:
 
 @dataclass(slots=True)
 class _Copy:
-    """A state, and how far it is.
+    """A state, the numbers of its last event and of its last snapshot, and how far its catching up is.
 
-    Attributes:
-        state: the sum so far.
-        sequence: the number of the last event in it.
-        snapshot: that of the last snapshot.
-        reported: the rounds when the tests' findings were stored last.
-        read_at: when it was read last, unix seconds.
-        begun: how often catching up has begun.
-        caught_up: the number of the last time that it has ended.
-        turn: held while it catches up.
+    ``reported`` are the rounds when the tests' findings were stored last. ``turn`` is held while the copy
+    catches up; ``begun`` and ``caught_up`` number these times.
     """
 
     state: State

@@ -109,11 +109,8 @@ def visible_name(choice: Element) -> str:
 class Tree:
     """The control and object elements of a config in document order.
 
-    Attributes:
-        controls: the control elements.
-        objects: name → object element.
-        uses: name → number of elements with that name. The SDK accepts duplicates and keeps the last one.
-        attached: the names of all objects that some control is attached to.
+    ``uses`` counts the elements of each name: the SDK accepts duplicates and keeps the last one. ``attached``
+    names the objects that some control is attached to.
     """
 
     controls: tuple[Element, ...]

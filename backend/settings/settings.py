@@ -277,7 +277,7 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in of_policy else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
-        direct = overrides.model_dump(include={"instructions", "show_votes", "few_shot"}, exclude_none=True)
+        direct = overrides.model_dump(exclude=_OF_POLICY | {"models"}, exclude_none=True)
         return self.model_copy(update={"models": models, "policy": policy, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:

@@ -24,16 +24,10 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """A task, and what the ledger holds of it.
+    """A task as a job, its questions with their rounds, and those that are open and can be asked.
 
-    Attributes:
-        task: the task.
-        job: the same as a job.
-        decided: its questions that have a round, with the rounds.
-        open: its questions that have none and can be asked.
-        askable: whether there is a question that can be asked.
-        complete: whether all of these have a round.
-        failure: the code of the reason why the task cannot be or was not labelled, if there is one.
+    ``complete`` says that all of its questions that can be asked have a round, and ``failure`` is the code of
+    the reason why the task cannot be or was not labelled.
     """
 
     task: DatasetTask

@@ -31,13 +31,7 @@ def label_columns(config: LabelConfig) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _RowResult:
-    """The data from which the columns of one row are filled.
-
-    Attributes:
-        stored: the row's task, and what the ledger holds of it.
-        shown: the rounds that may be shown, by their control: none of a blind task that nobody has labelled.
-        cost_usd: what the row's task has cost, in $; 0 for all but the first row of a task.
-    """
+    """The data from which the columns of one row are filled; only the first row of a task has its cost."""
 
     stored: Stored
     shown: Mapping[str, Round]

@@ -17,7 +17,7 @@ from backend.annotation.queue import AUDIT, UNREADABLE
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import Spending, annotate_in_bulk
-from backend.commands.bulk.process import OpenProject, ProjectTasks, open_project
+from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import count_again, results, write_results
@@ -128,10 +128,6 @@ async def _go_on() -> bool:
     return True
 
 
-_PAGE = 200
-"""Tasks that are fetched and asked about together."""
-
-
 @dataclass(frozen=True, slots=True)
 class _ProjectSweeps:
     """The sweeps of one run."""
@@ -153,7 +149,7 @@ class _ProjectSweeps:
             label_config=self.project.label_config,
             model_version=jobs.settings.model_version,
             failed=self.failed,
-            batch=_PAGE,
+            batch=PAGE,
             most=most,
             tally=self.tally,
         )

@@ -275,7 +275,7 @@ _PAUSE = 1.0
 """Seconds to wait before repeating such a request, multiplied by how many there were."""
 
 
-class _Predictor(Protocol):
+class _Predictor(_Watched, Protocol):
     """A source of predictions: the backend over HTTP."""
 
     def predict(
@@ -287,11 +287,6 @@ class _Predictor(Protocol):
         self, project_key: str, first: int = 0, last: int | None = None
     ) -> dict[int, TaskFailure]:
         """Return the tasks in a range of numbers that ended without a prediction."""
-
-    def progress(
-        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
-    ) -> Progress:
-        """Return how far the project is."""
 
 
 @dataclass(frozen=True, slots=True)

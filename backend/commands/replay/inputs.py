@@ -407,12 +407,12 @@ def _odd_labels(table: VotesFile) -> list[str]:
         named = [name for name, count in counts.items() if count[position]]
         if named == [_TRUTH]:
             sentences.append(
-                f"no model ever names the truth {_shown(label)} ({_items(counts[_TRUTH][position])}), so no"
+                f"no model ever names the truth {_quoted(label)} ({_items(counts[_TRUTH][position])}), so no"
                 " policy can be right there"
             )
         elif len(named) == 1 and others:
             sentences.append(
-                f"only {named[0]!r} names the label {_shown(label)} ({_items(counts[named[0]][position])});"
+                f"only {named[0]!r} names the label {_quoted(label)} ({_items(counts[named[0]][position])});"
                 " a typing error?"
             )
     rest = len(sentences) - _MOST
@@ -423,21 +423,14 @@ def _items(count: int) -> str:
     return f"{count:,} item{'' if count == 1 else 's'}"
 
 
-def _shown(label: str) -> str:
-    return repr(label if len(label) <= _SHOWN else label[: _SHOWN - 1] + "…")
-
-
 _Way: TypeAlias = Literal["random", "first", "lowest"]
 
 
 @dataclass(frozen=True, slots=True)
 class HumanLabels:
-    """Which of the replayed items with a known truth a human labels.
+    """Which share of the replayed items with a known truth a human labels.
 
-    Attributes:
-        way: ``random`` ones, the ``first`` ones, or those with the ``lowest`` scores so far, as in a review
-            queue.
-        share: of those items, in [0, 1].
+    ``random`` ones, the ``first`` ones, or those with the ``lowest`` scores so far, as in a review queue.
     """
 
     way: _Way = "random"

@@ -166,7 +166,7 @@ _NAME = re.compile(r"part-\d{5,}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Consecutive rows of a dataset, from ``start`` to before ``stop``; ``repeats`` repeat earlier content."""
+    """Consecutive rows of a dataset, from ``start`` to before ``stop``; ``repeats`` repeat earlier rows."""
 
     number: int
     start: int

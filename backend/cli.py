@@ -11,13 +11,13 @@ import typer
 
 from backend.commands import (
     accept_command,
+    connect_command,
     jobs_command,
     ledger_commands,
     quote_command,
     review_command,
     teach_command,
 )
-from backend.commands.connect import connect_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command

@@ -151,12 +151,10 @@ PAGE = 100
 _READ_RETRIES = 2
 """Retries of a request that changes nothing; requests that change something are never sent twice."""
 
-_ANNOTATED = {
-    "filter": "filter:tasks:annotations_ids",
-    "operator": "empty",
-    "type": "Number",
-    "value": "false",
-}
+
+def _where(column: str, operator: str, kind: str, value: object) -> dict[str, object]:
+    """A condition on a column of the Data Manager."""
+    return {"filter": f"filter:tasks:{column}", "operator": operator, "type": kind, "value": value}
 
 
 def http_client(url: str, key: SecretStr, seconds: float) -> Any:
@@ -321,15 +319,15 @@ class Client:
             annotated: list only tasks with an annotation; skipped annotations count.
             size: tasks per page.
         """
-        yield from self._listed(project, [_ANNOTATED] if annotated else [], size)
+        has_annotations = _where("annotations_ids", "empty", "Number", "false")
+        yield from self._listed(project, [has_annotations] if annotated else [], size)
 
     def _listed(
         self, project: int, filters: Sequence[Mapping[str, Any]], size: int
     ) -> Iterator[list[dict[str, Any]]]:
         last = 0
         while True:
-            after = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": last}
-            items = [after, *filters]
+            items = [_where("id", "greater", "Number", last), *filters]
             query = {"filters": {"conjunction": "and", "items": items}, "ordering": ["tasks:id"]}
             page: list[dict[str, Any]] = self._tasks(project, query, size=size)["tasks"]
             if not page:
@@ -345,12 +343,7 @@ class Client:
 
     def drafted_tasks(self, project: int) -> set[int]:
         """The tasks on which somebody has begun an annotation that is not submitted, by number."""
-        drafted = {
-            "filter": "filter:tasks:draft_exists",
-            "operator": "equal",
-            "type": "Boolean",
-            "value": True,
-        }
+        drafted = _where("draft_exists", "equal", "Boolean", True)
         return {task["id"] for page in self._listed(project, [drafted], PAGE) for task in page}
 
     def accept_predictions(self, project: int, numbers: Sequence[int], model_version: str) -> None:

@@ -459,12 +459,10 @@ class HumanLabels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
-    """The items of a run.
+    """The items of a run by their positions in the table, in order.
 
-    Attributes:
-        order: their positions in the table, in order.
-        human: which of them a human labels right after the decision, whatever their scores.
-        reviewed: the share of the items that humans label from a review queue (:func:`camvo.replay`).
+    A human labels those marked in ``human`` right after the decision, and the share ``reviewed`` of all from
+    a review queue (:func:`camvo.replay`).
     """
 
     order: NDArray[np.int64]

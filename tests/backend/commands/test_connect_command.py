@@ -10,8 +10,8 @@ import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.commands.connect import connect as connecting
-from backend.commands.connect.connect import ACTIONS, UNCERTAIN, Wanted
+from backend.commands import connect as connecting
+from backend.commands.connect import ACTIONS, UNCERTAIN, Wanted
 from backend.errors import LabelStudioError, PrivateAddressError
 from backend.settings import Environment
 

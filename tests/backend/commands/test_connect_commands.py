@@ -10,7 +10,7 @@ import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 
-from backend.commands.connect import connect_command
+from backend.commands import connect_command
 from backend.commands.predict.prediction_run import Tally
 from backend.errors import ConfigError
 

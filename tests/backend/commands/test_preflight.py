@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from whole_backend import Backend, votes
 
 from backend import settings
-from backend.commands.connect.connect import ProjectConnection, Wanted
+from backend.commands.connect import ProjectConnection, Wanted
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
 from backend.settings import Environment

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 
-from backend.commands.connect import connect
-from backend.commands.connect.connect import ProjectConnection, Wanted
+from backend.commands import connect
+from backend.commands.connect import ProjectConnection, Wanted
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
 from backend.settings import Environment

@@ -9,7 +9,7 @@ import pytest
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.commands.connect import connect
+from backend.commands import connect
 from backend.commands.shared import tabs
 from backend.commands.shared.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
 from backend.label_studio.client import Client

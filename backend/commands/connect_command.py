@@ -37,7 +37,7 @@ def connect(  # noqa: PLR0917 - a command's options
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.connect import ProjectConnection, Wanted  # noqa: PLC0415
+    from backend.commands.connect import ProjectConnection, Wanted  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
@@ -88,7 +88,7 @@ def disconnect(
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.connect import ProjectConnection, Wanted  # noqa: PLC0415
+    from backend.commands.connect import ProjectConnection, Wanted  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415

@@ -160,10 +160,7 @@ def _where(column: str, operator: str, kind: str, value: object) -> dict[str, ob
 def http_client(url: str, key: SecretStr, seconds: float) -> Any:
     """The SDK's HTTP client, which exchanges a personal access token for one that the server accepts.
 
-    Args:
-        url: Label Studio's address, without a trailing slash.
-        key: a personal access token or a legacy token.
-        seconds: the time limit for a response.
+    The address has no trailing slash, and ``seconds`` bounds the wait for a response.
     """
     from label_studio_sdk import LabelStudio  # noqa: PLC0415 - the import takes a second
 

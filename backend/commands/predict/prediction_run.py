@@ -295,7 +295,7 @@ class PredictionRun:
 
     ``refresh`` also updates predictions to what the backend says now, unless somebody has annotated the task
     or begun to. ``failed`` asks only about tasks on which the backend failed before, ``only`` about those
-    with these numbers, and ``most`` about so many. ``batch`` tasks are in one request.
+    with these numbers, and about ``most`` tasks at most. ``batch`` tasks are in one request.
     """
 
     client: Client

@@ -122,14 +122,14 @@ class Replies:
 def no_vote_error(job: Job, replies: Replies) -> NoVoteError:
     """Return the error for a task on which no model voted."""
     where = f"task {job.task}"
-    asked = replies.arms.values()
+    asked = [reply for reply in replies.arms.values() if reply.failure is not None]
     if asked and all(reply.failure == UnusableAnswersError.code for reply in asked):
         return NoUsableAnswerError(
             f"all attempts of the {len(asked)} models that were asked brought unusable answers",
             where=where,
             fix="label it by hand, give the labels hints, or name other models",
         )
-    codes = ", ".join(sorted({reply.failure or "" for reply in asked}))
+    codes = ", ".join(sorted({str(reply.failure) for reply in asked}))
     return NoVoteError(
         f"none of the {len(asked)} models that were asked gave a valid answer ({codes})",
         where=where,

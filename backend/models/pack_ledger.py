@@ -105,13 +105,10 @@ class Pack(Generic[_P]):
 
     @classmethod
     def drawn(cls, members: Sequence[_P], rng: random.Random) -> Pack[_P] | None:
-        """Some tasks in random order, under random ids; ``None`` if there is none to ask about.
-
-        A text with lines of the prompt's own kind for nearly every id leaves no ids.
-        """
-        ids = draw_ids([member.task for member in members], rng) if members else None
-        if ids is None:
+        """Some tasks in random order, under random ids; ``None`` without any."""
+        if not members:
             return None
+        ids = draw_ids([member.task for member in members], rng)
         return cls(dict(zip(ids, rng.sample(members, len(members)), strict=True)))
 
     @property

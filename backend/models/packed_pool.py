@@ -269,7 +269,7 @@ class PackedPool:
     async def _claimed(self, members: list[Member], until: float) -> tuple[Pack[Member], int | None] | None:
         """The prompt about the members that nobody has asked about, with its call; ``None`` without any."""
         self._pool.gate.check()
-        if (pack := self._pack(members)) is None:
+        if (pack := Pack.drawn(members, self._rng)) is None:
             return None
         seconds = max(until - self._clock(), 0.0) + OVERTIME
         claimed = await self._packs.claim(pack, self._estimate(pack), until, seconds)
@@ -279,14 +279,6 @@ class PackedPool:
             elif member.key not in claimed.mine:
                 self._wait_for_other(member)
         return (pack.only(claimed.mine), claimed.call) if claimed.mine else None
-
-    def _pack(self, members: list[Member]) -> Pack[Member] | None:
-        """The prompt about some members; ``None`` if there is none to ask, or all are asked singly."""
-        pack = Pack.drawn(members, self._rng)
-        if pack is None:
-            for member in members:
-                member.end(PaidAnswer("", 0.0))
-        return pack
 
     def _estimate(self, pack: Pack[Member]) -> CallEstimate:
         name, messages = next(iter(pack.members.values())).query.model, pack.messages

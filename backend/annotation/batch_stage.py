@@ -17,9 +17,9 @@ from backend.annotation.job import Batching, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies, asked_singly, packed_reply, votes_in
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BadAnswerError, BatchPendingError, TaskDeletedError, UnusableAnswersError
-from backend.ledger import Ledger, Writer, answers, batches, deletions
+from backend.ledger import Ledger, Writer, answers, projects
 from backend.ledger.answers import StoredAnswer
-from backend.ledger.batches import BatchLine, BatchTask
+from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
 from backend.ledger.database import writer as outages
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
@@ -52,7 +52,7 @@ class _KnownAnswers:
     @classmethod
     def read(cls, connection: Connection, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
-        return cls(answers.find_by_key(connection, keys), batches.find_lines(connection, keys))
+        return cls(answers.find_by_key(connection, keys), Lines(connection).find(keys))
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
@@ -176,7 +176,7 @@ class BatchStages:
         asked_about = _hash_of(questions)
 
         def read(connection: Connection) -> tuple[BatchTask | None, _KnownAnswers]:
-            stored = batches.find_tasks(connection, job.project, job.task)
+            stored = WaitingTasks(connection).find(job.project, job.task)
             if stored is not None and stored.questions != asked_about:
                 stored = None
             keys = [key for asked in ([] if stored is None else stored.asked) for key in asked.values()]
@@ -191,7 +191,7 @@ class BatchStages:
     async def _count_waiting(self, project: str) -> None:
         if project not in self._waiting:
             counted = await outages.read(
-                self._ledger, self._readers, lambda connection: batches.count_tasks(connection, project)
+                self._ledger, self._readers, lambda connection: WaitingTasks(connection).count(project)
             )
             self._waiting.setdefault(project, Waiting(*counted))
 
@@ -218,11 +218,11 @@ class BatchStages:
         """
 
         def write(connection: Connection) -> None:
-            if deletions.is_deleted(connection, task.project, task.task):
+            if projects.is_deleted(connection, task.project, task.task):
                 raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task.task}")
-            batches.store_tasks(connection, task)
+            WaitingTasks(connection).store(task)
             for line in wanted:
-                batches.want_lines(connection, line)
+                Lines(connection).want(line)
             for key in used:
                 answers.link_task(connection, key, task.project, task.task)
 

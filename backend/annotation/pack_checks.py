@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import Job
 from backend.annotation.replies import ModelReply
-from backend.ledger import Ledger, answers
-from backend.ledger.answers import PackCheck
+from backend.ledger import Ledger
+from backend.ledger.answers import PackCheck, PackChecks
 from backend.ledger.database.writer import GroupedReads
 from camvo.policies.policy import Plan
 from camvo.twins.twins import judge_pack, twins
@@ -82,10 +82,11 @@ class PackGuard:
         return await self._reads.read(job.project)
 
     def _read(self, connection: Connection, project: str) -> frozenset[str]:
-        mark = answers.mark_pack_check(connection, project)
+        checks = PackChecks(connection, project)
+        mark = checks.mark()
         known = self._known.get(project)
         if known is None or known[0] != mark:
-            known = mark, unpacked_arms(answers.pack_checks_of(connection, project))
+            known = mark, unpacked_arms(checks.all())
             self._known[project] = known
         return known[1]
 

@@ -15,10 +15,11 @@ from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
 from backend.learning.fits import BackgroundFits, Students
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, projects, rounds
+from backend.ledger import Ledger, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
+from backend.ledger.rounds import ProjectRounds
 from camvo.policies.joint import Joint
 from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
 from camvo.state.state import State
@@ -97,7 +98,7 @@ class Allowances:
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
         if self._clock() - counted_at > _SECONDS:
-            finished = rounds.count_tasks(connection, project)
+            finished = ProjectRounds(connection, project).count_tasks()
             self._finished[project] = (self._clock(), finished)
         return finished
 

@@ -15,8 +15,10 @@ from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import TaskDeletedError, TaskError
 from backend.learning.teaching import NewRound, confirmation, human_label, store_rounds, teacher
 from backend.ledger import answers as pack_checks
-from backend.ledger import batches, deletions, human_annotations, projects, recounts, rounds
+from backend.ledger import human_annotations, projects, recounts, rounds
+from backend.ledger.batches import WaitingTasks
 from backend.ledger.human_annotations import Annotation
+from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
 from backend.telemetry import metrics
 from camvo.policies.policy import Plan, Policy
@@ -156,14 +158,14 @@ def record_rounds(
         LedgerError: a question of a task was decided twice; nothing is stored.
     """
     tasks = [each.task for each in finished]
-    for _, task in sorted(deletions.deleted_among(connection, tasks)):
+    for _, task in sorted(projects.deleted_among(connection, tasks)):
         raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task}")
     keys = [question.key for each in finished for question in each.questions]
     stored = rounds.find_by_key(connection, keys)
     people = human_annotations.of_tasks(connection, tasks)
     new = [_new_rounds(connection, each, stored.keys(), people[each.task]) for each in finished]
     store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
-    batches.forget_task(connection, tasks)
+    WaitingTasks(connection).forget(tasks)
     return [
         (
             [stored[question.key] for question in each.questions if question.key in stored],
@@ -193,14 +195,14 @@ def count_rounds(new: Sequence[Round]) -> None:
 
 def record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
     """Record that the task ended without a prediction, unless it was deleted meanwhile."""
-    if not deletions.is_deleted(connection, job.project, job.task):
+    if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
-        projects.record_failures(connection, job.project, job.task, error.code, now)
+        FailedTasks(connection, job.project).record(job.task, error.code, now)
 
 
 def forget_failure(connection: Connection, job: Job) -> None:
     """Forget that the task failed, because it has a prediction now."""
-    projects.forget_failures_of(connection, job.project, job.task)
+    FailedTasks(connection, job.project).forget(job.task)
 
 
 def _finished_round(

@@ -25,7 +25,7 @@ from backend.errors import (
     StoppingError,
     Usage,
 )
-from backend.ledger.bookings import CallOutcome
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.ledger.money import Purse
 from backend.models.call_ledger import POLL, CallEstimate, CallLedger, ModelQuery, PaidAnswer

@@ -23,7 +23,7 @@ from backend.errors import (
     UnusableAnswersError,
     Usage,
 )
-from backend.ledger.bookings import CallOutcome
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
 from backend.models.calls import CallGate

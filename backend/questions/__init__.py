@@ -18,12 +18,13 @@ Code inside this package imports from the modules, never from this facade.
 
 from __future__ import annotations
 
-from backend.questions.label_config import LabelConfig, parse_label_config
+from backend.questions.label_config import LabelConfig, SkippedControl, parse_label_config
 from backend.questions.question import ConfigQuestion, TaskQuestion
 
 __all__ = [
     "ConfigQuestion",
     "LabelConfig",
+    "SkippedControl",
     "TaskQuestion",
     "parse_label_config",
 ]

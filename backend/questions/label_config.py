@@ -41,7 +41,7 @@ def _digest(parts: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _SkippedControl:
+class SkippedControl:
     """A control that gets no predictions, and the reason. Other controls of the config are not affected."""
 
     control: str
@@ -54,7 +54,7 @@ class LabelConfig:
     """The controls of a label config in document order: those that can be voted on, and the skipped ones."""
 
     questions: tuple[ConfigQuestion, ...]
-    skipped: tuple[_SkippedControl, ...]
+    skipped: tuple[SkippedControl, ...]
 
 
 @lru_cache(maxsize=128)
@@ -72,13 +72,13 @@ def parse_label_config(xml: str) -> LabelConfig:
             fix='add one: <Choices name="…" toName="…"> with two or more <Choice value="…"/>',
         )
     questions: list[ConfigQuestion] = []
-    skipped: list[_SkippedControl] = []
+    skipped: list[SkippedControl] = []
     for element in tree.controls:
         reason = control_obstacle(element, tree)
         if reason is None:
             questions.append(_question(element, tree))
         else:
-            skipped.append(_SkippedControl(str(element.get("name")), str(element.tag), reason))
+            skipped.append(SkippedControl(str(element.get("name")), str(element.tag), reason))
     return LabelConfig(tuple(questions), tuple(skipped))
 
 

@@ -40,7 +40,8 @@ from backend.settings import Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
-from camvo.quotes.forecast import Forecast, documented_share, forecast, labels_by
+from camvo.quotes.forecast import Forecast, documented_share, forecast
+from camvo.state.exploration import UNASKED
 from camvo.votes.labels import LABEL_VOTE
 
 _SEED: Final = 16
@@ -146,7 +147,7 @@ def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.
     rows, fit = known.votes.canonical[labelled], one.fits[number]
     asked = known.votes.planned(fit, rows, one.worth)
     votes = known.votes.rows[labelled]
-    leaders = labels_by(fit, rows, asked)
+    leaders, _ = fit.leaders(np.where(asked, rows, UNASKED))
     # The label of a number is the vote of any arm with that number.
     right = 0
     for place, row, leader, cast in zip(labelled.tolist(), rows, leaders.tolist(), votes, strict=True):
@@ -157,13 +158,6 @@ def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.
 
 class QuoteMaker:
     """Counts the tasks of one project.
-
-    Args:
-        process: has the models and the ledger.
-        settings: the project's settings.
-        project: the project's key.
-        batched: the models that the job asks in providers' batches.
-        tally: what was counted before.
 
     Attributes:
         tally: what was counted so far.

@@ -25,7 +25,7 @@ from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.states import States
 from backend.ledger import Ledger, Writer, money
-from backend.ledger.spent import usage_by_model
+from backend.ledger.money import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder import Embedder

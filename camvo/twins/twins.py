@@ -99,9 +99,6 @@ def same_model(arms: Iterable[str]) -> dict[str, frozenset[str]]:
 def once_each(costs: Mapping[str, float]) -> dict[str, float]:
     """The arms of an asking of all models: each model once, by its cheapest arm.
 
-    Args:
-        costs: arm → its price, in any unit.
-
     >>> once_each({"haiku": 1.0, "haiku:20": 0.2, "gpt": 2.0})
     {'haiku:20': 0.2, 'gpt': 2.0}
     """

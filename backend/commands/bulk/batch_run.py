@@ -21,7 +21,9 @@ from backend.annotation.batch_desk import Desk, DeskReport
 from backend.annotation.job import Batching
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.errors import BatchesUnsupportedError
-from backend.ledger import batches, rounds
+from backend.ledger import batches
+from backend.ledger.batches import Jobs, Lines
+from backend.ledger.rounds import ProjectRounds
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -79,7 +81,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
     if isinstance(policy, Majority | Baseline | Single):
         return 0  # nothing is learnt that says when to stop
     with jobs.process.ledger.read() as connection:
-        learnt = rounds.count_tasks(connection, jobs.project)
+        learnt = ProjectRounds(connection, jobs.project).count_tasks()
     window = min(FIRST_WINDOW, tasks // _SHARE)
     return max(window - learnt, 0) if window >= _LEAST else 0
 
@@ -199,7 +201,7 @@ class BatchRun:
 
     def _wanted(self) -> int:
         with self.jobs.process.ledger.read() as connection:
-            counted = batches.count_lines(connection, self.jobs.project)
+            counted = Lines(connection).count(self.jobs.project)
         return sum(number for (_, state), number in counted.items() if state == "wanted")
 
     def _say(self, report: DeskReport) -> None:
@@ -237,7 +239,7 @@ def _arms(jobs: DatasetJobs) -> list[str]:
 def _some_are_out(jobs: DatasetJobs) -> bool:
     """Whether batches of the project are out."""
     with jobs.process.ledger.read() as connection:
-        return bool(batches.find_jobs(connection, states=batches.OPEN, project=jobs.project, limit=1))
+        return bool(Jobs(connection).find(states=batches.OPEN, project=jobs.project, limit=1))
 
 
 def _batches(number: int) -> str:

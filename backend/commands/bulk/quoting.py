@@ -193,11 +193,6 @@ class SampledTasks(IndexedTasks, Protocol):
         """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
 
 
-def sample_draw(project: str, task: int) -> int:
-    """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
-    return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
-
-
 class RandomSample:
     """A random sample of the tasks: the same for every order of the rows, and part of every larger one.
 
@@ -224,8 +219,13 @@ class RandomSample:
         """Whether each row, in its order, is the first of its task."""
         return compress(self._index.is_first(), map(self._holds, self._index.every_row()))
 
+    @staticmethod
+    def draw_of(project: str, task: int) -> int:
+        """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
+        return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
+
     def _draw(self, task: int) -> int:
-        return sample_draw(self._project, task)
+        return self.draw_of(self._project, task)
 
     def _holds(self, task: DatasetTask) -> bool:
         return self._draw(task.number) <= self._last

@@ -43,10 +43,9 @@ from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
-from backend.ledger import migrate, money, rounds
-from backend.ledger.money import Purse, from_picodollars
-from backend.ledger.rounds import Round
-from backend.ledger.spent import spent_on_tasks
+from backend.ledger import migrate, money
+from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import ask_portion
@@ -197,7 +196,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
 
 def _has_labels(jobs: DatasetJobs) -> bool:
     with jobs.process.ledger.read() as connection:
-        return rounds.count_tasks(connection, jobs.project) > 0
+        return ProjectRounds(connection, jobs.project).count_tasks() > 0
 
 
 def _with_blind_sample(

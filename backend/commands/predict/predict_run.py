@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from backend.commands.bulk.quoting import agree, sample_draw
+from backend.commands.bulk.quoting import RandomSample, agree
 from backend.commands.predict.prediction_run import AskMoreRun, PredictionRun, RecountRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
@@ -108,7 +108,7 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
                 yield from (task["id"] for task in page)
                 advance(len(page))
 
-        return sorted(nsmallest(size, numbers(), lambda number: sample_draw(run.key, number)))
+        return sorted(nsmallest(size, numbers(), lambda number: RandomSample.draw_of(run.key, number)))
 
 
 def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:

@@ -16,9 +16,13 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
-from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects, recounts, reports
+from backend.ledger import Ledger, deletions, projects
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.certificates import Certificates
 from backend.ledger.database import tables
-from backend.ledger.recounts import Counting
+from backend.ledger.recounts import Counting, Recounts
+from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.server.status.report import CertificateReport
 from backend.settings import Environment, load
 from backend.upkeep import verification
@@ -67,9 +71,11 @@ class Certified:
 
     def recount(self) -> None:
         with self.ledger.write() as connection:
-            counting = Counting(recounts.next_number(connection, PROJECT), "command", 1, 600, 3, 0, 3.0)
-            recounts.store_counting(connection, PROJECT, counting)
-            blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=counting.number, results={})
+            counting = Counting(
+                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 3.0
+            )
+            Recounts(connection, PROJECT).store_counting(counting)
+            BlindQueues(connection, PROJECT).recounted("mood", "e1", number=counting.number, results={})
 
     def outcome(self) -> list[str]:
         with self.ledger.read() as connection:
@@ -165,8 +171,9 @@ def test_a_deleted_task_voids_it(certified: Certified) -> None:
 
 def test_the_same_labels_have_the_same_hash(certified: Certified) -> None:
     with certified.ledger.read() as connection:
-        epochs, newest = recounts.latest_epochs(connection, PROJECT), reports.newest(connection, PROJECT)
-        first, second = (certificates.hash_labels(connection, PROJECT, epochs, newest) for _ in range(2))
+        epochs = ProjectRounds(connection, PROJECT).latest_epochs()
+        newest = ProjectSums(connection, PROJECT).newest_round()
+        first, second = (Certificates(connection, PROJECT).hash_labels(epochs, newest) for _ in range(2))
     assert first == second
     assert first.count == 600
 
@@ -183,8 +190,8 @@ def test_certificates_are_numbered_by_project(certified: Certified) -> None:
     certified.issue()
     certified.issue()
     with certified.ledger.read() as connection:
-        assert [each.number for each in certificates.certificates_of(connection, PROJECT)] == [2, 1]
-        assert certificates.next_number(connection, "another") == 1
+        assert [each.number for each in Certificates(connection, PROJECT).all()] == [2, 1]
+        assert Certificates(connection, "another").next_number() == 1
 
 
 def test_a_project_without_a_label_gets_none(sqlite_ledger: Ledger, tmp_path: Path) -> None:

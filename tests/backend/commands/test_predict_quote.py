@@ -16,13 +16,14 @@ from served_app import served
 from whole_backend import CALL, Backend, votes
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import sample_draw
+from backend.commands.bulk.quoting import RandomSample
 from backend.commands.predict.predict_run import predict_project, quote_of_run
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
 from backend.errors import BodyTooLargeError, ConfigError
-from backend.ledger import money, rounds
+from backend.ledger import money
+from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import Quote
 from camvo.student.taught_texts import STUDENT
 
@@ -62,7 +63,7 @@ def spent(backend: Backend, api: LabelStudioApi, scope: str = money.TOTAL) -> fl
 def predicted_by(backend: Backend, api: LabelStudioApi, number: int) -> int:
     """How many models have voted on a task."""
     with backend.ledger.read() as connection:
-        [round_] = rounds.of_task(connection, api.project_key, number)
+        [round_] = ProjectRounds(connection, api.project_key).of_task(number)
         return len(round_.votes.keys() - {STUDENT})
 
 
@@ -203,7 +204,7 @@ def test_a_pilot_has_the_server_ask_everyone_about_random_tasks_and_narrows_the_
         before = quoted(api, client)
         assert run(api, client, pilot=40, at_once=20) == 0
         assert len(api.predictions()) == 48
-        drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:40]
+        drawn = sorted(numbers, key=lambda number: RandomSample.draw_of(api.project_key, number))[:40]
         of_pilot = [predicted_by(backend, api, number) for number in drawn]
         assert of_pilot == 40 * [3]
         assert spent(backend, api, money.JOB) == spent(backend, api) > 0.0
@@ -223,7 +224,7 @@ def test_a_pilot_is_not_bought_twice(tmp_path: Path, api: LabelStudioApi) -> Non
                 with pytest.raises(typer.Exit):
                     run(api, client, pilot=4, yes=True)
         assert backend.server.count() == 3 * 4
-        drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:4]
+        drawn = sorted(numbers, key=lambda number: RandomSample.draw_of(api.project_key, number))[:4]
         assert sorted(task for task, *_ in api.predictions()) == sorted(drawn)
 
 

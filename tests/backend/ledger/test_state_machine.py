@@ -41,9 +41,10 @@ from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
-from backend.ledger import Ledger, events, money
-from backend.ledger.bookings import CallOutcome
+from backend.ledger import Ledger, money
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import RoundKey
 from backend.models.call_ledger import LEASE, CallEstimate, CallLedger, ModelQuery
 from backend.questions import parse_label_config
@@ -376,7 +377,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """It is counted from the model beside the ledger, and added up by a process from where it was."""
         copy = self.reader
         with copy.ledger.read() as connection:
-            recorded = events.after(connection, PROJECT, 0)
+            recorded = ProjectEvents(connection, PROJECT).after(0)
         assert [each.sequence for each in recorded] == list(range(1, len(recorded) + 1))
         expected = dict.fromkeys(ARMS, (len(self.rounds), 0.0)) if self.rounds else {}
         for task, votes in self.rounds.items():

@@ -17,7 +17,8 @@ from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
 
 from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
-from backend.ledger import Ledger, Writer, bookings, money
+from backend.ledger import Ledger, Writer, money
+from backend.ledger.answers import Claims
 from backend.ledger.database import tables
 from backend.models import Pool, call_ledger
 from backend.models import pool as caching_pool
@@ -236,7 +237,7 @@ def key_of(processes: Processes) -> str:
 def claimed_by_the_dead(processes: Processes, until: float) -> None:
     processes.clock = lambda: 0.0
     with processes.ledger.write() as connection:
-        assert bookings.acquire_claim(connection, key_of(processes), "a process that died", until)
+        assert Claims(connection).acquire(key_of(processes), "a process that died", until)
 
 
 def test_an_expired_claim_is_taken_over(processes: Processes) -> None:

@@ -186,7 +186,7 @@ def _agree_to(usd: float, options: LabelOptions, console: Console) -> None:
         raise typer.Exit(1)
 
 
-class SampledTasks(IndexedTasks, Protocol):
+class _SampledTasks(IndexedTasks, Protocol):
     """Tasks from which a sample can be drawn: those of a file, or of a project in Label Studio."""
 
     def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
@@ -199,7 +199,7 @@ class RandomSample:
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`.
     """
 
-    def __init__(self, index: SampledTasks, project: str, size: int) -> None:
+    def __init__(self, index: _SampledTasks, project: str, size: int) -> None:
         self._index, self._project = index, project
         draws = index.smallest(self._draw, size)
         self._last = draws[-1] if draws else -1
@@ -244,7 +244,7 @@ def _quote_of(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, target: 
 
 
 def quote_after_pilot(
-    jobs: DatasetJobs, tasks: SampledTasks, options: LabelOptions, console: Console, target: float | None
+    jobs: DatasetJobs, tasks: _SampledTasks, options: LabelOptions, console: Console, target: float | None
 ) -> Quote:
     """The quote of the tasks, after a pilot if there is to be one."""
     quote = _quote_of(jobs, tasks, console, target)
@@ -257,7 +257,7 @@ def quote_after_pilot(
 
 
 def agreed(
-    jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
+    jobs: DatasetJobs, tasks: _SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
     """The jobs, once their quote is agreed to; their plans keep to it. A sample needs no pilot."""
     run_pilot = (
@@ -285,7 +285,7 @@ def agree(
     return _aim_of(quote, options)
 
 
-def _run_pilot(jobs: DatasetJobs, index: SampledTasks, options: LabelOptions, console: Console) -> None:
+def _run_pilot(jobs: DatasetJobs, index: _SampledTasks, options: LabelOptions, console: Console) -> None:
     """Ask every model about a random sample of tasks, which are part of the job."""
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)

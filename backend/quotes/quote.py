@@ -89,7 +89,7 @@ _PACK: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AskingMode:
     """How one model is asked.
 
     Attributes:
@@ -105,20 +105,20 @@ class Asking:
         return packed_arm(model.name, self.pack) if self.pack > 1 else model.name
 
 
-def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str]) -> Asking:
+def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str]) -> AskingMode:
     """How a model is asked by the settings."""
     return _asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
 
 
-def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> Asking:
+def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> AskingMode:
     """How a model would be asked with batches and packing on or off, as far as it can be."""
     packs = pack and tally.packable > 0 and not model.is_embedded
-    return Asking(
+    return AskingMode(
         batch and pool[model.name].model.batch_prices is not None, (model.pack or _PACK) if packs else 1
     )
 
 
-def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
+def _meter_of(pool: Pool, model: ModelSettings, asking: AskingMode) -> TokenMeter:
     """The measurements of an arm, or of its twin if only that was asked so far."""
     own = asking.arm(model)
     known = {model.name, model.packed_name or model.name}
@@ -126,7 +126,7 @@ def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
     return pool[measured[0] if measured else own if own in known else model.name].model.meter
 
 
-def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> float:
     """The tasks in a prompt: as measured, or as many as fit."""
     if asking.pack == 1:
         return 1.0
@@ -135,7 +135,7 @@ def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Aski
     return max(min(tasks, float(tally.packable)), 1.0)
 
 
-def _prices_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenPrices:
+def _prices_of(pool: Pool, model: ModelSettings, asking: AskingMode) -> TokenPrices:
     """The prices of one model's tokens."""
     return (pool[model.name].model.batch_prices if asking.batch else None) or pool[model.name].model.prices
 
@@ -246,7 +246,7 @@ def _json() -> TypeAdapter[Quote]:
     return TypeAdapter(Quote)
 
 
-def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> ModelQuote:
+def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> ModelQuote:
     """What asking one model about every task costs."""
     meter = _meter_of(pool, model, asking)
     tasks = _in_a_prompt(tally, pool, model, asking)
@@ -258,17 +258,17 @@ def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Askin
     )
 
 
-def _usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+def _usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> float:
     """The likely $ of asking one model about every task in some way."""
     return model_quote(tally, pool, model, asking).usd.middle
 
 
-def _usd(pool: Pool, model: ModelSettings, asking: Asking, inputs: float, outputs: Range) -> Range:
+def _usd(pool: Pool, model: ModelSettings, asking: AskingMode, inputs: float, outputs: Range) -> Range:
     prices, cached = _prices_of(pool, model, asking), inputs * _meter_of(pool, model, asking).cached_share
     return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
 
 
-def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> Range:
+def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> Range:
     """The output tokens of all answers: measured, or from a bare answer to the longest one."""
     meter = _meter_of(pool, model, asking)
     if meter.calls:
@@ -298,13 +298,13 @@ def levers(  # noqa: PLR0917 - a job, and how it is asked now
     tally: JobTally,
     pool: Pool,
     models: Sequence[ModelSettings],
-    now: Mapping[str, Asking],
+    now: Mapping[str, AskingMode],
     asked: Mapping[str, float],
     bill: float,
 ) -> tuple[Lever, ...]:
     """What the job costs with batches and packing on and off; ways that change nothing are left out."""
     found: list[Lever] = []
-    ways: set[tuple[Asking, ...]] = set()
+    ways: set[tuple[AskingMode, ...]] = set()
     share = {model.name: asked.get(model.name, 1.0) for model in models}
     before = sum(share[model.name] * _usd_if(tally, pool, model, now[model.name]) for model in models)
     for batch, pack in product((False, True), repeat=2):

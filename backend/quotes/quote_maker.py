@@ -15,7 +15,7 @@ from backend.learning.states import StateKey
 from backend.ledger import Ledger, money, rounds
 from backend.ledger.money import from_picodollars
 from backend.quotes.quote import (
-    Asking,
+    AskingMode,
     JobTally,
     ModelQuote,
     Quote,
@@ -248,7 +248,7 @@ class QuoteMaker:
         )
 
     def _target(
-        self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, Asking]
+        self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
     ) -> TargetQuote:
         """What reaches a target, for a job with one question under the policy ``joint``."""
         settings, tally, questions = self._settings, self.tally, self._questions
@@ -279,7 +279,7 @@ class QuoteMaker:
         )
 
     def _arms(
-        self, models: Mapping[str, ModelQuote], now: Mapping[str, Asking]
+        self, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
     ) -> tuple[dict[str, str], dict[str, float]]:
         """Arm → its model, and arm → the mean price of asking it about a task, $."""
         model_of = {now[model.name].arm(model): model.name for model in self._settings.models}
@@ -289,7 +289,7 @@ class QuoteMaker:
     def _share(
         self,
         models: Mapping[str, ModelQuote],
-        now: Mapping[str, Asking],
+        now: Mapping[str, AskingMode],
         progress: Callable[[int], object],
     ) -> _PolicyShare:
         """The policy's share of the price of asking everyone; arms go by the names of their models."""

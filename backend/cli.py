@@ -9,13 +9,19 @@ from typing import Annotated
 
 import typer
 
-from backend.commands import accept_command, jobs_command, ledger_commands, teach_command
-from backend.commands.connect import connect_command
+from backend.commands import (
+    accept_command,
+    connect_command,
+    jobs_command,
+    ledger_commands,
+    quote_command,
+    review_command,
+    teach_command,
+)
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
-from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command
-from backend.commands.review import review_command
+from backend.commands.shared.arguments import Config
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -33,7 +39,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def camvo(
+def _camvo(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -41,14 +47,8 @@ def camvo(
     """Pre-label Label Studio tasks with several LLMs, and stop paying for votes once the label is settled."""
 
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
-]
-
-
-@app.command()
-def demo(
+@app.command("demo")
+def _demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Keep the server running, to connect Label Studio to it.")
     ] = False,
@@ -65,8 +65,8 @@ def demo(
     run_demo(console=Console(), serve=serve, port=port)
 
 
-@app.command()
-def serve(
+@app.command("serve")
+def _serve(
     config: Config = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.", show_default="CAMVO_HOST, else 127.0.0.1")
@@ -91,8 +91,8 @@ def serve(
     gunicorn_server.serve(environment_with(config).model_copy(update=chosen))
 
 
-@app.command()
-def check(
+@app.command("check")
+def _check(
     config: Config = None,
     live: Annotated[
         bool, typer.Option("--live", help="Also ask each model one short question, which costs money.")
@@ -116,8 +116,8 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
-def report(
+@app.command("report")
+def _report(
     config: Config = None,
     project: Annotated[
         str | None,

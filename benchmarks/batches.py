@@ -29,7 +29,7 @@ from packing import read_texts, usage
 import camvo
 from backend.annotation.pack_checks import COIN
 from backend.commands.bulk.batch_run import AT_ONCE_FROM, FIRST_WINDOW
-from backend.commands.replay.inputs import read_prices, read_votes
+from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.policies.policy import ORDINARY, Conditions, Drawn, Fit, Plan, Waiting, fitted
 
 QUESTION = "label"
@@ -113,7 +113,7 @@ def in_batches(learner: Learner, rows: Sequence[Row], contexts: np.ndarray, stag
 
 def rows_of(path: Path, number: int, seed: int) -> tuple[tuple[str, ...], dict[str, float], list[Row]]:
     """The label set, the prices, and a random sample of the items."""
-    file = read_votes(path)
+    file = VotesFile.read(path)
     labels, prices = tuple(file.labels), dict(read_prices(None, file.models, path))
     order = np.random.default_rng(seed).permutation(len(file.truth))[:number]
     rows = [

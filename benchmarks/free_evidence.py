@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from topic_texts import draw_topic_texts
 
-from backend.commands.replay.inputs import read_prices, read_votes, shuffle_items
+from backend.commands.replay.inputs import Shuffle, VotesFile, read_prices
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.replays import measures
@@ -46,7 +46,7 @@ def tables(paths: Sequence[Path], items: int) -> Iterator[tuple[str, VotesTable]
     for name, topical in TOPICAL.items() if not paths else ():
         yield name, draw_topic_texts(MODELS, items=items, topics=10, seed=0, topical=topical)
     for path in paths:
-        file = read_votes(path)
+        file = VotesFile.read(path)
         contexts = np.random.default_rng(0).normal(size=(len(file.truth), 8))
         prices = read_prices(None, file.models, path)
         yield (
@@ -61,7 +61,7 @@ def measured(policy: Policy, table: VotesTable, shuffles: int, labels: float, *,
     """Mean points [worst shuffle] @ mean % of the cost."""
     points, costs = [], []
     for seed in range(shuffles):
-        shuffle = shuffle_items(table.truth, seed, None, labels)
+        shuffle = Shuffle.draw(table.truth, seed, None, labels)
         items = table.take(shuffle.order)
         trace = replay(policy, items, window=64, human=shuffle.human, student=student)
         full = measures.full_vote(items.votes, items.truth, len(items.labels))

@@ -66,9 +66,9 @@ def measure(ending: str, rows: int) -> str:
         with Index(dataset) as index:
             with Peak() as indexing:
                 index.build()
-            with Peak(indexing.before) as writing, open_sink(out, index.columns, KINDS) as sink:
+            with Peak(indexing.before) as writing, open_sink(out, index.columns, KINDS) as write:
                 for task, first in zip(dataset.tasks(), index.is_first(), strict=True):
-                    sink.write(Result(task.row.data, added(task.id, first), task.data, []))
+                    write(Result(task.row.data, added(task.id, first), task.data, []))
             seconds = time.monotonic() - started
             return (
                 f"{ending:8} {rows:>10,} {index.tasks:>10,} {indexing.above:>9.1f} {writing.above:>9.1f}"
@@ -98,9 +98,9 @@ def added(task: str, first: bool) -> dict[str, object]:
 def generate(path: Path, rows: int) -> None:
     columns = Columns()
     columns.add(next(generated(1)))
-    with open_sink(path, columns, {}) as sink:
+    with open_sink(path, columns, {}) as write:
         for row in generated(rows):
-            sink.write(Result(row, {}, row, []))
+            write(Result(row, {}, row, []))
 
 
 def generated(rows: int) -> Iterator[dict[str, object]]:

@@ -27,7 +27,7 @@ from camvo.state.exploration import UNASKED
 
 def truth_of(path: Path, votes: KnownVotes) -> NDArray[np.int64]:
     """The position of the right label of each item; −1 where it is unknown."""
-    table = inputs.read_votes(path)
+    table = inputs.VotesFile.read(path)
     position = np.array([votes.labels.index(label) for label in table.labels] + [-1])
     return position[table.truth]
 

@@ -46,7 +46,7 @@ class Piloted(Joint):
 
 def votes_of(path: Path) -> KnownVotes:
     """All votes of a table."""
-    table = inputs.read_votes(path)
+    table = inputs.VotesFile.read(path)
     costs = inputs.read_prices(None, table.models, path)
     arms, labels = sorted(costs), sorted(table.labels)
     position = np.array([labels.index(label) for label in table.labels] + [-1])

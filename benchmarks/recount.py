@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from camvo.joint.further_votes import FurtherValue
 
 import camvo
-from backend.commands.replay.inputs import read_prices, read_votes
-from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
+from backend.commands.replay.inputs import VotesFile, read_prices
+from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.questions.question import Task
 from camvo.replays.replay import VotesTable
@@ -124,7 +125,7 @@ def measure(decisions: list[Decision], items: list[Item], scorer: Scorer) -> tup
 def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable]]:
     """The tables to predict, by name."""
     for path in paths:
-        file = read_votes(path)
+        file = VotesFile.read(path)
         prices = read_prices(None, file.models, path)
         yield (
             path.stem,

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.replay.inputs import read_votes
+from backend.commands.replay.inputs import VotesFile
 from camvo.shares.shares import LabelShares, label_shares
 from camvo.typing import Array
 
@@ -134,7 +134,7 @@ def _flags(labels: NDArray[np.int64], number: int) -> Flags:
 
 def of_table(path: Path) -> Tasks:
     """The tasks of a votes table with known truth, labelled by the plain majority of the models."""
-    file = read_votes(path)
+    file = VotesFile.read(path)
     votes, truth = file.votes, file.truth
     counts = (votes[:, :, None] == np.arange(len(file.labels))).sum(axis=1)
     known = truth >= 0

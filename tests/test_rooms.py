@@ -298,7 +298,6 @@ def test_no_module_is_a_sliver_of_its_only_importer() -> None:
 USED_UNSEEN: Mapping[str, str] = {
     "backend.__main__": "the command in pyproject.toml",
     "backend.ledger.migrations.versions": "Alembic calls upgrade and downgrade",
-    "backend.questions.tags": "the registry reads a module for each tag",
 }
 """Modules, and folders of them, whose public names are used by somebody who does not name them."""
 
@@ -307,10 +306,6 @@ OWN_USERS: Mapping[str, frozenset[str]] = {
     "backend.annotation.pack_checks": frozenset({"unpacked_arms"}),
     "backend.annotation.planner": frozenset({"Planned"}),
     "backend.annotation.queue": frozenset({"failure"}),
-    "backend.commands.bulk.quoting": frozenset({"hours", "money"}),
-    "backend.commands.connect.connect": frozenset({"description"}),
-    "backend.commands.replay.report_blocks": frozenset({"grid"}),
-    "backend.label_studio.client": frozenset({"failures"}),
     "backend.ledger.database.database": frozenset({"create", "place", "reader", "writer"}),
     "backend.ledger.database.tables": frozenset({"where"}),
     "backend.models.embedded_voters": frozenset({"all_phrases"}),

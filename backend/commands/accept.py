@@ -22,13 +22,7 @@ from backend.server.status.promises import covered_rounds
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One task's decided questions.
-
-    Attributes:
-        score: the prediction's score, the product of the questions' scores.
-        labels: control → the voted label.
-        certified: whether blind labels cover the label of every question.
-    """
+    """One task's decided questions."""
 
     score: float
     labels: Mapping[str, str]
@@ -37,81 +31,67 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about a project's tasks.
+    """What is known about a project's tasks: those decided that nobody annotated, and those that are blind.
 
-    Attributes:
-        decided: task → its decided questions; only tasks that nobody has annotated and that are not blind.
-        blind: the tasks that are or were blind.
-        threshold: the lowest score that the certificates of all questions cover; ``None`` without one.
+    ``threshold`` is the lowest score that the certificates of all questions cover; ``None`` without one.
     """
 
     decided: Mapping[int, Decided]
     blind: frozenset[int]
     threshold: float | None
 
+    @classmethod
+    def load(cls, connection: Connection, project: Project, target: float) -> Evidence:
+        """Read what the ledger knows about a project's tasks."""
+        epochs = ProjectRounds(connection, project.key).latest_epochs()
+        queues = BlindQueues(connection, project.key).all()
+        covers = {
+            control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
+            for control, epoch in epochs.items()
+        }
+        rounds: dict[int, dict[str, OpenRound]] = {}
+        for control, epoch in epochs.items():
+            for round_ in CountedRounds(connection, project.key, control, epoch).open():
+                rounds.setdefault(round_.task, {})[control] = round_
 
-def load_evidence(connection: Connection, project: Project, target: float) -> Evidence:
-    """Read what the ledger knows about a project's tasks.
+        def is_certified(control: str, round_: OpenRound) -> bool:
+            if (cover := covers[control]) is None:
+                return False
+            certified, after, through = cover
+            return round_.score >= certified.threshold and after < round_.id <= through
 
-    Args:
-        connection: a read transaction.
-        project: the project.
-        target: the share of labels that must be right, as set.
-    """
-    epochs = ProjectRounds(connection, project.key).latest_epochs()
-    queues = BlindQueues(connection, project.key).all()
-    covers = {
-        control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
-        for control, epoch in epochs.items()
-    }
-    rounds: dict[int, dict[str, OpenRound]] = {}
-    for control, epoch in epochs.items():
-        for round_ in CountedRounds(connection, project.key, control, epoch).open():
-            rounds.setdefault(round_.task, {})[control] = round_
-
-    def is_certified(control: str, round_: OpenRound) -> bool:
-        if (cover := covers[control]) is None:
-            return False
-        certified, after, through = cover
-        return round_.score >= certified.threshold and after < round_.id <= through
-
-    decided = {
-        task: Decided(
-            score=math.prod(round_.score for round_ in of_task.values()),
-            labels={control: round_.label for control, round_ in of_task.items()},
-            certified=all(is_certified(*item) for item in of_task.items()),
+        decided = {
+            task: Decided(
+                score=math.prod(round_.score for round_ in of_task.values()),
+                labels={control: round_.label for control, round_ in of_task.items()},
+                certified=all(is_certified(*item) for item in of_task.items()),
+            )
+            for task, of_task in rounds.items()
+        }
+        thresholds = [None if cover is None else cover[0].threshold for cover in covers.values()]
+        return cls(
+            decided,
+            frozenset(blind.task for queue in queues.values() for blind in queue),
+            max((each for each in thresholds if each is not None), default=None)
+            if all(covers.values())
+            else None,
         )
-        for task, of_task in rounds.items()
-    }
-    thresholds = [None if cover is None else cover[0].threshold for cover in covers.values()]
-    return Evidence(
-        decided,
-        frozenset(blind.task for queue in queues.values() for blind in queue),
-        max((each for each in thresholds if each is not None), default=None)
-        if all(covers.values())
-        else None,
-    )
 
-
-def require_certificate(evidence: Evidence, above: float) -> None:
-    """Refuse to accept labels that no blind label certifies.
-
-    Raises:
-        ConfigError: no certificate covers scores from ``above`` on.
-    """
-    if evidence.threshold is None:
-        raise ConfigError(
-            "no label is certified yet",
-            where="--above",
-            fix="label blind tasks (camvo review lists them; they need the setting audit), or accept on your"
-            " own responsibility with --uncertified",
-        )
-    if above < evidence.threshold:
-        raise ConfigError(
-            f"labels with a score of {above:g} are not certified, only those from {evidence.threshold:g} on",
-            where="--above",
-            fix=f"give --above {evidence.threshold:g}, label more blind tasks, or use --uncertified",
-        )
+    def require_certificate(self, above: float) -> None:
+        """Refuse to accept labels that no blind label certifies."""
+        if self.threshold is None:
+            raise ConfigError(
+                "no label is certified yet",
+                where="--above",
+                fix="label blind tasks (camvo review lists them; they need the setting audit), or accept on"
+                " your own responsibility with --uncertified",
+            )
+        if above < self.threshold:
+            raise ConfigError(
+                f"labels with a score of {above:g} are not certified, only those from {self.threshold:g} on",
+                where="--above",
+                fix=f"give --above {self.threshold:g}, label more blind tasks, or use --uncertified",
+            )
 
 
 _SAME = 1e-6
@@ -120,19 +100,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """One run of ``camvo accept``.
-
-    Attributes:
-        client: Label Studio.
-        ledger: where accepted tasks are noted.
-        project: Label Studio's number of the project.
-        key: the project's key.
-        model_version: the version of CaMVo's predictions.
-        evidence: what the ledger knows of the tasks.
-        above: the lowest score of a prediction that is accepted.
-        uncertified: whether labels are accepted that no blind label certifies.
-        clock: returns unix seconds.
-    """
+    """One run of ``camvo accept``."""
 
     client: Client
     ledger: Ledger
@@ -228,17 +196,7 @@ class Acceptance:
 
 
 def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Counter[str]:
-    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
-
-    Args:
-        client: Label Studio.
-        ledger: where accepted tasks are noted.
-        project: Label Studio's number of the project.
-        key: the project's key.
-
-    Returns:
-        How many annotations were ``deleted``, were ``kept`` because somebody changed them, or were ``gone``.
-    """
+    """Delete the annotations that ``camvo accept`` made and that nobody has changed since."""
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = AcceptedTasks(connection, key).all()

@@ -40,7 +40,6 @@ def accept(  # noqa: PLR0917 - a command's options
 
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands import accept as acceptance  # noqa: PLC0415
-    from backend.commands import accept as evidence  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
     from backend.commands.shared.setup import environment_with, existing_ledger, stored_project  # noqa: PLC0415
     from backend.errors import ConfigError  # noqa: PLC0415
@@ -57,9 +56,10 @@ def accept(  # noqa: PLR0917 - a command's options
             console.print(_undone(acceptance.undo_accepted(client, ledger, project, key)), highlight=False)
             return
         with ledger.read() as connection:
-            known = evidence.load_evidence(connection, stored_project(connection, key), loaded.guarantee)
+            stored = stored_project(connection, key)
+            known = acceptance.Evidence.load(connection, stored, loaded.guarantee)
         if not uncertified:
-            evidence.require_certificate(known, above)
+            known.require_certificate(above)
         run = acceptance.Acceptance(
             client, ledger, project, key, loaded.model_version, known, above, uncertified, time.time
         )
@@ -74,7 +74,7 @@ def accept(  # noqa: PLR0917 - a command's options
 
 
 def _undone(outcome: Counter[str]) -> str:
-    lines = [f"{outcome['deleted']} annotations deleted; their predictions are there again"]
+    lines = [f"{outcome['deleted']} annotations deleted; their predictions are shown again"]
     if outcome["kept"]:
         lines.append(f"{outcome['kept']} kept, because somebody has changed or confirmed them since")
     if outcome["gone"]:

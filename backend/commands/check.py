@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,19 +14,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend import settings
-from backend.commands.shared.config_facts import config_facts
-from backend.commands.shared.output import print_fact
-from backend.errors import BadAnswerError, ConfigError, ModelError
+from backend.commands.shared.output import Fact, print_fact
+from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError
 from backend.ledger import Ledger, migrate, reports
 from backend.models import Pool, embedded_voters
+from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
 from backend.models.embedder import Embedder
 from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.controls import lists_labels
+from backend.questions.objects import IMAGE
 from backend.questions.prompts.messages import Messages, answer_schema, parse_answer, prompt_messages
+from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor, redactor_named
 from backend.runtime.annotation_process import recall_usage
 from backend.server.status.report import dollars, of, seconds
-from backend.settings import Environment, Settings
+from backend.settings import Environment, ModelSettings, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
 from camvo.policies.policy import Observation
@@ -77,7 +80,7 @@ def _described(error: ModelError) -> str:
 
 
 _FIXES = {
-    "model_timeout": "raise its timeout, or look whether it is overloaded",
+    "model_timeout": "raise its timeout, or check whether it is overloaded",
     "model_unavailable": "look at the provider's status page, and check api_base",
     "model_refused": "look at the provider's content filter",
 }
@@ -122,17 +125,7 @@ _PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 def check_setup(
     console: Console, environment: Environment, *, live: bool = False, label_config: Path | None = None
 ) -> bool:
-    """Check each part and print the results; return whether the server can start.
-
-    Args:
-        console: where the results are printed.
-        environment: names ``camvo.yaml`` and the ledger, and holds the keys.
-        live: whether to ask each model once, which costs money.
-        label_config: a file with a label config; each of its controls is checked.
-
-    Raises:
-        ConfigError: ``camvo.yaml`` is invalid, or a model has no price.
-    """
+    """Check each part and print the results; return whether the server can start."""
     loaded = settings.load(environment.config)
     console.print(
         f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
@@ -294,3 +287,50 @@ def _print_estimate(
         + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
         highlight=False,
     )
+
+
+_NAME = "label config"
+
+
+def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
+    """Report for each control whether it gets predictions; the last fact fails if none of them does."""
+    try:
+        config = parse_label_config(xml)
+    except BadLabelConfigError as error:
+        yield Fact(_NAME, str(error), holds=False)
+        return
+    obstacles = {question.name: _obstacle(question, settings) for question in config.questions}
+    for question in config.questions:
+        if (reason := obstacles[question.name]) is None:
+            yield _predicted(question)
+        else:
+            yield Fact(_NAME, f"{question.name} ({question.tag}) stays blank: {reason}", holds=None)
+    for control in config.skipped:
+        text = f"{control.control} ({control.tag}) stays blank: {control.reason}"
+        yield Fact(_NAME, text, holds=None)
+    if all(obstacles.values()):
+        text = "no control gets a prediction: add one that can be voted on (docs/tags.md)"
+        yield Fact(_NAME, text, holds=False)
+
+
+def _predicted(question: ConfigQuestion) -> Fact:
+    text = f"{question.name} ({question.tag}) gets predictions"
+    if any(field.tag == "Chat" for field in question.fields):
+        return Fact(_NAME, f"{text}, but Label Studio's open-source editor cannot draw a Chat", holds=None)
+    return Fact(_NAME, text)
+
+
+def _obstacle(question: ConfigQuestion, settings: Settings) -> str | None:
+    """Return why no model can answer a question, or ``None``."""
+    if not lists_labels(question.control) and all(model.is_embedded for model in settings.models):
+        return "the embedded voters answer only lists of labels; name other models in camvo.yaml"
+    shows_image = any(field.tag == IMAGE for field in question.fields)
+    if shows_image and not any(map(_sees, settings.models)):
+        return "it shows an image, and no model accepts images; name one, or set its vision: true"
+    return None
+
+
+def _sees(model: ModelSettings) -> bool:
+    if model.vision is None:
+        return not model.is_embedded and litellm_info.accepts_images(model.model)
+    return model.vision

@@ -411,13 +411,7 @@ _ANNOTATED = 10
 
 
 def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
-    """Run the demo.
-
-    Args:
-        console: where it prints.
-        serve: whether to keep the server running, so that Label Studio can be connected to it.
-        port: the server's port; by default a free one.
-    """
+    """Run the demo."""
     _print_opening(console)
     port = port or _free_port()
     with console.status("starting the server (importing torch takes a while) …"):

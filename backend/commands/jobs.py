@@ -27,12 +27,17 @@ _MOST = 50
 """The most jobs that are listed: those that are out, and the newest others."""
 
 
-def print_jobs(console: Console, environment: Environment, project: str | None, *, as_json: bool) -> None:
-    """Print the jobs that are out, and the newest ones that are not.
-
-    Raises:
-        ConfigError: there is no ledger.
-    """
+def list_jobs(
+    console: Console,
+    environment: Environment,
+    project: str | None,
+    *,
+    cancel: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print the jobs that are out, and the newest ones that are not; first cancel those chosen."""
+    if cancel is not None:
+        _cancel_jobs(console, environment, project, cancel)
     with _ledger(environment) as ledger, ledger.read() as connection:
         out = Jobs(connection).find(states=OPEN, project=project)
         rest = Jobs(connection).find(project=project, limit=_MOST)
@@ -50,19 +55,8 @@ def print_jobs(console: Console, environment: Environment, project: str | None, 
         console.print(f"{len(out)} {are} out; those listed cost ${total:.4f} so far", highlight=False)
 
 
-def cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
-    """Cancel jobs that are out.
-
-    Args:
-        console: where it is said which.
-        environment: the ledger's address, ``camvo.yaml`` and the keys.
-        project: cancel jobs of this project only.
-        chosen: the beginning of a job's id, or ``all``.
-
-    Raises:
-        ConfigError: there is no ledger, or no job that is out has such an id.
-        ModelError: the provider does not cancel the job.
-    """
+def _cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
+    """Cancel jobs that are out."""
     settings = settings_module.load(environment.config)
     with _ledger(environment) as ledger, closing(Writer(ledger)) as writer:
         with ledger.read() as connection:

@@ -14,7 +14,7 @@ def jobs(
         str | None, typer.Option("--project", help="Only the jobs of this project.", show_default="all")
     ] = None,
     cancel: Annotated[
-        str | None, typer.Option("--cancel", help="Cancel the job whose id begins so; 'all' for every one.")
+        str | None, typer.Option("--cancel", help="Cancel the jobs whose ids begin with this, or 'all'.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     config: Config = None,
@@ -27,13 +27,7 @@ def jobs(
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.jobs import (  # noqa: PLC0415
-        cancel_jobs,
-        print_jobs,
-    )
+    from backend.commands.jobs import list_jobs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
-    environment, console = environment_with(config), Console()
-    if cancel is not None:
-        cancel_jobs(console, environment, project, cancel)
-    print_jobs(console, environment, project, as_json=as_json)
+    list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)

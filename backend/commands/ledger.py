@@ -34,16 +34,7 @@ _TASKS_PER_TRANSACTION = 20
 
 @dataclass(frozen=True, slots=True)
 class LabelsToForget:
-    """The options of ``camvo ledger forget`` that say which labels are meant.
-
-    Attributes:
-        annotator: the user's id; ``None`` for everybody.
-        project: the project's number or key; ``None`` for every project.
-        task: the task's number; ``None`` for every task.
-        since: the earliest change of a label, in UTC; ``None`` for no bound.
-        undo: whether the labels come back.
-        from_now_on: whether labels that are still to come are withdrawn, too.
-    """
+    """The options of ``camvo ledger forget`` that say which labels are meant; ``None`` means every one."""
 
     annotator: int | None
     project: str | None
@@ -58,11 +49,7 @@ class LabelsToForget:
         return self.undo or self.from_now_on
 
     def withdrawal(self, connection: Connection, now: float) -> Withdrawal:
-        """The options as a withdrawal; the ledger says which project is meant.
-
-        Raises:
-            ConfigError: the options do not fit together, or the ledger has no such project.
-        """
+        """The options as a withdrawal; the ledger says which project is meant."""
         if self.task is not None and self.project is None:
             raise ConfigError("a task belongs to a project", where="--task", fix="add --project")
         if self.annotator is None and self.project is None:
@@ -81,68 +68,46 @@ class LabelsToForget:
         )
         return covering if self.covers_later_labels else actions.bounded(connection, covering)
 
-
-def forget_labels(
-    console: Console,
-    environment: Environment,
-    wanted: LabelsToForget,
-    *,
-    agreed: Callable[[str], bool] | None,
-) -> None:
-    """Say what a withdrawal changes and, if that is agreed to, change it.
-
-    Args:
-        console: where the numbers are printed.
-        environment: has the ledger's address and ``camvo.yaml``.
-        wanted: the labels.
-        agreed: asks whether to go on; ``None`` to change nothing.
-
-    Raises:
-        ConfigError: the options do not fit together, or the ledger has no such project.
-        LedgerError: the ledger failed; the same command does the rest.
-    """
-    loaded = settings.load(environment.config)
-    ledger = Ledger(environment.database_url)
-    try:
-        with ledger.read() as connection:
-            withdrawal = wanted.withdrawal(connection, time.time())
-            affected = actions.affected_labels(connection, withdrawal)
-        console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
-        if not affected.annotations and not wanted.covers_later_labels:
-            console.print("There is nothing to withdraw. --from-now-on covers labels that are still to come.")
-            return
-        if agreed is None or not agreed("Go on?"):
-            console.print("Nothing was changed.")
-            return
-        with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
-            corrected = withdraw(ledger, withdrawal, loaded, advance)
-        done = "withdrawn" if withdrawal.withdrawn else "back"
-        console.print(f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False)
-    finally:
-        ledger.close()
+    def forget(
+        self,
+        console: Console,
+        environment: Environment,
+        *,
+        agreed: Callable[[str], bool] | None,
+    ) -> None:
+        """Say what a withdrawal changes and, if that is agreed to, change it."""
+        loaded = settings.load(environment.config)
+        ledger = Ledger(environment.database_url)
+        try:
+            with ledger.read() as connection:
+                withdrawal = self.withdrawal(connection, time.time())
+                affected = AffectedLabels.of(connection, withdrawal)
+            console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
+            if not affected.annotations and not self.covers_later_labels:
+                console.print("There is nothing to withdraw. --from-now-on covers future labels.")
+                return
+            if agreed is None or not agreed("Continue?"):
+                console.print("Nothing was changed.")
+                return
+            with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
+                corrected = withdraw(ledger, withdrawal, loaded, advance)
+            done = "withdrawn" if withdrawal.withdrawn else "back"
+            console.print(
+                f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False
+            )
+        finally:
+            ledger.close()
 
 
 def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
     """Store a withdrawal, and make the annotations and rewards that it covers agree with it.
 
     After each transaction the function waits as long as that took, so that the server can write.
-
-    Args:
-        ledger: the migrated ledger.
-        withdrawal: which labels are withdrawn or come back.
-        loaded: the server's settings.
-        advance: called with the number of tasks that were finished.
-
-    Returns:
-        How many rounds are now taught by another label, or by somebody else.
-
-    Raises:
-        LedgerError: the ledger failed; the same withdrawal again does the rest.
     """
     with ledger.write() as connection:
         withdrawal.store(connection)
     with ledger.read() as connection:
-        affected = actions.affected_labels(connection, withdrawal)
+        affected = AffectedLabels.of(connection, withdrawal)
     corrected = 0
     for project, tasks in affected.tasks.items():
         for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
@@ -172,7 +137,9 @@ def _age_of(text: str) -> float:
     """The seconds of an age such as ``90d``, ``12w`` or ``2y``."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal() or not int(number):
-        raise ConfigError(f"{text!r} is no age of a day or more", where="--older", fix="write 90d, 12w or 2y")
+        raise ConfigError(
+            f"{text!r} is not an age of a day or more", where="--older", fix="write 90d, 12w or 2y"
+        )
     return int(number) * _UNITS[unit]
 
 
@@ -185,20 +152,7 @@ def prune_ledger(
     agreed: Callable[[str], bool] | None,
     compact: bool,
 ) -> None:
-    """Say what a prune changes and, if that is agreed to, prune.
-
-    Args:
-        console: where the numbers are printed.
-        environment: has the ledger's address and ``camvo.yaml``.
-        older: the age, such as ``90d``.
-        project: the project's number or key; ``None`` for all.
-        agreed: asks whether to go on; ``None`` to change nothing.
-        compact: whether a SQLite file gives the room back.
-
-    Raises:
-        ConfigError: the age is none, or the ledger has no such project.
-        LedgerError: the ledger failed, or a sum is not what it must be; the same command does the rest.
-    """
+    """Say what a prune changes and, if that is agreed to, prune."""
     age, loaded = _age_of(older), settings.load(environment.config)
     with existing_ledger(environment) as ledger:
         ledger.migrate()
@@ -212,7 +166,7 @@ def prune_ledger(
             console.print(_described(plan, "to be"), highlight=False, soft_wrap=True)
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
-        elif agreed is None or not agreed("Go on? What is deleted does not come back."):
+        elif agreed is None or not agreed("Continue? What is deleted cannot be restored."):
             console.print("Nothing was changed.")
             return
         for plan in plans:
@@ -231,16 +185,7 @@ def prune_ledger(
 
 
 def verify_ledger(console: Console, environment: Environment, url: str | None) -> bool:
-    """Print what is wrong in a ledger.
-
-    Args:
-        console: where the problems are printed.
-        environment: has the ledger's address.
-        url: the address of another ledger, such as a copy.
-
-    Returns:
-        Whether the ledger is sound.
-    """
+    """Print what is wrong in a ledger."""
     if url is not None:
         environment = environment.model_copy(update={"database_url": url})
     found = 0
@@ -259,12 +204,7 @@ def verify_ledger(console: Console, environment: Environment, url: str | None) -
 
 
 def export_ledger(environment: Environment, out: Path | None, project: str | None) -> None:
-    """Write a ledger as lines of JSON; compressed if the file's name ends with ``.gz``.
-
-    Raises:
-        ConfigError: the ledger has no such project.
-        LedgerError: the file cannot be written.
-    """
+    """Write a ledger as lines of JSON; compressed if the file's name ends with ``.gz``."""
     with _readable_ledger(environment) as ledger, ledger.read() as connection:
         keys = None if project is None else [stored_project(connection, project).key]
         with _opened(out) as stream:
@@ -273,11 +213,7 @@ def export_ledger(environment: Environment, out: Path | None, project: str | Non
 
 
 def copy_ledger(console: Console, environment: Environment, target_url: str) -> None:
-    """Copy the server's ledger into an empty database, and verify the copy.
-
-    Raises:
-        LedgerError: the target is not empty, or one of the databases failed; nothing is in the target then.
-    """
+    """Copy the server's ledger into an empty database, and verify the copy."""
     with existing_ledger(environment) as source, closing(Ledger(target_url)) as target:
         source.migrate()
         target.migrate()

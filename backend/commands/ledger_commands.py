@@ -30,9 +30,7 @@ def forget(  # noqa: PLR0917 - a command's options
         ),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Let these labels count again.")] = False,
-    from_now_on: Annotated[
-        bool, typer.Option("--from-now-on", help="Withdraw the labels that are still to come, too.")
-    ] = False,
+    from_now_on: Annotated[bool, typer.Option("--from-now-on", help="Withdraw future labels, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: Config = None,
@@ -50,10 +48,7 @@ def forget(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.ledger import (  # noqa: PLC0415
-        LabelsToForget,
-        forget_labels,
-    )
+    from backend.commands.ledger import LabelsToForget  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.commands.teach import annotator_number  # noqa: PLC0415
     from backend.errors import ConfigError  # noqa: PLC0415
@@ -66,7 +61,7 @@ def forget(  # noqa: PLR0917 - a command's options
             raise ConfigError("there is no terminal to ask", where="forget", fix="add --yes or --dry-run")
         return yes or typer.confirm(question)
 
-    forget_labels(Console(), environment_with(config), wanted, agreed=None if dry_run else agreed)
+    wanted.forget(Console(), environment_with(config), agreed=None if dry_run else agreed)
 
 
 def prune(  # noqa: PLR0917 - a command's options

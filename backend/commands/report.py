@@ -45,7 +45,7 @@ from backend.server.status.report import (
 from backend.settings import Environment
 
 
-def tables(project: ProjectReport) -> Iterator[Table]:
+def _tables(project: ProjectReport) -> Iterator[Table]:
     """The tables of a project, in their order."""
     yield from (
         _votes(project),
@@ -159,12 +159,7 @@ def print_report(
     as_json: bool,
     annotators: bool = False,
 ) -> None:
-    """Print the report on every project, or on one; with ``annotators`` also on each annotator.
-
-    Raises:
-        ConfigError: the ledger has no such project.
-        LedgerError: the ledger cannot be read.
-    """
+    """Print the report on every project, or on one; with ``annotators`` also on each annotator."""
     report = _load_report(environment, project, annotators=annotators)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)
@@ -208,7 +203,7 @@ def _print_project(console: Console, project: ProjectReport) -> None:
     _print_alerts(console, project.alerts)
     for name, value in (*_headline(project), *_facts(project)):
         console.print(f"{name:<16} {escape(value)}", highlight=False)
-    for table in tables(project):
+    for table in _tables(project):
         console.print(table)
     for failed in project.failed:
         final = ", final" if failed.final else ""

@@ -28,7 +28,7 @@ from backend.datasets.tasks import content_number, keys_read, plain, task_number
 from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
-from backend.learning.annotators import ReliabilityFits, is_due
+from backend.learning.annotators import ReliabilityFits
 from backend.ledger import Ledger, Writer, projects
 from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
 from backend.ledger.projects import Project
@@ -44,14 +44,9 @@ def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Cal
     try:
         with ThreadPoolExecutor(1) as readers:
             fits = ReliabilityFits(ledger, writer, readers, settings, clock)
-            asyncio.run(_fit(fits, project))
+            asyncio.run(fits.fit_if_due(project))
     finally:
         writer.close()
-
-
-async def _fit(fits: ReliabilityFits, project: str) -> None:
-    if is_due(*await fits.annotations(project)):
-        await fits.fit(project)
 
 
 _FIRST, _NAMES = 10**9, 9 * 10**9
@@ -62,13 +57,6 @@ def annotator_number(said: object, place: str) -> int | None:
     """The number of an annotator; ``None`` for nobody in particular.
 
     Each name gets its own number, the same every time. The ledger holds only the number.
-
-    Args:
-        said: a number or a name; blank for nobody.
-        place: where it was read, for errors.
-
-    Raises:
-        DatasetError: it is a number that no user can have.
     """
     name = str(int(said) if isinstance(said, float) and said.is_integer() else said or "").strip()
     if not name:
@@ -244,18 +232,7 @@ def teach_file(
     *,
     clock: Callable[[], float] = time.time,
 ) -> TeachTally:
-    """Take the labels of a file, and weigh those of several annotators by how often each is right.
-
-    Args:
-        path: a file with the columns of ``blind.csv``.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        annotator: who gave the labels of rows that do not say it; ``None`` for nobody in particular.
-        clock: unix seconds.
-
-    Raises:
-        DatasetError: a row is wrong; nothing has been learnt then.
-        CamvoError: the settings or the ledger are wrong.
-    """
+    """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
@@ -285,11 +262,7 @@ def teach_file(
 
 
 def _without_repetitions(rows: Sequence[_HumanRow]) -> list[_HumanRow]:
-    """The rows, each task and annotator once.
-
-    Raises:
-        DatasetError: somebody says different things about the same task.
-    """
+    """The rows, each task and annotator once."""
     found: dict[tuple[str, int], _HumanRow] = {}
     for row in rows:
         first = found.setdefault((row.project, row.annotation), row)

@@ -31,13 +31,8 @@ _MEMORY_KB = 2_000
 class Index:
     """The index of one dataset. A context manager; the file disappears at the end.
 
-    The whole source is read and checked, also where only a shard of it is labelled.
-
-    Attributes:
-        rows: how many rows the dataset's shard has.
-        tasks: how many tasks the shard has, rows of equal content counted once.
-        tasks_in_all: how many tasks the whole source has.
-        columns: the columns of the whole source.
+    The whole source is read and checked, also where only a shard of it is labelled. The attributes are those
+    of :class:`~backend.datasets.tasks.IndexedTasks`; ``tasks_in_all`` counts the tasks of the whole source.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -171,14 +166,7 @@ _NAME = re.compile(r"part-\d{5,}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Consecutive rows of a dataset.
-
-    Attributes:
-        number: which part, from 0.
-        start: its first row, from 0.
-        stop: the row after its last one.
-        repeats: those of its rows whose content an earlier row of the dataset has.
-    """
+    """Consecutive rows of a dataset, from ``start`` to before ``stop``; ``repeats`` repeat earlier rows."""
 
     number: int
     start: int
@@ -190,30 +178,20 @@ class Part:
         """The name of the file of its results."""
         return f"part-{self.number:05d}.parquet"
 
+    @classmethod
+    def every(cls, rows: int, is_first: Iterable[bool]) -> Iterator[Part]:
+        """Divide a dataset."""
+        size, flags = min(max(-(-rows // _PARTS), _FEWEST), _MOST), enumerate(is_first)
+        for number, start in enumerate(range(0, rows, size)):
+            stop = min(start + size, rows)
+            repeats = frozenset(row for row, first in islice(flags, stop - start) if not first)
+            yield cls(number, start, stop, repeats)
 
-def rows_of_a_part(rows: int) -> int:
-    """Return how many rows each part of a dataset with ``rows`` rows has."""
-    return min(max(-(-rows // _PARTS), _FEWEST), _MOST)
-
-
-def parts_of(rows: int, is_first: Iterable[bool]) -> Iterator[Part]:
-    """Divide a dataset.
-
-    Args:
-        rows: how many rows it has.
-        is_first: whether each row, in its order, is the first of its task.
-    """
-    size, flags = rows_of_a_part(rows), enumerate(is_first)
-    for number, start in enumerate(range(0, rows, size)):
-        stop = min(start + size, rows)
-        repeats = frozenset(row for row, first in islice(flags, stop - start) if not first)
-        yield Part(number, start, stop, repeats)
-
-
-def stale_names(names: Iterable[str], parts: int) -> list[str]:
-    """Those of the files in a folder of results that an earlier run over more rows has left there."""
-    kept = {Part(number, 0, 0, frozenset()).file_name for number in range(parts)}
-    return [name for name in names if _NAME.fullmatch(name) and name not in kept]
+    @classmethod
+    def stale(cls, names: Iterable[str], parts: int) -> list[str]:
+        """Those of the files in a folder of results that an earlier run over more rows has left there."""
+        kept = {cls(number, 0, 0, frozenset()).file_name for number in range(parts)}
+        return [name for name in names if _NAME.fullmatch(name) and name not in kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,21 +215,7 @@ class _RowsBetween:
 
 
 class PartTasks:
-    """The tasks of a part, in memory.
-
-    Args:
-        dataset: the whole dataset.
-        part: which part of it.
-        columns: the columns of the whole dataset.
-
-    Attributes:
-        rows: how many rows the part has.
-        tasks: how many tasks, rows of equal content counted once.
-        columns: the columns of the whole dataset.
-
-    Raises:
-        DatasetError: a row cannot be read.
-    """
+    """The tasks of a part, in memory."""
 
     def __init__(self, dataset: Dataset, part: Part, columns: Columns) -> None:
         between = _RowsBetween(dataset.source, part.start, part.stop)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from backend.datasets.sinks import WholeFile, check_writable
+from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.sources import pyarrow_parquet
 from backend.errors import ConfigError, DatasetError
 
@@ -45,15 +45,7 @@ _CAUSES = (
 
 @contextmanager
 def store_errors(where: str) -> Iterator[None]:
-    """Raise pyarrow's errors as ours, without their texts.
-
-    Args:
-        where: the name of the folder or object.
-
-    Raises:
-        ConfigError: pyarrow does not understand the address.
-        DatasetError: the object store refuses or does not answer.
-    """
+    """Raise pyarrow's errors as ours, without their texts."""
     try:
         yield
     except OSError as error:
@@ -96,11 +88,7 @@ class _ObjectFolder:
 
     @classmethod
     def at(cls, address: str) -> _ObjectFolder:
-        """The folder at an address.
-
-        Raises:
-            ConfigError: the scheme is none of those known, or the address has credentials in it.
-        """
+        """The folder at an address."""
         parts = urlsplit(address)
         if parts.scheme not in _SCHEMES:
             known = " or ".join(f"{scheme}://" for scheme in _SCHEMES)
@@ -153,11 +141,7 @@ class _ObjectFolder:
                 files.delete_file(f"{path}/{name}")
 
     def send(self, name: str, content: memoryview) -> None:
-        """Write an object with all its content, or none.
-
-        Raises:
-            DatasetError: the store refuses or does not answer.
-        """
+        """Write an object with all its content, or none."""
         with store_errors(f"{self.name.rstrip('/')}/{name}"):
             self._put(name, content)
 
@@ -210,12 +194,7 @@ _PATIENCE = 60
 
 
 def _opened(address: str, *, at_once: bool = False) -> tuple[Any, str]:
-    """The object store, and the folder's path in it.
-
-    Args:
-        address: the folder's address.
-        at_once: whether objects are sent in one request.
-    """
+    """The object store, and the folder's path in it."""
     pyarrow_parquet()
     from pyarrow.fs import FileSystem  # noqa: PLC0415 - an extra
 
@@ -304,9 +283,9 @@ class _LocalFolder:
             ) from error
         check_writable(self.path / "check")
 
-    def file(self, name: str) -> WholeFile:
+    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
         """A file that is written beside its place and moved there at the end."""
-        return WholeFile(self.path / name)
+        return whole_file(self.path / name)
 
     def names(self) -> list[str]:
         """The names of the files in it."""

@@ -1,4 +1,4 @@
-"""JSON Lines, and Label Studio's import format."""
+"""Files of results: CSV, JSON Lines, Parquet, and Label Studio's import format."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from backend.datasets.sources import pyarrow_parquet
 from backend.datasets.tasks import Columns
@@ -47,19 +46,8 @@ class Result:
         return {**self.data, **self.added}
 
 
-class _Sink(Protocol):
-    """A file that results are written to, one by one. A context manager: an error leaves no file."""
-
-    def __enter__(self) -> _Sink:
-        """Open the file."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file, and put it in its place if there was no error."""
-
-    def write(self, result: Result) -> None:
-        """Write one result."""
+Write: TypeAlias = Callable[[Result], object]
+"""Writes one result to a file."""
 
 
 def cell(value: object) -> str:
@@ -75,36 +63,28 @@ def cell(value: object) -> str:
             return str(value)
 
 
-class WholeFile:
-    """Writes beside the wanted path, and moves the file there at the end.
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Write beside the wanted path, and move the file there at the end.
 
     So an interrupted run leaves the file of the run before as it was.
 
     Raises:
         DatasetError: on entering, the folder cannot be written to.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-
-    def __enter__(self) -> BinaryIO:
-        try:
-            self._file = self._beside.open("wb")
-        except OSError as error:
-            raise DatasetError(
-                f"cannot be written: {error.strerror}", where=str(self._path), fix="choose another folder"
-            ) from error
-        return self._file
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        if error is None:
-            self._beside.replace(self._path)
-        else:
-            self._beside.unlink(missing_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        file = beside.open("wb")
+    except OSError as error:
+        raise DatasetError(
+            f"cannot be written: {error.strerror}", where=str(path), fix="choose another folder"
+        ) from error
+    try:
+        with file:
+            yield file
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:
@@ -113,7 +93,7 @@ def check_writable(path: Path) -> None:
     Raises:
         DatasetError: it cannot.
     """
-    with contextlib.suppress(_Unwanted), WholeFile(path):
+    with contextlib.suppress(_Unwanted), whole_file(path):
         raise _Unwanted
 
 
@@ -121,72 +101,38 @@ class _Unwanted(Exception):  # noqa: N818 - no error
     """Ends the writing of a file that is not wanted."""
 
 
-class _CsvSink:
-    """A CSV file in UTF-8; objects and lists are cells of JSON."""
-
-    def __init__(self, path: Path, columns: Sequence[str], added: Kinds) -> None:
-        self._whole, self._names = WholeFile(path), list(dict.fromkeys([*columns, *added]))
-
-    def __enter__(self) -> _CsvSink:
-        self._text = io.TextIOWrapper(self._whole.__enter__(), "utf-8", errors="replace", newline="")
-        self._writer = csv.DictWriter(self._text, self._names, restval="")
-        self._writer.writeheader()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._text.flush()
-        self._whole.__exit__(kind, error, trace)
-
-    def write(self, result: Result) -> None:
-        """Write one line."""
-        self._writer.writerow({name: cell(value) for name, value in result.row.items()})
+@contextmanager
+def _csv_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+    """CSV in UTF-8; objects and lists are cells of JSON."""
+    text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
+    writer = csv.DictWriter(text, list(dict.fromkeys([*columns.names, *added])), restval="")
+    writer.writeheader()
+    yield lambda result: writer.writerow({name: cell(value) for name, value in result.row.items()})
+    text.flush()
 
 
-class _JsonLinesSink:
+@contextmanager
+def _json_lines_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
     """One JSON object per line: the row's columns and those that CaMVo adds."""
-
-    def __init__(self, path: Path) -> None:
-        self._whole = WholeFile(path)
-
-    def __enter__(self) -> _JsonLinesSink:
-        self._file = self._whole.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._whole.__exit__(kind, error, trace)
-
-    def write(self, result: Result) -> None:
-        """Write one line."""
-        self._file.write(_json(result.row) + b"\n")
+    yield lambda result: file.write(_json(result.row) + b"\n")
 
 
-class _LabelStudioSink:
-    """An array of tasks with predictions, as Label Studio imports it."""
+@contextmanager
+def _label_studio_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+    """An array of tasks with predictions, as Label Studio imports it.
 
-    def __init__(self, path: Path) -> None:
-        self._whole = WholeFile(path)
+    The data of a task are the row's columns, and the keys that the label config reads.
+    """
+    before = b"[\n"
 
-    def __enter__(self) -> _LabelStudioSink:
-        self._file = self._whole.__enter__()
-        self._before = b"[\n"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self._file.write(b"[]\n" if self._before == b"[\n" else b"\n]\n")
-        self._whole.__exit__(kind, error, trace)
-
-    def write(self, result: Result) -> None:
-        """Write one task; its data are the row's columns, and the keys that the label config reads."""
+    def write(result: Result) -> None:
+        nonlocal before
         task = {"data": {**result.data, **result.content}, "predictions": list(result.predictions)}
-        self._file.write(self._before + _json(task))
-        self._before = b",\n"
+        file.write(before + _json(task))
+        before = b",\n"
+
+    yield write
+    file.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
 
 def _json(value: object) -> bytes:
@@ -204,58 +150,38 @@ _ROWS = 5_000
 _KINDS = {bool: "bool_", int: "int64", float: "float64", str: "string"}
 
 
-class ParquetSink:
-    """A Parquet file. Columns of numbers, booleans and text keep their type; any others are text, as in CSV.
+@contextmanager
+def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+    """Parquet. Columns of numbers, booleans and text keep their type; any others are text, as in CSV.
 
     Args:
-        file: the file to write, such as a ``WholeFile``; entered and left with the sink.
+        file: the file to write.
         columns: the columns of the source with their types.
         added: those that CaMVo adds, with theirs.
     """
+    parquet = pyarrow_parquet()
+    import pyarrow  # noqa: PLC0415 - an extra
 
-    def __init__(self, file: AbstractContextManager[BinaryIO], columns: Columns, added: Kinds) -> None:
-        self._parquet = pyarrow_parquet()
-        self._whole = file
-        self._waiting: list[dict[str, Any]] = []
-        self._writer: Any = None
-        self._kinds = {name: columns.kind(name) or str for name in columns.names} | dict(added)
+    kinds = {name: columns.kind(name) or str for name in columns.names} | dict(added)
+    schema = pyarrow.schema(
+        [(name, getattr(pyarrow, _KINDS.get(kind, "string"))()) for name, kind in kinds.items()]
+    )
+    waiting: list[dict[str, Any]] = []
 
-    def __enter__(self) -> ParquetSink:
-        self._file = self._whole.__enter__()
-        return self
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._flush()
-            if self._writer is not None:
-                self._writer.close()
-        except BaseException as broken:
-            self._whole.__exit__(type(broken), broken, broken.__traceback__)
-            raise
-        self._whole.__exit__(kind, error, trace)
+        def flush() -> None:
+            rows = [{name: typed(row.get(name), kind) for name, kind in kinds.items()} for row in waiting]
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
+            waiting.clear()
 
-    def write(self, result: Result) -> None:
-        """Write one row, together with others."""
-        self._waiting.append(result.row)
-        if len(self._waiting) == _ROWS:
-            self._flush()
+        def write(result: Result) -> None:
+            waiting.append(result.row)
+            if len(waiting) == _ROWS:
+                flush()
 
-    def _flush(self) -> None:
-        import pyarrow  # noqa: PLC0415 - an extra
-
-        schema = pyarrow.schema(
-            [(name, getattr(pyarrow, _KINDS.get(kind, "string"))()) for name, kind in self._kinds.items()]
-        )
-        if self._writer is None:
-            self._writer = self._parquet.ParquetWriter(self._file, schema, compression="zstd")
-        rows = [
-            {name: typed(row.get(name), kind) for name, kind in self._kinds.items()} for row in self._waiting
-        ]
-        self._writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
-        self._waiting = []
+        yield write
+        flush()
 
 
 def typed(value: Any, kind: type) -> object:
@@ -283,20 +209,16 @@ def check_sink(path: Path) -> None:
     check_writable(path)
 
 
-def open_sink(path: Path, columns: Columns, added: Kinds) -> _Sink:
-    """The sink that writes a file; ``.json`` is Label Studio's import format.
+@contextmanager
+def open_sink(path: Path, columns: Columns, added: Kinds) -> Iterator[Write]:
+    """Open a file for results; an error leaves no file. ``.json`` is Label Studio's import format.
 
     Args:
         path: the file; :func:`check_sink` has accepted it.
         columns: the columns of the source.
         added: those that CaMVo adds.
     """
-    match path.suffix.lower():
-        case ".csv":
-            return _CsvSink(path, columns.names, added)
-        case ".parquet":
-            return ParquetSink(WholeFile(path), columns, added)
-        case ".json":
-            return _LabelStudioSink(path)
-        case _:
-            return _JsonLinesSink(path)
+    sinks = {".csv": _csv_sink, ".parquet": parquet_sink, ".json": _label_studio_sink}
+    sink = sinks.get(path.suffix.lower(), _json_lines_sink)
+    with whole_file(path) as file, sink(file, columns, added) as write:
+        yield write

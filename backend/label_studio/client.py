@@ -42,7 +42,7 @@ _QUOTING = ("/import/predictions", "/api/predictions/")
 
 
 @contextmanager
-def failures(url: str, path: str = "") -> Iterator[None]:
+def _failures(url: str, path: str = "") -> Iterator[None]:
     """Translate exceptions of httpx and label-studio-sdk into errors of ``backend.errors``."""
     from label_studio_sdk.core.api_error import ApiError  # noqa: PLC0415 - slow; the help must not wait
 
@@ -151,21 +151,16 @@ PAGE = 100
 _READ_RETRIES = 2
 """Retries of a request that changes nothing; requests that change something are never sent twice."""
 
-_ANNOTATED = {
-    "filter": "filter:tasks:annotations_ids",
-    "operator": "empty",
-    "type": "Number",
-    "value": "false",
-}
+
+def _where(column: str, operator: str, kind: str, value: object) -> dict[str, object]:
+    """A condition on a column of the Data Manager."""
+    return {"filter": f"filter:tasks:{column}", "operator": operator, "type": kind, "value": value}
 
 
 def http_client(url: str, key: SecretStr, seconds: float) -> Any:
     """The SDK's HTTP client, which exchanges a personal access token for one that the server accepts.
 
-    Args:
-        url: Label Studio's address, without a trailing slash.
-        key: a personal access token or a legacy token.
-        seconds: the time limit for a response.
+    The address has no trailing slash, and ``seconds`` bounds the wait for a response.
     """
     from label_studio_sdk import LabelStudio  # noqa: PLC0415 - the import takes a second
 
@@ -196,7 +191,7 @@ class Client:
     def __init__(self, url: str, key: SecretStr, public_url: str | None = None) -> None:
         self.url = url.rstrip("/")
         self.public_url = (public_url or url).rstrip("/")
-        with failures(self.url):
+        with _failures(self.url):
             self._http = http_client(self.url, key, _QUICK)
 
     def version(self) -> str:
@@ -321,15 +316,15 @@ class Client:
             annotated: list only tasks with an annotation; skipped annotations count.
             size: tasks per page.
         """
-        yield from self._listed(project, [_ANNOTATED] if annotated else [], size)
+        has_annotations = _where("annotations_ids", "empty", "Number", "false")
+        yield from self._listed(project, [has_annotations] if annotated else [], size)
 
     def _listed(
         self, project: int, filters: Sequence[Mapping[str, Any]], size: int
     ) -> Iterator[list[dict[str, Any]]]:
         last = 0
         while True:
-            after = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": last}
-            items = [after, *filters]
+            items = [_where("id", "greater", "Number", last), *filters]
             query = {"filters": {"conjunction": "and", "items": items}, "ordering": ["tasks:id"]}
             page: list[dict[str, Any]] = self._tasks(project, query, size=size)["tasks"]
             if not page:
@@ -345,12 +340,7 @@ class Client:
 
     def drafted_tasks(self, project: int) -> set[int]:
         """The tasks on which somebody has begun an annotation that is not submitted, by number."""
-        drafted = {
-            "filter": "filter:tasks:draft_exists",
-            "operator": "equal",
-            "type": "Boolean",
-            "value": True,
-        }
+        drafted = _where("draft_exists", "equal", "Boolean", True)
         return {task["id"] for page in self._listed(project, [drafted], PAGE) for task in page}
 
     def accept_predictions(self, project: int, numbers: Sequence[int], model_version: str) -> None:
@@ -425,7 +415,7 @@ class Client:
         timeout: float = _QUICK,
     ) -> Any:
         options = {"timeout": timeout, "max_retries": _READ_RETRIES if method == "GET" else 0}
-        with failures(self.url, path):
+        with _failures(self.url, path):
             response = self._http.request(
                 path, method=method, params=params, json=json, request_options=options
             )

@@ -230,6 +230,26 @@ class WebhookEvent:
     title: str | None = None
     task_number: int | None = None
 
+    def split(self, size: int = 20) -> Iterator[WebhookEvent]:
+        """Split this event if it has many annotations or tasks, so that each part is quick to store.
+
+        Other writers wait no longer than one part takes. Label Studio does not repeat a webhook: if the
+        process stops between two parts, the next START_TRAINING catches up with the rest.
+
+        Args:
+            event: the self.
+            size: the largest number of annotations or tasks in one part.
+        """
+        longest = max(len(self.annotations), len(self.annotation_ids), len(self.task_ids), 1)
+        for start in range(0, longest, size):
+            end = start + size
+            yield replace(
+                self,
+                annotations=self.annotations[start:end],
+                annotation_ids=self.annotation_ids[start:end],
+                task_ids=self.task_ids[start:end],
+            )
+
 
 def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
     """Parse a webhook's body.
@@ -261,27 +281,6 @@ def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
         title=_text(project.get("title"))[:_LONGEST_TITLE] or None,
         task_number=number if is_id(number := project.get("task_number")) else None,
     )
-
-
-def split_event(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
-    """Split an event with many annotations or tasks, so that each part is quick to store.
-
-    Other writers wait no longer than one part takes. Label Studio does not repeat a webhook: if the process
-    stops between two parts, the next START_TRAINING catches up with the rest.
-
-    Args:
-        event: the event.
-        size: the largest number of annotations or tasks in one part.
-    """
-    longest = max(len(event.annotations), len(event.annotation_ids), len(event.task_ids), 1)
-    for start in range(0, longest, size):
-        end = start + size
-        yield replace(
-            event,
-            annotations=event.annotations[start:end],
-            annotation_ids=event.annotation_ids[start:end],
-            task_ids=event.task_ids[start:end],
-        )
 
 
 def task_data(tasks: Sequence[object]) -> dict[int, Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from backend.errors import BadLabelConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
-from backend.label_studio.payloads import WebhookEvent, split_event
+from backend.label_studio.payloads import WebhookEvent
 from backend.label_studio.predictions import annotations_in
 from backend.learning import examples, teaching
 from backend.learning.projects import project_settings, remember_project
@@ -52,7 +52,7 @@ class _Answers:
 
 def parts(event: WebhookEvent) -> Iterator[WebhookEvent]:
     """The parts of an event that are stored in a transaction each."""
-    return split_event(event, _MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
+    return event.split(_MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
 
 
 Transaction = Callable[[Connection], None]
@@ -228,15 +228,7 @@ ACTIONS: Mapping[str, _Action] = {
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """A training step that fetches the annotations which the ledger lacks.
-
-    Attributes:
-        ledger: where the known annotations are read.
-        writer: writes the missing ones, a few per transaction.
-        settings: the server's settings.
-        environment: holds Label Studio's address and key.
-        clock: returns unix seconds.
-    """
+    """A training step that fetches the annotations which the ledger lacks."""
 
     ledger: Ledger
     writer: Writer
@@ -304,14 +296,7 @@ def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class AffectedLabels:
-    """The effects of a withdrawal.
-
-    Attributes:
-        tasks: project's key → the tasks whose annotations change, in ascending order.
-        annotations: how many annotations change.
-        ground_truths: how many of them are marked as ground truth.
-        rounds: how many rounds these tasks have.
-    """
+    """The effects of a withdrawal."""
 
     tasks: Mapping[str, Sequence[int]]
     annotations: int
@@ -323,33 +308,33 @@ class AffectedLabels:
         """How many tasks change."""
         return sum(map(len, self.tasks.values()))
 
+    @classmethod
+    def of(cls, connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
+        """Return what a withdrawal will change, or still has to change if an earlier run was interrupted."""
+        commands: dict[str, list[Withdrawal]] = {}
+        changing = []
+        for annotation in _in_scope(connection, withdrawal):
+            project = annotation.project
+            if project not in commands:
+                commands[project] = [*Annotations(connection, project).withdrawals(), withdrawal]
+            if is_withdrawn(commands[project], annotation) != annotation.withdrawn:
+                changing.append(annotation)
+        tasks = {
+            project: sorted({a.task for a in changing if a.project == project and a.task is not None})
+            for project in dict.fromkeys(annotation.project for annotation in changing)
+        }
+        return cls(
+            tasks,
+            annotations=len(changing),
+            ground_truths=sum(annotation.ground_truth for annotation in changing),
+            rounds=sum(ProjectRounds(connection, project).count_of(of) for project, of in tasks.items()),
+        )
+
 
 def bounded(connection: Connection, withdrawal: Withdrawal) -> Withdrawal:
     """The withdrawal, limited to the annotations that were made up to now."""
     updates = [annotation.updated_at for annotation in _in_scope(connection, withdrawal)]
     return withdrawal.up_to(updates)
-
-
-def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
-    """Return what a withdrawal will change, or still has to change if an earlier run was interrupted."""
-    commands: dict[str, list[Withdrawal]] = {}
-    changing = []
-    for annotation in _in_scope(connection, withdrawal):
-        project = annotation.project
-        if project not in commands:
-            commands[project] = [*Annotations(connection, project).withdrawals(), withdrawal]
-        if is_withdrawn(commands[project], annotation) != annotation.withdrawn:
-            changing.append(annotation)
-    tasks = {
-        project: sorted({a.task for a in changing if a.project == project and a.task is not None})
-        for project in dict.fromkeys(annotation.project for annotation in changing)
-    }
-    return AffectedLabels(
-        tasks,
-        annotations=len(changing),
-        ground_truths=sum(annotation.ground_truth for annotation in changing),
-        rounds=sum(ProjectRounds(connection, project).count_of(of) for project, of in tasks.items()),
-    )
 
 
 def apply_withdrawals(
@@ -387,9 +372,6 @@ class Training:
 
     Label Studio may send the event more often than a large project can be processed. All events for a
     project that arrive during one run are served by a single run after it.
-
-    Args:
-        steps: run one after the other; each logs its own failures.
     """
 
     def __init__(self, steps: Sequence[_Step]) -> None:

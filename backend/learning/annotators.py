@@ -123,15 +123,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityFits:
-    """Fits and applies the reliabilities of a project's annotators. Used from one event loop only.
-
-    Attributes:
-        ledger: where the annotations are read.
-        writer: writes fits and corrections, a few tasks per transaction.
-        readers: the threads that read and fit.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+    """Fits and applies the reliabilities of a project's annotators. Used from one event loop only."""
 
     ledger: Ledger
     writer: Writer
@@ -172,6 +164,16 @@ class ReliabilityFits:
                 tasks_changed=len(tasks),
             )
 
+    @staticmethod
+    def is_due(annotations: int, fitted_on: int) -> bool:
+        """Whether the number of annotations differs from that of the last fit by a tenth, plus ten."""
+        return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
+
+    async def fit_if_due(self, project: str) -> None:
+        """Fit a project, if enough of its labels have changed since the latest fit."""
+        if self.is_due(*await self.annotations(project)):
+            await self.fit(project)
+
     async def annotations(self, project: str) -> tuple[int, int]:
         """How many annotations of a project may teach now, and how many did at its latest fit."""
         return await self._read(partial(_counts, project))
@@ -186,11 +188,6 @@ class ReliabilityFits:
     def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
         for task in tasks:
             correct_rewards(connection, project, task, self.settings, self.clock())
-
-
-def is_due(annotations: int, fitted_on: int) -> bool:
-    """Whether the number of annotations differs from that of the last fit by at least a tenth, plus ten."""
-    return abs(annotations - fitted_on) >= fitted_on / 10 + _FIRST
 
 
 def _counts(project: str, connection: Connection) -> tuple[int, int]:
@@ -242,11 +239,7 @@ def _changed(question: AnsweredQuestion, fit: StoredReliabilities) -> list[int]:
 
 
 class ReliabilityWatch:
-    """Fits projects whose labels have changed enough. Used from one event loop only.
-
-    Args:
-        fits: fits and applies the reliabilities of one project.
-    """
+    """Fits projects whose labels have changed enough. Used from one event loop only."""
 
     def __init__(self, fits: ReliabilityFits) -> None:
         self._fits = fits
@@ -278,6 +271,6 @@ class ReliabilityWatch:
         except CamvoError as error:
             _log.error("annotations_not_counted", project=project, code=error.code, reason=str(error))
             return
-        if is_due(annotations, self._looked_at.get(project, fitted_on)):
+        if self._fits.is_due(annotations, self._looked_at.get(project, fitted_on)):
             self._looked_at[project] = annotations
             await self._fits.fit(project)

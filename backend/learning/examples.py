@@ -75,13 +75,7 @@ class LabelledTasks:
 
 
 class Examples:
-    """The labelled tasks of each question. Used from one event loop only.
-
-    Args:
-        ledger: where the tasks are read.
-        readers: the threads that read the ledger.
-        clock: returns unix seconds.
-    """
+    """The labelled tasks of each question. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock
@@ -117,12 +111,6 @@ def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig,
     """Keep the texts of the event's tasks that have a human label, if the project wants examples.
 
     If the project does not want examples, all its texts are deleted.
-
-    Args:
-        connection: a write transaction.
-        event: the webhook.
-        config: the project's label config.
-        settings: the project's own settings.
     """
     project = event.project_key
     if not settings.few_shot:

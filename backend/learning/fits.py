@@ -29,13 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 class FitCache(Generic[_T]):
-    """The latest fits, by question and kind. Used from one event loop only.
-
-    Args:
-        workers: the threads that fit.
-        most: how many fits are kept; the oldest are dropped first.
-        failure: the log event for a fit that fails. The previous fit is kept then.
-    """
+    """The latest fits, by question and kind. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, most: int, failure: str) -> None:
         self._workers, self._most, self._failure = workers, most, failure
@@ -47,13 +41,7 @@ class FitCache(Generic[_T]):
         return self._latest.get((key, kind))
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
-        """Start a fit, or return the one under way. Shield the task: others may await it too.
-
-        Args:
-            key: the question.
-            fit: computes the result in a worker thread.
-            kind: distinguishes several fits of one question.
-        """
+        """Start a fit, or return the one under way. Shield the task: others may await it too."""
         if (task := self._under_way.get((key, kind))) is None:
             task = asyncio.create_task(self._run(key, fit, kind))
             self._under_way[key, kind] = task
@@ -87,12 +75,7 @@ class _Fitted:
 
 
 class BackgroundFits:
-    """The fits of the kept rounds, by question. Used from one event loop only.
-
-    Args:
-        workers: the threads that fit.
-        clock: returns unix seconds.
-    """
+    """The fits of the kept rounds, by question. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -125,12 +108,7 @@ class _Taught:
 
 
 class Students:
-    """The latest student of each question. Used from one event loop only.
-
-    Args:
-        workers: the threads that teach.
-        clock: returns unix seconds.
-    """
+    """The latest student of each question. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -169,13 +147,7 @@ class _FittedScorer:
 
 
 class Scorers:
-    """The scorers, by question. Used from one event loop only.
-
-    Args:
-        ledger: where the rounds are read.
-        readers: the threads that read the ledger and fit.
-        clock: returns unix seconds.
-    """
+    """The scorers, by question. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock

@@ -52,17 +52,10 @@ class StateKey:
 
 @dataclass(slots=True)
 class _Copy:
-    """A state, and how far it is.
+    """A state, the numbers of its last event and of its last snapshot, and how far its catching up is.
 
-    Attributes:
-        state: the sum so far.
-        sequence: the number of the last event in it.
-        snapshot: that of the last snapshot.
-        reported: the rounds when the tests' findings were stored last.
-        read_at: when it was read last, unix seconds.
-        begun: how often catching up has begun.
-        caught_up: the number of the last time that it has ended.
-        turn: held while it catches up.
+    ``reported`` are the rounds when the tests' findings were stored last. ``turn`` is held while the copy
+    catches up; ``begun`` and ``caught_up`` number these times.
     """
 
     state: State
@@ -76,14 +69,7 @@ class _Copy:
 
 
 class States:
-    """The copies, by key. Used from one event loop only.
-
-    Args:
-        ledger: where events and snapshots are read.
-        writer: writes snapshots.
-        readers: the threads that read the ledger.
-        clock: returns unix seconds.
-    """
+    """The copies, by key. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: _Clock) -> None:
         self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
@@ -220,11 +206,7 @@ class States:
 
 
 def _unfolded(base: Base, empty: State) -> State:
-    """A base's sums in the form of another state; an embedder of another dimension begins with nothing.
-
-    Raises:
-        LedgerError: the base cannot be read, and without it the state would be wrong.
-    """
+    """A base's sums in the form of another state; an embedder of another dimension begins with nothing."""
     try:
         state = State.restore(base.state, linear=empty.linear)
     except SnapshotError as error:

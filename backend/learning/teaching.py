@@ -91,12 +91,6 @@ def weigh(
     """The label of several people, each weighed by their accuracy.
 
     Each person counts once, with the annotation that was made last.
-
-    Args:
-        counted: the annotations that count, by id.
-        control: the question's control.
-        accuracies: annotator's id → how often they are right; others count as average.
-        labels: how many labels the question has.
     """
     answers = {person(annotation): annotation.labels[control] for annotation in counted}
     return weighed_label(
@@ -261,13 +255,6 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
 
     Each lesson has an event of its own, so that every process forgets it. The event has the seal, and from
     now on so do the earlier events of the round.
-
-    Args:
-        connection: a write transaction, in which the tasks are forgotten and their human labels are taken out
-            of the rewards already.
-        project: the project's key.
-        tasks: the tasks' numbers.
-        now: unix seconds.
     """
     known = ProjectRounds(connection, project).with_texts(tasks)
     rounds.seal_texts(connection, known)
@@ -314,16 +301,6 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
     """Append a restart to the ledger, unless another process has appended one since.
 
     If both do so at once, the second has no effect, because both have the same number.
-
-    Args:
-        connection: a write transaction.
-        project: the state's project.
-        control: the name of its control tag.
-        epoch: its epoch.
-        sequence: the number of the last event after which the restart was due.
-        restart: what restarts.
-        dimension: d, the length of the state's contexts.
-        now: unix seconds.
     """
     later = ProjectEvents(connection, project).after(sequence, control=control, epoch=epoch)
     if any(event.kind == "restart" for event in later):
@@ -376,14 +353,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RewardCorrections:
-    """A training step that makes a project's rewards agree with its annotations.
-
-    Attributes:
-        ledger: where the annotations are read.
-        writer: writes the corrections, a few tasks per transaction.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+    """A training step that makes a project's rewards agree with its annotations."""
 
     ledger: Ledger
     writer: Writer

@@ -19,7 +19,7 @@ from typing import Any
 from backend.errors import ConfigError, PriceMissingError
 from backend.models.calls import litellm_request
 from backend.models.short_path import path_of
-from backend.questions.prompts.messages import Messages, image_count, texts_of
+from backend.questions.prompts.messages import Messages, image_addresses, texts_of
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
 from backend.settings.models import DEFAULT_MODELS
@@ -497,7 +497,7 @@ class Model:
 
     def count(self, messages: Messages) -> int:
         """Return the input tokens by litellm's count."""
-        return count_tokens(texts_of(messages)) + IMAGE_TOKENS * image_count(messages)
+        return count_tokens(texts_of(messages)) + IMAGE_TOKENS * len(image_addresses(messages))
 
     def expected_input(self, messages: Messages) -> float:
         """Return the input tokens that the model will probably report."""
@@ -554,7 +554,7 @@ class Model:
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take; a usage above it is not believed."""
         schemas = [json.dumps(schema)] if self._accepts_schema else []
-        return _max_input_tokens(texts_of(messages), schemas, image_count(messages))
+        return _max_input_tokens(texts_of(messages), schemas, len(image_addresses(messages)))
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""

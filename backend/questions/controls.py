@@ -6,12 +6,12 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from backend.questions.redaction import RedactedText
-from backend.questions.xml import Label
+from backend.questions.xml import Element, Label, Tree
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -103,6 +103,17 @@ class Control(Protocol):
         Args:
             items: the annotation's result items for this control. Empty if the annotator left it alone.
         """
+
+
+class ControlTag(NamedTuple):
+    """How a control tag is read. The functions take the control's element and the whole config."""
+
+    obstacle: Callable[[Element, Tree], str | None]
+    """Says why the element cannot be voted on. :mod:`backend.questions.tags.registry` checks its name, its
+    ``toName`` and its objects."""
+
+    read_control: Callable[[Element, Tree], Control]
+    """Returns the control of an element without an obstacle."""
 
 
 def item_content(items: Sequence[ResultItem], key: str) -> object:

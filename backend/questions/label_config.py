@@ -14,7 +14,7 @@ from backend.questions.prompts.messages import PROMPT_VERSION
 from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
-from backend.questions.xml import Element, Tree, attribute, parse_tree, targets
+from backend.questions.xml import Element, Tree, attribute, targets
 
 
 def epoch_of(
@@ -64,7 +64,7 @@ def parse_label_config(xml: str) -> LabelConfig:
     Raises:
         BadLabelConfigError: the XML cannot be read, or it has no control tag.
     """
-    tree = parse_tree(xml)
+    tree = Tree.parse(xml)
     if not tree.controls:
         raise BadLabelConfigError(
             "the label config has no control tag, so there is nothing to label",

@@ -8,8 +8,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePosixPath
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import MissingFieldError
 from backend.questions.xml import Element, Tree, attribute, targets
@@ -72,11 +70,6 @@ def locate_html(html: str, *, inline: bool = False) -> LocatedText:
 
     The editor counts positions (``globalOffsets``) in Unicode code points over all text nodes of the body,
     including white space and styles; a ``<br>`` counts as one.
-
-    Args:
-        html: the value in the task's data.
-        inline: the object tag's attribute. If true, the editor shows the HTML inside its own page. If false,
-            it shows a separate document, whose head and leading blanks do not count.
     """
     from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed for HTML
 
@@ -300,11 +293,7 @@ class Field:
         return f"data.{self.key}"
 
     def content(self, data: Mapping[str, object]) -> object:
-        """Return the field's value in the task's data.
-
-        Raises:
-            MissingFieldError: the key is missing.
-        """
+        """Return the field's value in the task's data."""
         content = _look_up(data, self.key)
         if content is _ABSENT:
             raise MissingFieldError(
@@ -315,11 +304,7 @@ class Field:
         return content
 
     def text(self, data: Mapping[str, object]) -> str:
-        """Return the field's plain text, which may be blank; for an image, its address.
-
-        Raises:
-            MissingFieldError: the key is missing, or its value is not text.
-        """
+        """Return the field's plain text, which may be blank; for an image, its address."""
         content = self.content(data)
         match self.tag:
             case "Paragraphs" | "Chat":
@@ -376,19 +361,6 @@ def _look_up(data: object, key: str) -> object:
 def storable_text(text: str) -> str:
     """Remove NUL and replace lone surrogates: JSON allows them, but providers and databases refuse them."""
     return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def file_name(address: str) -> str:
-    """Return the name of an image's file as words, without its suffix; empty for a ``data:`` URL.
-
-    >>> file_name("https://example.org/a/red_wool-scarf.jpg?size=2"), file_name("data:image/png;base64,AA==")
-    ('red wool scarf', '')
-    """
-    if address.startswith("data:"):
-        return ""
-    parts = urlsplit(address)
-    path = parse_qs(parts.query).get("d", [parts.path])[0]  # /data/local-files/?d=folder/name.jpg
-    return PurePosixPath(unquote(path)).stem.replace("_", " ").replace("-", " ")
 
 
 _VARIABLE = re.compile(r"\$([^\s,${}]+)")

@@ -7,11 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import EmptyTextError
 from backend.questions.controls import Control, TaskContent
-from backend.questions.objects import IMAGE, Field, file_name
+from backend.questions.objects import IMAGE, Field
 from backend.questions.redaction import Redactor
 from camvo.votes.aggregation import Aggregation
 
@@ -163,7 +165,7 @@ class TaskQuestion:
         The embedder cannot see images, so only a caption or a file name can tell them apart.
         """
         words = "\n".join(self.texts.values())
-        return words if words.strip() else "\n".join(map(file_name, self.images.values()))
+        return words if words.strip() else "\n".join(map(_file_name, self.images.values()))
 
     def showing(self, images: Mapping[str, str]) -> Self:
         """Return the same question with its images at other addresses."""
@@ -182,3 +184,18 @@ class TaskQuestion:
         config = self.config
         common = {"from_name": config.name, "to_name": config.to_name, "type": config.tag.lower()}
         return [common | item for item in config.control.result_items(vote, self.content)]
+
+
+def _file_name(address: str) -> str:
+    """Return the name of an image's file as words, without its suffix; empty for a ``data:`` URL.
+
+    >>> _file_name("https://example.org/a/red_wool-scarf.jpg?size=2")
+    'red wool scarf'
+    >>> _file_name("data:image/png;base64,AA==")
+    ''
+    """
+    if address.startswith("data:"):
+        return ""
+    parts = urlsplit(address)
+    path = parse_qs(parts.query).get("d", [parts.path])[0]  # /data/local-files/?d=folder/name.jpg
+    return PurePosixPath(unquote(path)).stem.replace("_", " ").replace("-", " ")

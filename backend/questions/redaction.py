@@ -38,9 +38,6 @@ class RedactedText:
 
         Each character of a replacement has the position of everything that was replaced, so a quotation that
         touches a replacement covers all of the original part.
-
-        Args:
-            located: the original, or characters of it in its order: ``located.offsets`` says which.
         """
         offsets = (located.offsets or range(len(located.text)))[: len(located.text)]
         characters: list[str] = []
@@ -65,12 +62,8 @@ class RedactedText:
         return LocatedText("".join(characters), starts, ends=ends)
 
 
-def read_edits(edits: object, text: str) -> tuple[Edit, ...]:
-    """Check what a redact function returned, and sort it.
-
-    Raises:
-        ValueError: it is not a sequence of (start, end, replacement) that lie in the text and do not overlap.
-    """
+def _read_edits(edits: object, text: str) -> tuple[Edit, ...]:
+    """Check what a redact function returned, and sort it."""
     if not isinstance(edits, Sequence) or isinstance(edits, str):
         raise ValueError("it returned no list")
     checked: list[Edit] = []
@@ -132,7 +125,7 @@ def _redacted(redactor: Redactor, text: str, where: str) -> RedactedText:
         edits, problem = (), f"it raised {type(error).__name__}"
     if not problem:
         try:
-            return RedactedText(text, read_edits(edits, text))
+            return RedactedText(text, _read_edits(edits, text))
         except ValueError as error:
             problem = str(error)
     raise RedactionError(

@@ -45,10 +45,6 @@ class QuotedText:
 
         Exact occurrences are preferred to those that differ in letter case or white space. Among them, those
         that begin and end at a word boundary are preferred: a quoted "he" is not the one in "the".
-
-        Args:
-            quote: the quoted words; surrounding blanks are ignored.
-            before: the words right before the quotation, used to choose between several occurrences.
         """
         words, context = quote.strip(), _folded(before).strip()
         if (words, context) not in self._known:

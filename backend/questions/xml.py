@@ -61,13 +61,21 @@ def is_conditional(element: Element) -> bool:
     return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)
 
 
-def child_choices(element: Element) -> Iterator[Element]:
+def _child_choices(element: Element) -> Iterator[Element]:
     """Yield the choices right below a tag; Views between them do not count as a level."""
     for child in element:
         if str(child.tag) == "Choice":
             yield child
         elif isinstance(child.tag, str):
-            yield from child_choices(child)
+            yield from _child_choices(child)
+
+
+def child_labels(element: Element) -> tuple[Label, ...]:
+    """Return the choices right below a tag, in document order."""
+    return tuple(
+        Label(_stored_name(choice), visible_name(choice), attribute(choice, "hint"))
+        for choice in _child_choices(element)
+    )
 
 
 def leaf_labels(element: Element, separator: str) -> tuple[Label, ...]:
@@ -78,16 +86,16 @@ def leaf_labels(element: Element, separator: str) -> tuple[Label, ...]:
 def _leaf_labels(
     element: Element, separator: str, stored: tuple[str, ...], visible: tuple[str, ...]
 ) -> Iterator[Label]:
-    for choice in child_choices(element):
-        path, words = (*stored, stored_name(choice)), (*visible, visible_name(choice))
-        if next(child_choices(choice), None) is None:
+    for choice in _child_choices(element):
+        path, words = (*stored, _stored_name(choice)), (*visible, visible_name(choice))
+        if next(_child_choices(choice), None) is None:
             hint = attribute(choice, "hint")
             yield Label(separator.join(path), separator.join(words), hint, path)
         else:
             yield from _leaf_labels(choice, separator, path, words)
 
 
-def stored_name(choice: Element) -> str:
+def _stored_name(choice: Element) -> str:
     """Return what Label Studio stores for a choice: its alias, else its value; blank if it has neither."""
     return attribute(choice, "alias") or attribute(choice, "value") or ""
 
@@ -101,11 +109,8 @@ def visible_name(choice: Element) -> str:
 class Tree:
     """The control and object elements of a config in document order.
 
-    Attributes:
-        controls: the control elements.
-        objects: name → object element.
-        uses: name → number of elements with that name. The SDK accepts duplicates and keeps the last one.
-        attached: the names of all objects that some control is attached to.
+    ``uses`` counts the elements of each name: the SDK accepts duplicates and keeps the last one. ``attached``
+    names the objects that some control is attached to.
     """
 
     controls: tuple[Element, ...]
@@ -113,44 +118,40 @@ class Tree:
     uses: Mapping[str, int]
     attached: frozenset[str]
 
+    @classmethod
+    def parse(cls, xml: str) -> Tree:
+        """Parse a label config. The SDK decides which elements are controls and which are objects."""
+        if "<!DOCTYPE" in xml:
+            raise BadLabelConfigError(
+                "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
+            )
+        from label_studio_sdk.label_interface.control_tags import ControlTag  # noqa: PLC0415 - slow
+        from label_studio_sdk.label_interface.interface import LabelInterface  # noqa: PLC0415
 
-def parse_tree(xml: str) -> Tree:
-    """Parse a label config. The SDK decides which elements are controls and which are objects.
-
-    Raises:
-        BadLabelConfigError: the text is not XML, or it has a DOCTYPE (which could declare entities).
-    """
-    if "<!DOCTYPE" in xml:
-        raise BadLabelConfigError(
-            "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
+        try:
+            known_controls, known_objects, _, root = LabelInterface(xml).parse(xml)
+        except Exception as error:  # the SDK raises bare exceptions, and lxml's and pydantic's own
+            raise BadLabelConfigError(
+                f"the label config cannot be read: {error}",
+                where="label_config",
+                fix="copy it again from Label Studio: Settings, Labeling Interface, Code",
+            ) from error
+        controls: list[Element] = []
+        objects: dict[str, Element] = {}
+        named = [element for element in root.iter("*") if element.get("name")]
+        for element in named:
+            name = element.get("name")
+            is_control = ControlTag.validate_node(element)
+            if is_control or (name in known_controls and name in known_objects):  # Chat is both
+                controls.append(element)
+            if not is_control and name in known_objects:
+                objects[name] = element
+        return cls(
+            controls=tuple(controls),
+            objects=objects,
+            uses=Counter(element.get("name") for element in named),
+            attached=frozenset(name for control in controls for name in targets(control)),
         )
-    from label_studio_sdk.label_interface.control_tags import ControlTag  # noqa: PLC0415 - takes a second
-    from label_studio_sdk.label_interface.interface import LabelInterface  # noqa: PLC0415
-
-    try:
-        known_controls, known_objects, _, root = LabelInterface(xml).parse(xml)
-    except Exception as error:  # the SDK raises bare exceptions, and lxml's and pydantic's own
-        raise BadLabelConfigError(
-            f"the label config cannot be read: {error}",
-            where="label_config",
-            fix="copy it again from Label Studio: Settings, Labeling Interface, Code",
-        ) from error
-    controls: list[Element] = []
-    objects: dict[str, Element] = {}
-    named = [element for element in root.iter("*") if element.get("name")]
-    for element in named:
-        name = element.get("name")
-        is_control = ControlTag.validate_node(element)
-        if is_control or (name in known_controls and name in known_objects):  # Chat is both
-            controls.append(element)
-        if not is_control and name in known_objects:
-            objects[name] = element
-    return Tree(
-        controls=tuple(controls),
-        objects=objects,
-        uses=Counter(element.get("name") for element in named),
-        attached=frozenset(name for control in controls for name in targets(control)),
-    )
 
 
 def targets(control: Element) -> list[str]:

@@ -8,10 +8,9 @@ runs, and holds the secrets (:class:`Environment`). Both are frozen. Every mista
 from __future__ import annotations
 
 from backend.settings.environment import Environment, child_environment, export
-from backend.settings.file import load
 from backend.settings.models import ModelSettings
 from backend.settings.policies import PolicySettings
-from backend.settings.settings import BudgetSettings, Settings
+from backend.settings.settings import BudgetSettings, Settings, load
 
 __all__ = [
     "BudgetSettings",

@@ -97,13 +97,7 @@ FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
 def mistake(key: str, message: str, fix: str) -> PydanticCustomError:
-    """Return the exception that our validators raise.
-
-    Args:
-        key: the path of the mistake, relative to the model that is validated.
-        message: what is wrong.
-        fix: what to do.
-    """
+    """Return the exception that our validators raise."""
     return PydanticCustomError("camvo", "{message}", {"key": key, "message": message, "fix": fix})
 
 
@@ -140,14 +134,7 @@ def shown(value: object) -> str:
 def config_error(
     error: ValidationError, source: str, model: type[BaseModel], *, joint: str = ": "
 ) -> ConfigError:
-    """Return the first mistake as a ``ConfigError``; its message lists the others, one per line.
-
-    Args:
-        error: pydantic's error.
-        source: the file name, "extra_params" or "environment"; the first part of ``where``.
-        model: the model that was validated; its keys are suggested for misspelt ones.
-        joint: the separator between the source and the path.
-    """
+    """Return the first mistake as a ``ConfigError``; its message lists the others, one per line."""
     raised = error.errors(include_url=False)
     mistakes = [_mistake_of(details, model) for details in raised if not _is_consequence(details, raised)]
     path, message, fix = mistakes[0]

@@ -1,4 +1,4 @@
-"""The settings of the backend, and what one Label Studio project may override."""
+"""The settings of ``camvo.yaml``, how it is read, and what one Label Studio project may override."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
-from backend.settings.mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
-from backend.settings.models import ModelSettings
+from backend.settings.mistakes import (
+    FROZEN,
+    AtLeastOne,
+    Real,
+    Whole,
+    config_error,
+    did_you_mean,
+    mistake,
+    shown,
+)
+from backend.settings.models import DEFAULT_MODELS, ModelSettings
 from backend.settings.policies import NotNegative, PolicyOverrides, PolicySettings, Share
 from camvo.policies.named import has_student
 from camvo.policies.policy import Policy
@@ -266,7 +277,7 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in of_policy else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
-        direct = overrides.model_dump(include={"instructions", "show_votes", "few_shot"}, exclude_none=True)
+        direct = overrides.model_dump(exclude=_OF_POLICY | {"models"}, exclude_none=True)
         return self.model_copy(update={"models": models, "policy": policy, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
@@ -330,3 +341,90 @@ def _misfit(policy: PolicySettings, names: Sequence[str]) -> tuple[str, str, str
             f"set k_min to {len(names)} or less, or add models",
         )
     return None
+
+
+def load(path: Path | None) -> Settings:
+    """Load the settings from a file; ``None`` means the defaults.
+
+    The embedded voters are the pool if the file lists no models.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or has an invalid key or value.
+    """
+    content = {} if path is None else _read_yaml(path)
+    if "models" not in content:
+        content = {**content, "models": list(DEFAULT_MODELS)}
+    try:
+        return Settings.model_validate(content)
+    except ValidationError as error:
+        raise config_error(error, "camvo.yaml" if path is None else path.name, Settings) from None
+
+
+def _read_yaml(path: Path) -> dict[object, object]:
+    where = path.name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no file {path}",
+            where=where,
+            fix="correct the path, or give none to use the embedded voters",
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError("is not UTF-8 text", where=where, fix="save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read: {error.strerror}", where=where, fix="give a file that CaMVo can read"
+        ) from None
+    return _parse(text, where)
+
+
+def _parse(text: str, where: str) -> dict[object, object]:
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None:
+            _refuse_repeated_keys(node, where, "", set())
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise _syntax_error(error, where) from None
+    except ValueError as error:  # PyYAML reads 2024-99-99 as a date
+        raise ConfigError(f"a value cannot be read ({error})", where=where, fix="put it in quotes") from None
+    if content is None:
+        raise ConfigError(
+            "is empty", where=where, fix="list the models, or give no file to use the embedded voters"
+        )
+    if not isinstance(content, dict):
+        raise ConfigError(f"{shown(content)} is not a mapping", where=where, fix="begin with models:")
+    return content
+
+
+def _syntax_error(error: yaml.YAMLError, where: str) -> ConfigError:
+    """Say where the YAML is invalid, without the line itself, which may hold a secret."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "is not YAML"
+    fix = "indent with spaces" if "\\t" in problem else "correct the line, or the one before it"
+    place = where if mark is None else f"{where}: line {mark.line + 1}, column {mark.column + 1}"
+    return ConfigError(problem, where=place, fix=fix)
+
+
+def _refuse_repeated_keys(node: yaml.Node, where: str, path: str, visited: set[int]) -> None:
+    """Refuse a mapping with two equal keys: PyYAML would silently keep the last one."""
+    if id(node) in visited:  # an anchor may refer to a node that contains it
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            _refuse_repeated_keys(item, where, f"{path}[{position}]", visited)
+    if isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            below = f"{path}.{key}".removeprefix(".")
+            if key in lines:
+                raise ConfigError(
+                    f"is set twice, in lines {lines[key]} and {line}",
+                    where=f"{where}: {below}",
+                    fix="keep one",
+                )
+            lines[key] = line
+            _refuse_repeated_keys(value_node, where, below, visited)

@@ -13,8 +13,8 @@ import policies
 from numpy.typing import NDArray
 
 from backend.commands.replay.inputs import Shuffle
-from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.study import Experiment, ReplayRun, replay_all
+from backend.commands.replay.runs import ReplayRun, ReplaySetting
+from backend.commands.replay.study import Experiment
 from camvo.policies.policy import Policy
 from camvo.replays import measures
 from camvo.replays.replay import VotesTable, calibrated_scores
@@ -58,9 +58,8 @@ class RecordsFile:
         settings = [
             ReplaySetting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()
         ]
-        replayed = replay_all(
-            Experiment(table, shuffles, window=WINDOW, complete=complete), settings, jobs, int
-        )
+        experiment = Experiment(table, shuffles, window=WINDOW, complete=complete)
+        replayed = experiment.replay(settings, jobs, int)
         for setting in settings:
             self.add(
                 setting.name, [record(next(replayed), table, shuffle.human) for shuffle in shuffles.values()]

@@ -22,7 +22,7 @@ import numpy as np
 from joint_fits import fitted, labelled_by
 from numpy.typing import NDArray
 
-from backend.commands.replay.inputs import VotesFile, read_votes
+from backend.commands.replay.inputs import VotesFile
 from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import VotesTable, replay
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=3000)
     parser.add_argument("--draws", type=int, default=10)
     options = parser.parse_args()
-    file, contexts = read_votes(options.votes), np.load(options.embeddings).astype(np.float64)
+    file, contexts = VotesFile.read(options.votes), np.load(options.embeddings).astype(np.float64)
     listed = json.loads(options.prices.read_text())["usd_per_million_input_tokens"]
     prices = {model: float(listed[model]) for model in file.models}
     known = np.flatnonzero(file.truth >= 0)

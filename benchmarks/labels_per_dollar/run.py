@@ -25,8 +25,7 @@ from records import CONFIRMED, RecordsFile, record, reordered
 
 from backend.commands.replay import inputs
 from backend.commands.replay.inputs import Shuffle
-from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.study import ReplayRun, row_of
+from backend.commands.replay.runs import ReplayRow, ReplayRun, ReplaySetting
 from backend.models.embedder import Embedder
 from camvo.policies.ensemble import Majority
 from camvo.replays import measures
@@ -114,7 +113,7 @@ def learned(table: VotesTable, labelled: Mapping[int, Shuffle]) -> Iterable[list
         setting = ReplaySetting("learned cascade", None, None, None, Majority())
         by_shuffle.append(
             [
-                record(ReplayRun(row_of(setting, seed, items, trace, 1.0), trace, shuffle.order), table)
+                record(ReplayRun(ReplayRow.of(setting, seed, items, trace, 1.0), trace, shuffle.order), table)
                 for trace in traces
             ]
         )
@@ -213,7 +212,7 @@ def correlation(tables: Iterable[VotesTable]) -> float:
 
 def tables(paths: Iterable[Path], embeddings: Path | None) -> Iterator[tuple[str, VotesTable]]:
     for path in paths:
-        votes = inputs.read_votes(path)
+        votes = inputs.VotesFile.read(path)
         costs = inputs.read_prices(None, votes.models, path)
         stored = embeddings and embeddings / f"{path.stem}.npy"
         embedded = (

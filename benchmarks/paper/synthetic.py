@@ -19,12 +19,12 @@ import typer
 from rich.console import Console
 
 from backend.commands.replay import replay_command
-from backend.commands.replay import study as verdict
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.replay_command import DATA, RUNS
-from backend.commands.replay.study import ReplayStudy, summaries_of
-from backend.commands.shared.arguments import decimals
+from backend.commands.replay.runs import Summary
+from backend.commands.replay.study import ReplayStudy
+from backend.commands.shared.arguments import numbers
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from camvo.errors import CamvoError, InvalidParameterError
@@ -74,7 +74,7 @@ class Sensitivity:
             for gamma, alpha, drawn in data:
                 table = self._table(drawn)
                 runs = self.study.run(table, self._shuffles(), settings, advance)
-                of_table = summaries_of([run.row for run in runs])
+                of_table = Summary.of_rows([run.row for run in runs])
                 point: dict[str, float | None] = {"gamma": gamma, "alpha": alpha}
                 rows += [{**point, **asdict(run.row)} for run in runs]
                 means += [{**point, **asdict(summary)} for summary in of_table]
@@ -89,7 +89,7 @@ class Sensitivity:
         self.study.write_json(rows, means, self._facts(facts))
         terminal.print_summaries(console, summaries, coordinates)
         console.print()
-        for line in (*_clamps(data), verdict.target_count(summaries)):
+        for line in (*_clamps(data), _target_count(summaries)):
             console.print(line, highlight=False)
 
     def _draw(self, gamma: float | None, alpha: float) -> list[CorrelatedRounds]:
@@ -139,6 +139,11 @@ class Sensitivity:
             "data": data,
             "options": {"standardised": self.standardised},
         }
+
+
+def _target_count(summaries: Sequence[Summary]) -> str:
+    met = [share for summary in summaries if (share := summary.means["target_met"]) is not None]
+    return f"{met.count(1.0)} of {len(met)} settings met their target in every table drawn."
 
 
 def _seeds(seed: int) -> tuple[int, int]:
@@ -240,8 +245,8 @@ def synthetic(
     study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
     Sensitivity(
         study=study,
-        gammas=[None] if heterogeneous else decimals(gamma, "--gamma"),
-        alphas=decimals(alpha, "--alpha"),
+        gammas=[None] if heterogeneous else numbers(gamma, "--gamma", float),
+        alphas=numbers(alpha, "--alpha", float),
         items=items,
         standardised=standardised,
     ).run(Console(), Console(stderr=True))

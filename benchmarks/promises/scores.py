@@ -40,7 +40,7 @@ MAPS = {
 
 def read(path: Path) -> VotesTable:
     """The table of a votes file, without contexts and without the models' own confidences."""
-    file = inputs.read_votes(path)
+    file = inputs.VotesFile.read(path)
     models = [model for model in file.models if not model.startswith("conf_")]
     votes = file.votes[:, [list(file.models).index(model) for model in models]]
     used = np.unique(np.concatenate((votes.ravel(), file.truth)))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_line import called
 
-from backend.commands.replay.study import ReplayRow
+from backend.commands.replay.runs import ReplayRow
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = (ROOT / "docs" / "replay.md").read_text("utf-8")

@@ -12,7 +12,7 @@ from scripted import Scripted, with_unreliable_models
 from server_process import MODELS, ServerProcess, wait_until
 from sqlalchemy import select
 
-from backend.commands.connect.tabs import DISPUTED_TITLE
+from backend.commands.shared.tabs import DISPUTED_TITLE
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer
 

@@ -57,17 +57,7 @@ _Pause = Callable[[float], object]
 
 
 def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: bool) -> Batching | None:
-    """Which models are asked in batches; ``None`` if none is.
-
-    Args:
-        settings: the project's settings.
-        process: knows the models.
-        everyone: whether every model is that has batches (``--batch``), else those with ``batch: true``.
-
-    Raises:
-        BatchesUnsupportedError: a model has no batches although it should, or no model has any.
-        PriceMissingError: nobody knows what a model costs in batches.
-    """
+    """Which models are asked in batches; ``None`` if none is."""
     pool = process.pool
     chosen = [
         model.name
@@ -98,15 +88,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
 
 @dataclass(slots=True)
 class BatchRun:
-    """The rounds of batches of one run.
-
-    Attributes:
-        jobs: makes the jobs of tasks.
-        label: sweeps over the tasks, or some of them; those whose answers are not back wait.
-        console: where the run says what it does.
-        wait: whether the run waits for its batches.
-        pause: waits for the given number of seconds; tests may replace it.
-    """
+    """The rounds of batches of one run."""
 
     jobs: DatasetJobs
     label: Callable[[DatasetJobs, int | None], None]
@@ -116,14 +98,7 @@ class BatchRun:
     _problems: dict[str, None] = field(default_factory=dict)
 
     def run(self, tasks: int) -> None:
-        """Label the tasks, and send and settle batches until none is out or it is time to come back later.
-
-        Args:
-            tasks: how many there are.
-
-        Raises:
-            KeyboardInterrupt: somebody interrupted; what is out stays out.
-        """
+        """Label the tasks, and send and settle batches until none is out or it is time to come back later."""
         if self.jobs.batching is None and not _some_are_out(self.jobs):
             return self.label(self.jobs, None)
         with self._desk() as desk:
@@ -166,15 +141,7 @@ class BatchRun:
         return True
 
     def _rounds(self, desk: Desk, most: Callable[[], int | None]) -> bool:
-        """Send and settle batches until none is out, or it is time to come back later.
-
-        Args:
-            desk: looks after the jobs.
-            most: how many tasks are asked about by now; ``None`` for all.
-
-        Returns:
-            Whether nothing is left to wait for.
-        """
+        """Send and settle batches until none is out, or it is time to come back later."""
         seconds, fresh = _FIRST_PAUSE, True
         while True:
             report = self._look(desk)

@@ -25,16 +25,10 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """A task, and what the ledger holds of it.
+    """A task as a job, its questions with their rounds, and those that are open and can be asked.
 
-    Attributes:
-        task: the task.
-        job: the same as a job.
-        decided: its questions that have a round, with the rounds.
-        open: its questions that have none and can be asked.
-        askable: whether there is a question that can be asked.
-        complete: whether all of these have a round.
-        failure: the code of the reason why the task cannot be or was not labelled, if there is one.
+    ``complete`` says that all of its questions that can be asked have a round, and ``failure`` is the code of
+    the reason why the task cannot be or was not labelled.
     """
 
     task: DatasetTask
@@ -48,18 +42,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class DatasetJobs:
-    """Makes jobs of tasks, and looks them up.
-
-    Attributes:
-        process: knows the questions and the ledger.
-        project: the project's key.
-        config: its label config.
-        settings: its settings.
-        again: whether models make another attempt after their last one.
-        purse: the account of the project's job; ``None`` for none.
-        aim_usd: the cost that its plans try to keep to, in $; ``None`` for none.
-        batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
-    """
+    """Makes jobs of tasks, and looks them up."""
 
     process: AnnotationProcess
     project: str
@@ -75,12 +58,7 @@ class DatasetJobs:
         tasks: Iterable[DatasetTask],
         also: Callable[[Connection, Sequence[int]], None] = lambda connection, numbers: None,
     ) -> Iterator[Stored]:
-        """Look tasks up in the ledger, some at a time, in their order.
-
-        Args:
-            tasks: the tasks.
-            also: reads more about the same tasks in the same transaction.
-        """
+        """Look tasks up in the ledger, some at a time, in their order."""
         remaining = iter(tasks)
         while some := list(itertools.islice(remaining, AT_ONCE)):
             jobs = [self.job(task) for task in some]

@@ -41,17 +41,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Labelling:
-    """A run's jobs under way.
-
-    Attributes:
-        process: annotates them.
-        at_once: the most jobs under way; fewer when their reservations exceed the budget.
-        labelled: how many jobs were done.
-        failed: how many failed, by the code of the reason.
-        waiting: how many wait for providers' batches.
-        out_of_money: whether the budget does not cover the next task, so that the run ended.
-        hopeless: whether the run ended because no model voted on any task.
-    """
+    """A run's jobs under way."""
 
     process: AnnotationProcess
     at_once: int
@@ -64,11 +54,7 @@ class Labelling:
     _short: list[Job] = field(default_factory=list)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Run jobs; each is yielded when it has ended, whether it is labelled or has failed.
-
-        Raises:
-            CamvoError: no task can be labelled, as when the ledger is broken.
-        """
+        """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
         for job in jobs:
             while len(self._under_way) >= self.at_once:
                 yield from self._ended()
@@ -142,11 +128,7 @@ class Labelling:
 
 
 async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
-    """Annotate a job of a large run, whose calls let those of smaller requests go first.
-
-    Raises:
-        TaskError: no prediction is possible.
-    """
+    """Annotate a job of a large run, whose calls let those of smaller requests go first."""
     request_size.set(_BULK)
     with tracing.task(job.project, job.task):
         return await annotator.annotate(job)
@@ -154,19 +136,7 @@ async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Counts of a run, or of one of its parts.
-
-    Attributes:
-        rows: rows of the dataset.
-        tasks: tasks, rows of equal content counted once.
-        labelled: tasks that were labelled now.
-        labelled_before: tasks that were labelled already.
-        left_out: tasks that ``--retry-failed`` leaves out, because they did not fail.
-        failed: tasks that failed, by the code of the reason.
-        out_of_money: whether the budget does not cover the next task, so that the run ended.
-        hopeless: whether the run ended because no model voted on any task.
-        waiting: tasks that wait for providers' batches; they count as left.
-    """
+    """Counts of a run, or of one of its parts. Rows of equal content are one task."""
 
     rows: int = 0
     tasks: int = 0
@@ -199,11 +169,7 @@ class RunCounts:
         return self.tasks - done
 
     def summary(self, spent: float) -> str:
-        """A line with what was done, and a line for each problem that may need action.
-
-        Args:
-            spent: what the project has cost over all runs, in $.
-        """
+        """A line with what was done, and a line for each problem that may need action."""
         lines = [
             f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
             f" before ({self.rows:,} rows); the project has cost ${spent:.4f}"
@@ -221,7 +187,9 @@ class RunCounts:
         if self.waiting:
             lines.append(f"{self.waiting:,} tasks wait for providers' batches")
         if left := self.left - self.waiting:
-            lines.append(f"{left:,} tasks were not reached or have no label: the same command goes on there")
+            lines.append(
+                f"{left:,} tasks were not reached or have no label: the same command continues with them"
+            )
         return "\n".join(lines)
 
 
@@ -230,13 +198,7 @@ _EVERY = 1.0
 
 
 class Spending:
-    """A project's account in the ledger, from the start of a run.
-
-    Args:
-        ledger: the ledger.
-        project: the project's key.
-        clock: seconds that only grow.
-    """
+    """A project's account in the ledger, from the start of a run."""
 
     def __init__(self, ledger: Ledger, project: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger, self._project, self._clock = ledger, project, clock
@@ -259,12 +221,7 @@ class Spending:
         return f"${self.in_this_run():.2f} spent"
 
     def outlook(self, asked: int, left: int) -> str:
-        """Say what is spent, and what is to come if the tasks left cost what those asked about did.
-
-        Args:
-            asked: tasks that this run asked about.
-            left: tasks that it has not looked at yet.
-        """
+        """Say what is spent, and what is to come if the tasks left cost what those asked about did."""
         if not asked:
             return self.so_far()
         return f"{self.so_far()}, about ${self.in_this_run() / asked * left:.2f} to come"
@@ -272,16 +229,7 @@ class Spending:
 
 @dataclass(slots=True)
 class RunTally:
-    """Counts of one run.
-
-    Attributes:
-        rows: rows of the dataset.
-        tasks: tasks, rows of equal content counted once.
-        labelling: the tasks that models were asked about.
-        spending: the project's account.
-        labelled_before: tasks that were labelled already.
-        left_out: tasks that ``--retry-failed`` leaves out, because they did not fail.
-    """
+    """Counts of one run."""
 
     rows: int
     tasks: int
@@ -353,19 +301,7 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
 def label_tasks(
     jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False, everyone: bool = False
 ) -> RunTally:
-    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
-
-    Args:
-        jobs: makes jobs of the tasks.
-        tasks: the tasks.
-        console: where progress is shown.
-        wait: whether to wait for the batches that are out.
-        everyone: whether every model is asked about each task, as in a pilot.
-
-    Raises:
-        CamvoError: no task can be labelled, as when the ledger is broken.
-        KeyboardInterrupt: after the calls under way have ended.
-    """
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches."""
     labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
     spending = Spending(jobs.process.ledger, jobs.project)
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
@@ -387,21 +323,7 @@ def _sweep(
     everyone: bool,
     only_failed: bool,
 ) -> None:
-    """Take each task that has no label as far as it can go now.
-
-    Args:
-        jobs: makes jobs of the tasks.
-        tasks: the tasks.
-        console: where progress is shown.
-        tally: counts what happens.
-        most: the most tasks to ask about; ``None`` for all.
-        everyone: whether every model is asked about each task.
-        only_failed: whether only tasks are asked about that failed before.
-
-    Raises:
-        CamvoError: no task can be labelled, as when the ledger is broken.
-        KeyboardInterrupt: after the calls under way have ended.
-    """
+    """Take each task that has no label as far as it can go now."""
     process, labelling = jobs.process, tally.labelling
     tally.begin_sweep()
 

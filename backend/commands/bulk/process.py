@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -30,27 +30,8 @@ PAGE = 200
 """Tasks that are fetched together."""
 
 
-def _project_tasks(client: Client, number: int, *, untouched: bool = False) -> Iterator[DatasetTask]:
-    """Read a project's tasks page by page; those that cannot be read are left out."""
-    for page in client.pages(number, size=PAGE):
-        for raw in predictions.untouched(page)[0] if untouched else page:
-            if (parsed := parse_task(raw)) is not None:
-                yield dataset_task(*parsed)
-
-
-def dataset_task(number: int, data: Mapping[str, Any]) -> DatasetTask:
-    """One task in that form."""
-    return DatasetTask(Row(f"task {number}", dict(data)), str(number), number, data)
-
-
 class ProjectTasks:
     """The tasks of a project as those of a file: each is one row, and a task of its own.
-
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        tasks: how many tasks it has.
-        untouched: whether :meth:`first_rows` leaves out what somebody has annotated or begun to.
 
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`. The columns are those of
     the tasks that :meth:`first_rows` has read.
@@ -63,16 +44,28 @@ class ProjectTasks:
 
     def first_rows(self) -> Iterator[DatasetTask]:
         """Read each task once, page by page."""
-        for task in _project_tasks(self._client, self._number, untouched=self._untouched):
+        for task in self._read(untouched=self._untouched):
             self.columns.add(task.row.data)
             yield task
 
     def every_row(self) -> Iterator[DatasetTask]:
         """Read each task again; columns that are new since the first time are left out."""
         known = set(self.columns.names)
-        for task in _project_tasks(self._client, self._number):
+        for task in self._read():
             data = {name: value for name, value in task.row.data.items() if name in known}
             yield replace(task, row=replace(task.row, data=data))
+
+    @staticmethod
+    def task(number: int, data: Mapping[str, Any]) -> DatasetTask:
+        """One task of a project in this form."""
+        return DatasetTask(Row(f"task {number}", dict(data)), str(number), number, data)
+
+    def _read(self, *, untouched: bool = False) -> Iterator[DatasetTask]:
+        """Read the tasks page by page; those that cannot be read are left out."""
+        for page in self._client.pages(self._number, size=PAGE):
+            for raw in predictions.untouched(page)[0] if untouched else page:
+                if (parsed := parse_task(raw)) is not None:
+                    yield self.task(*parsed)
 
     def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
         """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
@@ -84,35 +77,25 @@ class ProjectTasks:
 
 
 @contextmanager
-def asking_nobody(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None
-) -> Iterator[AnnotationProcess]:
-    """A process that reads the ledger and counts tokens, and needs no keys."""
-    process = AnnotationProcess(settings, environment, embedder=embedder)
-    try:
-        yield process
-    finally:
-        process.close()
-
-
-@contextmanager
 def annotation_process(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None
+    settings: Settings, environment: Environment, embedder: Embedder | None = None, *, asking: bool = True
 ) -> Iterator[AnnotationProcess]:
     """A started process whose models all have a key.
 
-    Raises:
-        ConfigError: a key is missing.
+    With ``asking=False`` it reads the ledger and counts tokens, and needs no keys.
     """
     process = AnnotationProcess(settings, environment, embedder=embedder)
-    process.start()
+    if asking:
+        process.start()
     try:
-        if missing := process.pool.missing_keys():
-            raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
-        process.embedder.load()
+        if asking:
+            if missing := process.pool.missing_keys():
+                raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
+            process.embedder.load()
         yield process
     finally:
-        process.store_paid_answers(0.0)
+        if asking:
+            process.store_paid_answers(0.0)
         process.close()
 
 
@@ -123,18 +106,7 @@ def remembered_settings(
     settings: Settings,
     tasks: int | None = None,
 ) -> Settings:
-    """Store what is known of a project, and return its own settings.
-
-    Args:
-        process: where it is annotated.
-        project: its name.
-        label_config: its label config, by which people's labels are read later.
-        settings: those of every project.
-        tasks: how many tasks it has, so that its budget lasts for all of them; ``None`` if that is unknown.
-
-    Raises:
-        ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-    """
+    """Store what is known of a project, and return its own settings."""
     with process.ledger.write() as connection:
         columns = {"label_config": label_config} | ({} if tasks is None else {"task_number": tasks})
         remember_project(connection, project, columns, process.clock())
@@ -146,15 +118,7 @@ def remembered_settings(
 
 @dataclass(frozen=True, slots=True)
 class OpenProject:
-    """A project of Label Studio that a run is about.
-
-    Attributes:
-        client: Label Studio.
-        number: the project's number there.
-        label_config: its label config, as XML.
-        tasks: its tasks.
-        jobs: makes jobs of them.
-    """
+    """A project of Label Studio that a run is about."""
 
     client: Client
     number: int
@@ -174,29 +138,14 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
     *,
     asking: bool = True,
 ) -> Iterator[OpenProject]:
-    """Open a project of Label Studio in a process of its own.
-
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        options: the budget, whether to retry failed tasks, and whether to ask in batches.
-        settings: those of every project.
-        environment: the ledger's address and the secrets.
-        embedder: an embedder to use instead of a new one; closed at the end.
-        asking: whether models may be asked, for which every one needs its key.
-
-    Raises:
-        CamvoError: the settings are wrong, or Label Studio or the ledger fails.
-    """
+    """Open a project of Label Studio in a process of its own."""
     payload = client.project(number)
     key, label_config = payloads.project_key(payload), payload["label_config"]
     parsed = parse_label_config(label_config)
     require_questions(parsed)
     migrate(environment.database_url)
     environment = environment.model_copy(update={"label_studio_url": client.url})
-    opened = annotation_process if asking else asking_nobody
-    process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
-    with process_of as process:
+    with annotation_process(settings, environment, embedder, asking=asking) as process:
         own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
         batching = batching_of(own, process, everyone=options.batch)
         jobs = DatasetJobs(process, key, parsed, own, options.retry_failed, options.purse, batching=batching)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import compress, islice
 from typing import Protocol
 
@@ -32,7 +33,7 @@ _NOTHING = ("", "1")
 
 def print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
-    for line in lines(quote):
+    for line in _lines(quote):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if not quote.to_come:
         return
@@ -51,7 +52,7 @@ def _table(quote: Quote) -> Table:
     return table
 
 
-def lines(quote: Quote) -> Iterator[str]:
+def _lines(quote: Quote) -> Iterator[str]:
     """The quote as sentences."""
     done = quote.tasks - quote.to_come - quote.unreadable
     yield f"{quote.project}: {quote.tasks:,} tasks, {done:,} labelled, {quote.to_come:,} to come" + (
@@ -62,12 +63,12 @@ def lines(quote: Quote) -> Iterator[str]:
     if not quote.to_come:
         yield from _target_lines(quote)
         return
-    yield f"asking everyone: {money(quote.everyone)}{_why_a_range(quote)}"
-    yield f"this policy ({quote.policy}): {money(quote.bill)}{_basis(quote)}"
+    yield f"asking everyone: {_money(quote.everyone)}{_why_a_range(quote)}"
+    yield f"this policy ({quote.policy}): {_money(quote.bill)}{_basis(quote)}"
     if quote.student and quote.evidence.rounds:
         yield "the student is not counted: where texts show their label, it makes the bill smaller"
     if quote.hours is not None:
-        yield f"time at the configured limits: {hours(quote.hours)}"
+        yield f"time at the configured limits: {_hours(quote.hours)}"
     evidence = quote.evidence
     if evidence.agreement is not None:
         yield f"labels as everyone together gives them: {evidence.agreement:.1%}"
@@ -118,7 +119,7 @@ def _dollars(usd: float) -> str:
     return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
 
 
-def money(usd: Range) -> str:
+def _money(usd: Range) -> str:
     """A range of amounts."""
     low, high = _dollars(usd.low), _dollars(usd.high)
     if low == high:
@@ -126,7 +127,7 @@ def money(usd: Range) -> str:
     return f"{low} to {high}" if usd.likely is None else f"{_dollars(usd.likely)}, from {low} to {high}"
 
 
-def hours(time: Range) -> str:
+def _hours(time: Range) -> str:
     """A range of times."""
     likely, low, high = (f"{value:.2g}" for value in (time.middle, time.low, time.high))
     if low == high:
@@ -155,7 +156,7 @@ def _cells(model: ModelQuote) -> dict[str, str]:
         "1" if model.pack == 1 else f"up to {model.pack}",
         _thousands(model.input_tokens),
         low if low == high else f"{low} to {high}",
-        money(model.usd),
+        _money(model.usd),
         "" if model.hours is None else f"{model.hours:.2g}",
         "" if model.asked is None else f"{model.asked:.0%}",
     ]
@@ -171,54 +172,34 @@ _WITHOUT_ASKING = 1.0
 """Dollars up to which no confirmation is asked for."""
 
 
-def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend this amount, unless it is small or the options already allow it.
-
-    Args:
-        usd: the most that the run may cost, in $.
-        options: ``--yes`` and ``--budget`` are consent.
-        console: where to ask.
-
-    Raises:
-        ConfigError: nobody can be asked.
-        typer.Exit: the answer is no; nothing more is spent.
-    """
+def _agree_to(usd: float, options: LabelOptions, console: Console) -> None:
+    """Ask whether to spend this amount, unless it is small or the options already allow it."""
     if usd <= _WITHOUT_ASKING or options.yes or options.budget is not None:
         return
     if not (console.is_terminal and sys.stdin.isatty()):
         raise ConfigError(
             f"the run may cost {_dollars(usd)}, and nobody can be asked; nothing was spent",
             where="--yes",
-            fix="give --budget 50 to allow so many dollars for the job, or --yes for what the quote says",
+            fix="give --budget 50 to allow 50 dollars for the job, or --yes for what the quote says",
         )
     if not typer.confirm(f"Spend up to {_dollars(usd)}?"):
         raise typer.Exit(1)
 
 
-class SampledTasks(IndexedTasks, Protocol):
+class _SampledTasks(IndexedTasks, Protocol):
     """Tasks from which a sample can be drawn: those of a file, or of a project in Label Studio."""
 
     def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
         """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
 
 
-def sample_draw(project: str, task: int) -> int:
-    """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
-    return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
-
-
 class RandomSample:
     """A random sample of the tasks: the same for every order of the rows, and part of every larger one.
-
-    Args:
-        index: the tasks.
-        project: the project's key.
-        size: how many tasks; all of them if there are fewer.
 
     The attributes are those of :class:`backend.datasets.tasks.IndexedTasks`.
     """
 
-    def __init__(self, index: SampledTasks, project: str, size: int) -> None:
+    def __init__(self, index: _SampledTasks, project: str, size: int) -> None:
         self._index, self._project = index, project
         draws = index.smallest(self._draw, size)
         self._last = draws[-1] if draws else -1
@@ -238,32 +219,23 @@ class RandomSample:
         """Whether each row, in its order, is the first of its task."""
         return compress(self._index.is_first(), map(self._holds, self._index.every_row()))
 
+    @staticmethod
+    def draw_of(project: str, task: int) -> int:
+        """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
+        return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
+
     def _draw(self, task: int) -> int:
-        return sample_draw(self._project, task)
+        return self.draw_of(self._project, task)
 
     def _holds(self, task: DatasetTask) -> bool:
         return self._draw(task.number) <= self._last
 
 
-def quote_of(
-    jobs: DatasetJobs,
-    read: Callable[[], Iterable[DatasetTask]],
-    tasks: int,
-    console: Console,
-    target: float | None = None,
-) -> Quote:
-    """Count the tasks that have no label yet, and say what they will cost. Spends nothing.
-
-    Args:
-        jobs: makes jobs of tasks.
-        read: reads the tasks.
-        tasks: how many there are, for the progress.
-        console: where progress is shown.
-        target: the share of all labels that models and people are to get right; ``None`` for none.
-    """
+def _quote_of(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, target: float | None = None) -> Quote:
+    """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
-    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
-    with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
+    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), tasks.first_rows()
+    with progress_bar(console, "counting tokens", tasks.tasks, transient=True) as advance:
         while some := list(islice(remaining, AT_ONCE)):
             maker.count([jobs.job(task) for task in some])
             advance(len(some))
@@ -271,66 +243,63 @@ def quote_of(
         return maker.quote(advance, target)
 
 
+def quote_after_pilot(
+    jobs: DatasetJobs, tasks: _SampledTasks, options: LabelOptions, console: Console, target: float | None
+) -> Quote:
+    """The quote of the tasks, after a pilot if there is to be one."""
+    quote = _quote_of(jobs, tasks, console, target)
+    if not options.pilot or not quote.to_come:
+        return quote
+    print_quote(console, quote)
+    _agree_to_pilot(quote, options, console)
+    _run_pilot(jobs, tasks, options, console)
+    return _quote_of(jobs, tasks, console, target)
+
+
 def agreed(
-    jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
+    jobs: DatasetJobs, tasks: _SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
+    """The jobs, once their quote is agreed to; their plans keep to it. A sample needs no pilot."""
+    run_pilot = (
+        None if isinstance(tasks, RandomSample) else partial(_run_pilot, jobs, tasks, options, console)
+    )
+    aim = agree(partial(_quote_of, jobs, tasks, console), run_pilot, options, console)
+    return jobs if aim is None else replace(jobs, aim_usd=aim)
+
+
+def agree(
+    make: Callable[[], Quote], run_pilot: Callable[[], None] | None, options: LabelOptions, console: Console
+) -> float | None:
     """Show the quote, run the pilot if one is wanted, and ask whether to continue.
 
-    Returns:
-        The jobs, with the cost that they are to keep to.
-
-    Raises:
-        ConfigError: nobody can be asked; nothing was spent, or the pilot alone.
-        typer.Exit: the answer is no.
-        KeyboardInterrupt: somebody interrupted the pilot.
+    Returns what the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
     """
-    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+    quote = make()
     print_quote(console, quote)
-    if options.pilot and quote.to_come and not isinstance(tasks, RandomSample):
-        run_pilot(jobs, tasks, quote, options, console)
-        quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+    if run_pilot is not None and options.pilot and quote.to_come:
+        _agree_to_pilot(quote, options, console)
+        run_pilot()
+        quote = make()
         print_quote(console, quote)
-    agree_to(quote.bill.high, options, console)
-    return _kept_to(jobs, quote, options)
+    _agree_to(quote.bill.high, options, console)
+    return _aim_of(quote, options)
 
 
-def run_pilot(
-    jobs: DatasetJobs, index: SampledTasks, quote: Quote, options: LabelOptions, console: Console
-) -> None:
-    """Ask every model about a random sample of tasks, which are part of the job.
-
-    Args:
-        jobs: makes jobs of tasks.
-        index: the tasks.
-        quote: what asking everyone costs.
-        options: how many tasks.
-        console: where progress is shown and consent is asked for.
-
-    Raises:
-        ConfigError: nobody can be asked; nothing was spent.
-        typer.Exit: the answer is no; nothing was spent.
-        KeyboardInterrupt: somebody interrupted the pilot.
-    """
-    agree_to_pilot(quote, options, console)
+def _run_pilot(jobs: DatasetJobs, index: _SampledTasks, options: LabelOptions, console: Console) -> None:
+    """Ask every model about a random sample of tasks, which are part of the job."""
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)
     console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
 
 
-def agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend what a pilot may cost; see :func:`agree_to`."""
+def _agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
+    """Ask whether to spend what a pilot may cost; see :func:`_agree_to`."""
     missing = max(options.pilot - quote.evidence.rounds, 0)
     share = min(missing / max(quote.to_come, 1), 1.0)
-    agree_to(share * quote.everyone.high, options, console)
+    _agree_to(share * quote.everyone.high, options, console)
 
 
-def _kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
-    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
-    aim = aim_of(quote, options)
-    return jobs if aim is None else replace(jobs, aim_usd=aim)
-
-
-def aim_of(quote: Quote, options: LabelOptions) -> float | None:
+def _aim_of(quote: Quote, options: LabelOptions) -> float | None:
     """What the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
 
     A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.

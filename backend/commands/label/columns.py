@@ -30,14 +30,8 @@ def label_columns(config: LabelConfig) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class RowResult:
-    """The data from which the columns of one row are filled.
-
-    Attributes:
-        stored: the row's task, and what the ledger holds of it.
-        shown: the rounds that may be shown, by their control: none of a blind task that nobody has labelled.
-        cost_usd: what the row's task has cost, in $; 0 for all but the first row of a task.
-    """
+class _RowResult:
+    """The data from which the columns of one row are filled; only the first row of a task has its cost."""
 
     stored: Stored
     shown: Mapping[str, Round]
@@ -60,7 +54,7 @@ class AddedColumn:
     name: str
     kind: type
     meaning: str
-    of_row: Callable[[RowResult], Any] | None = None
+    of_row: Callable[[_RowResult], Any] | None = None
     of_round: Callable[[Round], Any] | None = None
 
 
@@ -113,12 +107,15 @@ def added_kinds(config: LabelConfig) -> dict[str, type]:
     return {name: column.kind for name, column, _ in _named(config)}
 
 
-def added_values(config: LabelConfig, row: RowResult) -> dict[str, Any]:
+def added_values(
+    config: LabelConfig, stored: Stored, shown: Mapping[str, Round], cost_usd: float
+) -> dict[str, Any]:
     """The values of one row's added columns, by the same names."""
+    row = _RowResult(stored, shown, cost_usd)
     return {name: _value(column, control, row) for name, column, control in _named(config)}
 
 
-def _value(column: AddedColumn, control: str, row: RowResult) -> Any:
+def _value(column: AddedColumn, control: str, row: _RowResult) -> Any:
     if column.of_row is not None:
         return column.of_row(row)
     round_ = row.shown.get(control)

@@ -17,16 +17,16 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
-from backend.commands.bulk.process import annotation_process, asking_nobody
+from backend.commands.bulk.process import annotation_process
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import dataset_jobs, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.index import Index, Part, PartTasks, parts_of, stale_names
+from backend.datasets.index import Index, Part, PartTasks
 from backend.datasets.object_folder import PartsFolder, parts_folder
-from backend.datasets.sinks import ParquetSink
+from backend.datasets.sinks import parquet_sink
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset
 from backend.errors import ConfigError
@@ -40,20 +40,21 @@ from camvo.errors import CamvoError
 _log = structlog.get_logger(__name__)
 
 
+_OF_S3 = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+)
+"""The variables from which pyarrow takes credentials, region and server of S3, if they are no files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The instructions for every process of a run. Can be sent to other hosts that see the same files.
-
-    Attributes:
-        path: the file of the tasks.
-        folder: where the results go.
-        options: how to label.
-        settings: the settings of every project.
-        environment: the ledger's address and the secrets.
-        project: the project's name in the ledger.
-        columns: the columns of the whole file.
-        tasks: how many tasks it has.
-    """
+    """The instructions for every process of a run. Can be sent to other hosts that see the same files."""
 
     path: Path
     folder: PartsFolder
@@ -64,17 +65,19 @@ class Work:
     columns: Columns
     tasks: int
 
+    def keys(self) -> dict[str, str]:
+        """The variables of this process's environment that hold the models' keys, and those of the bucket."""
+        providers = {provider_of(model.model) or "" for model in self.settings.models}
+        names = {model.api_key_env for model in self.settings.models if model.api_key_env}
+        names |= {f"{provider.upper()}_API_KEY" for provider in providers if provider}
+        if self.folder.name.startswith("s3://"):
+            names.update(_OF_S3)
+        return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
 
 @dataclass(frozen=True, slots=True)
 class PartOutcome:
-    """The outcome of one part.
-
-    Attributes:
-        part: its number.
-        counts: what was done with its tasks.
-        code: the code of the error that ended it early; ``None`` if none did.
-        error: the same for people.
-    """
+    """The outcome of one part."""
 
     part: int
     counts: RunCounts = field(default_factory=RunCounts)
@@ -83,12 +86,7 @@ class PartOutcome:
 
 
 class PartLabeller:
-    """Labels parts, one after another, with one runtime. A context manager.
-
-    Args:
-        work: what is to be done.
-        embedder: an embedder to use instead of a new one; closed at the end.
-    """
+    """Labels parts, one after another, with one runtime. A context manager."""
 
     def __init__(self, work: Work, embedder: Embedder | None = None) -> None:
         self._work, self._embedder = work, embedder
@@ -123,10 +121,10 @@ class PartLabeller:
         work = self._work
         jobs, tasks = self._open(), PartTasks(self._dataset, part, work.columns)
         tally = label_tasks(jobs, tasks, Console(quiet=True))
-        file, added = work.folder.file(part.file_name), added_kinds(jobs.config)
-        with ParquetSink(file, work.columns, added) as sink:
+        opened, added = work.folder.file(part.file_name), added_kinds(jobs.config)
+        with opened as file, parquet_sink(file, work.columns, added) as write:
             for result in results(tasks, jobs):
-                sink.write(result)
+                write(result)
         return tally.counts
 
     def _open(self) -> DatasetJobs:
@@ -174,7 +172,7 @@ def _label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
             compute=ray.data.ActorPoolStrategy(
                 min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=2
             ),
-            fn_constructor_args=(work, keys_of(work)),
+            fn_constructor_args=(work, work.keys()),
         )
         for row in outcomes.iter_rows():
             yield pickle.loads(row["outcome"])  # noqa: S301 - made by our own actors
@@ -198,49 +196,12 @@ class _Actor:
         return {"outcome": [pickle.dumps(self._labeller.label(part)) for part in parts]}
 
 
-_OF_S3 = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-)
-"""The variables from which pyarrow takes credentials, region and server of S3, if they are no files."""
-
-
-def keys_of(work: Work) -> dict[str, str]:
-    """The variables of this process's environment that hold the models' keys, and those of the bucket."""
-    providers = {provider_of(model.model) or "" for model in work.settings.models}
-    names = {model.api_key_env for model in work.settings.models if model.api_key_env}
-    names |= {f"{provider.upper()}_API_KEY" for provider in providers if provider}
-    if work.folder.name.startswith("s3://"):
-        names.update(_OF_S3)
-    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
-
-
 _Engine = Literal["asyncio", "ray"]
 _Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
 
 
 def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine) -> bool:
-    """Label a file and write the labels to a folder of Parquet files.
-
-    Args:
-        path: the tasks; every host of a cluster must see the file under this path.
-        out: the folder, for which the same is true, or the address of one in an object store.
-        options: how to label.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        engine: where parts are labelled.
-
-    Returns:
-        Whether all tasks are labelled or have failed, so that none is left.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent.
-        typer.Exit: somebody interrupted the run.
-    """
+    """Label a file and write the labels to a folder of Parquet files."""
     folder, environment = parts_folder(out), environment_with(config)
     quiet_logs(environment)
     console = Console()
@@ -268,14 +229,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     console: Console,
     label: _Outcomes,
 ) -> tuple[RunCounts, list[PartOutcome]]:
-    """Read and check the whole file, and let an engine label its parts.
-
-    Returns:
-        What was done with the tasks, and the parts that could not be labelled.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent.
-    """
+    """Read and check the whole file, and let an engine label its parts."""
     pyarrow_parquet()
     dataset = options.dataset(open_source(path))
     folder.prepare()
@@ -284,7 +238,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
-        parts = list(parts_of(index.rows, index.is_first()))
+        parts = list(Part.every(index.rows, index.is_first()))
         work = Work(
             path=path.resolve(),
             folder=folder,
@@ -300,16 +254,12 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         work = _agreed(work, dataset, index, console)
     counts, errors = _gather(label(work, parts), work, rows, console)
     if not errors:
-        folder.remove(stale_names(folder.names(), len(parts)))
+        folder.remove(Part.stale(folder.names(), len(parts)))
     return counts, errors
 
 
 def _refuse_batches(settings: Settings) -> None:
-    """Check that no model is asked in batches.
-
-    Raises:
-        ConfigError: one is.
-    """
+    """Check that no model is asked in batches."""
     if batched := [model.name for model in settings.models if model.batch]:
         raise ConfigError(
             f"{', '.join(batched)} would be asked in batches, which is for one process that waits for them",
@@ -320,7 +270,7 @@ def _refuse_batches(settings: Settings) -> None:
 
 def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
     """Show the quote, ask whether to spend it, and make every part keep to it."""
-    with asking_nobody(work.settings, work.environment) as process:
+    with annotation_process(work.settings, work.environment, asking=False) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
         aim = agreed(jobs, index, work.options, console).aim_usd
     return replace(work, options=replace(work.options, aim=aim))

@@ -12,7 +12,6 @@ from backend.commands.shared import arguments
 from backend.commands.shared.arguments import (
     Config,
     LabelStudioUrl,
-    file_of,
     options_of,
     refuse,
     require_one_source,
@@ -51,7 +50,7 @@ def label(  # noqa: PLR0917 - a command's options
     """Label a whole file, or a Label Studio project in this process. Calls models, which costs money.
 
     It says first what it will cost, and asks before it spends more than a dollar. After Ctrl-C or a crash,
-    the same command goes on where it stopped: nothing that was paid for is lost.
+    the same command continues where it stopped: nothing that was paid for is lost.
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
@@ -74,7 +73,7 @@ def label(  # noqa: PLR0917 - a command's options
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
         of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
         parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
-        blind_file = (Path() if engine else file_of(out).parent) / "blind.csv"
+        blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
         options = options_of(**of_file, **run)  # type: ignore[arg-type]
         done = _label_file(source, out, options, config, engine)
@@ -116,7 +115,7 @@ def _label_file(
     if engine is None:
         from backend.commands.label.run import label_file  # noqa: PLC0415 - keeps the help fast
 
-        return label_file(source, file_of(out), options, config)
+        return label_file(source, _file_of(out), options, config)
     from backend.commands.label.engines import label_in_parts  # noqa: PLC0415
 
     return label_in_parts(source, out, options, config, engine)
@@ -139,5 +138,16 @@ def _label_project(
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
     return label_project(
-        project, config, label_studio, LabelOptions(**spending), None if out is None else file_of(out)
+        project, config, label_studio, LabelOptions(**spending), None if out is None else _file_of(out)
     )
+
+
+def _file_of(out: str) -> Path:
+    """The file that ``--out`` names."""
+    if "://" in out:
+        raise ConfigError(
+            "only parts are written to an object store",
+            where="--out",
+            fix="add --engine asyncio, or name a file",
+        )
+    return Path(out)

@@ -17,11 +17,10 @@ from backend.annotation.queue import AUDIT, UNREADABLE
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import Spending, annotate_in_bulk
-from backend.commands.bulk.process import OpenProject, ProjectTasks, dataset_task, open_project
+from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.counting_again import count_again
-from backend.commands.label.run import results, write_results
+from backend.commands.label.run import count_again, results, write_results
 from backend.commands.predict.prediction_run import PredictionRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
@@ -57,17 +56,12 @@ class _ProjectPredictor:
     def predict(
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
     ) -> list[TaskAnswer]:
-        """Return for each task its predictions, or why it has none.
-
-        Raises:
-            CamvoError: no task can be predicted, as when the ledger is broken.
-            KeyboardInterrupt: somebody interrupted; the calls under way have ended.
-        """
+        """Return for each task its predictions, or why it has none."""
         config = parse_label_config(label_config)
         thread = self._process.thread
         how = replace(self._jobs, project=project_key, config=config)
         parsed = map(parse_task, tasks)
-        jobs = [None if task is None else how.job(dataset_task(*task)) for task in parsed]
+        jobs = [None if task is None else how.job(ProjectTasks.task(*task)) for task in parsed]
         futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
         waiting = [future for future in futures if future is not None]
         try:
@@ -139,10 +133,6 @@ async def _go_on() -> bool:
     return True
 
 
-_PAGE = 200
-"""Tasks that are fetched and asked about together."""
-
-
 @dataclass(frozen=True, slots=True)
 class _ProjectSweeps:
     """The sweeps of one run."""
@@ -153,16 +143,7 @@ class _ProjectSweeps:
     tally: Tally = field(default_factory=Tally)
 
     def sweep(self, jobs: DatasetJobs, most: int | None) -> None:
-        """Ask about the tasks without a prediction, and store the predictions that are there.
-
-        Args:
-            jobs: says how the tasks are asked about.
-            most: the most tasks to ask about; ``None`` for all.
-
-        Raises:
-            CamvoError: Label Studio or the ledger fails; stored predictions stay.
-            KeyboardInterrupt: somebody interrupted; the calls under way have ended.
-        """
+        """Ask about the tasks without a prediction, and store the predictions that are there."""
         predictor = _ProjectPredictor(jobs)
         self.tally.begin_sweep()
         run = PredictionRun(
@@ -173,7 +154,7 @@ class _ProjectSweeps:
             label_config=self.project.label_config,
             model_version=jobs.settings.model_version,
             failed=self.failed,
-            batch=_PAGE,
+            batch=PAGE,
             most=most,
             tally=self.tally,
         )
@@ -192,22 +173,7 @@ def label_project(
     options: LabelOptions,
     out: Path | None = None,
 ) -> bool:
-    """Store predictions for a project in Label Studio, with the ledger of the environment.
-
-    Args:
-        number: the project's number.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        label_studio: Label Studio's address; ``None`` for that of the environment.
-        options: the budget, and how else to label.
-        out: a file that the labels are written to, too; ``None`` for none.
-
-    Returns:
-        Whether no task is left without a prediction.
-
-    Raises:
-        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
-        typer.Exit: somebody interrupted the run.
-    """
+    """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:
         check_sink(out)
     environment = environment_with(config)
@@ -229,20 +195,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     *,
     out: Path | None = None,
 ) -> Tally:
-    """Predict a project's tasks in this process, and store the predictions in Label Studio.
-
-    Args:
-        client: Label Studio.
-        number: the project's number.
-        options: the budget, whether to retry failed tasks, and whether to ask in batches.
-        environment: the ledger's address, ``camvo.yaml`` and the secrets.
-        console: where progress is shown.
-        embedder: an embedder to use instead of a new one; closed at the end.
-        out: a file that the labels are written to, too; ``None`` for none.
-
-    Raises:
-        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
-    """
+    """Predict a project's tasks in this process, and store the predictions in Label Studio."""
     settings = settings_module.load(environment.config)
     with open_project(client, number, options, settings, environment, embedder) as project:
         jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks

@@ -8,17 +8,18 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.annotation.job import JobQuestion, audit_draw, is_audit
+from backend.annotation.job import Job, JobQuestion, audit_draw, is_audit
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
@@ -28,26 +29,27 @@ from backend.commands.label.columns import (
     ID,
     PROJECT,
     TASK,
-    RowResult,
     added_kinds,
     added_values,
     label_columns,
 )
-from backend.commands.label.counting_again import count_again
+from backend.commands.predict.prediction_run import AskMoreTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, WholeFile, cell, check_sink, open_sink
+from backend.datasets.sinks import Kinds, Result, cell, check_sink, open_sink, whole_file
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
-from backend.ledger import migrate
-from backend.ledger.money import spent_on_tasks
+from backend.ledger import migrate, money
+from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
 from backend.ledger.rounds import ProjectRounds, Round
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
+from backend.recounting.further import ask_portion
+from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
 from camvo.scores.guarantee import queue_place
@@ -76,7 +78,7 @@ def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: S
     labels = label_columns(config)
     texts = list(dict.fromkeys(key for task in sample for key in task.data))
     # Spreadsheets read UTF-8 by the mark that this encoding begins with.
-    with WholeFile(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+    with whole_file(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
         writer = csv.writer(text)
         writer.writerow([PROJECT, TASK, ID, *texts, *labels])
         writer.writerows(
@@ -108,8 +110,8 @@ def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
 def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
     hidden = any(round_.audit and round_.human is None for _, round_ in stored.decided)
     shown = [] if hidden else stored.decided
-    row = RowResult(stored, {question.name: round_ for question, round_ in shown}, cost)
-    added = added_values(jobs.config, row)
+    rounds_shown = {question.name: round_ for question, round_ in shown}
+    added = added_values(jobs.config, stored, rounds_shown, cost)
     return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
 
 
@@ -185,16 +187,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
     options: LabelOptions,
     tasks: int,
 ) -> DatasetJobs:
-    """Store what is known of a dataset's project, and return what makes jobs of its tasks.
-
-    Args:
-        process: where it is annotated.
-        dataset: the dataset.
-        project: its name in the ledger.
-        settings: those of every project.
-        options: how to label.
-        tasks: how many tasks the whole source has.
-    """
+    """Store what is known of a dataset's project, and return what makes jobs of its tasks."""
     own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
     return DatasetJobs(
         process, project, dataset.config, own_settings, options.retry_failed, options.purse, options.aim
@@ -214,7 +207,7 @@ def _with_blind_sample(
     blind = replace(jobs, settings=jobs.settings.model_copy(update={"audit": share}))
     if options.blind_file.exists():
         console.print(
-            f"{options.blind_file} is there already and stays as it is; move it away to have it written anew",
+            f"{options.blind_file} already exists and stays as it is; move it away to have it written again",
             highlight=False,
             soft_wrap=True,
         )
@@ -246,21 +239,7 @@ def _with_blind_sample(
 
 
 def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
-    """Label a file and write the labels to another.
-
-    Args:
-        path: the tasks.
-        out: the labels.
-        options: how to label.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-
-    Returns:
-        Whether all tasks are labelled or have failed, so that none is left.
-
-    Raises:
-        CamvoError: an input is wrong, which is found before anything is spent, or the run cannot continue.
-        typer.Exit: somebody interrupted the run.
-    """
+    """Label a file and write the labels to another."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
@@ -280,11 +259,7 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     console: Console,
     embedder: Embedder | None = None,
 ) -> RunTally:
-    """Label a file and write the labels to ``out``; see :func:`run_label`.
-
-    Raises:
-        DatasetError: a file cannot be read or written.
-    """
+    """Label a file and write the labels to ``out``; see :func:`run_label`."""
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
@@ -299,25 +274,94 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
 def write_results(
     out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
 ) -> None:
-    """Write results to a file.
-
-    Args:
-        out: the file; its ending names the format.
-        results: what is written, row by row.
-        columns: the columns of the source.
-        added: those that are added.
-        console: where progress is shown.
-
-    Raises:
-        DatasetError: the file cannot be written; the one of the run before stays.
-    """
+    """Write results to a file."""
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns, added) as sink:
+        with console.status(f"writing {out}"), open_sink(out, columns, added) as write:
             for result in results:
-                sink.write(result)
+                write(result)
     except OSError as error:
         raise DatasetError(
             f"cannot be written: {error.strerror or type(error).__name__}",
             where=str(out),
             fix="make room, and run the same command again: nothing is paid twice",
         ) from error
+
+
+_MOST = 1000
+"""Tasks that are asked about between two looks at what is in doubt."""
+
+_T = TypeVar("_T")
+
+
+def count_again(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, ask_more: float | None) -> None:
+    """Count a dataset's kept votes again; if asked to, ask models that were left out, and count once more."""
+    counted = RecountTally()
+    with ThreadPoolExecutor(1) as workers, console.status("counting the kept votes again"):
+        again = _CountingAgain(jobs, tasks, workers)
+        try:
+            again.count(counted)
+            if ask_more is not None:
+                asked = again.ask(ask_more)
+                again.count(counted)
+                console.print(asked.summary(ask_more), highlight=False, soft_wrap=True)
+        except BaseException:
+            jobs.process.stop_asking()
+            again.recounter.stop()
+            raise
+    console.print(counted.summary().partition("\n")[0], highlight=False, soft_wrap=True)
+
+
+class _CountingAgain:
+    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: ThreadPoolExecutor) -> None:
+        process = jobs.process
+        self._jobs, self._tasks, self._process = jobs, tasks, process
+        self.recounter = Recounter(
+            process.ledger, process.writer, process.states, workers, jobs.settings, clock=process.clock
+        )
+
+    def count(self, tally: RecountTally) -> None:
+        counting = self._run(self.recounter.recount(self._jobs.project, "command"))
+        if counting is not None:
+            tally.add({"labels": counting.labels, "scores": counting.scores, "counted": counting.counted})
+
+    def ask(self, usd: float) -> AskMoreTally:
+        tally, seen = AskMoreTally(), set[int]()
+        while not tally.exhausted:
+            tally.spent_usd = self._spent()
+            doubts = self._run(self.recounter.doubts(self._jobs.project, usd - tally.spent_usd, _MOST))
+            wanted = [number for number in doubts.tasks if number not in seen]
+            if not wanted:
+                return tally
+            seen.update(wanted)
+            ask = partial(self._process.further.ask_in_doubt, worth_usd=1.0 / doubts.least)
+            portion = self._run(
+                ask_portion(
+                    [*self._jobs_of(wanted, Purse("further", usd))],
+                    ask,
+                    at_once=self._jobs.settings.concurrency,
+                    deadline=math.inf,
+                )
+            )
+            tally.tasks += portion.tasks
+            tally.votes += portion.votes
+            tally.exhausted |= portion.exhausted
+        tally.spent_usd = self._spent()
+        return tally
+
+    def _jobs_of(self, numbers: list[int], purse: Purse) -> Iterator[Job]:
+        """The jobs of some tasks, in the order of their numbers' list."""
+        wanted = set(numbers)
+        found = {
+            stored.job.task: stored.job
+            for stored in self._jobs.look_up(
+                task for task in self._tasks.first_rows() if task.number in wanted
+            )
+        }
+        return (replace(found[number], purse=purse) for number in numbers if number in found)
+
+    def _spent(self) -> float:
+        with self._process.ledger.read() as connection:
+            return from_picodollars(money.balance(connection, self._jobs.project, "further").spent)
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return self._process.thread.submit(work).result()

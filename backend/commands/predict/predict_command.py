@@ -39,7 +39,7 @@ def predict(  # noqa: PLR0917 - a command's options
             "--ask-more",
             min=0,
             help="With --recount or --refresh: then ask models that were left out, where that is worth most,"
-            " for at most so many dollars over all runs.",
+            " for at most this many dollars over all runs.",
         ),
     ] = None,
     failed: Annotated[
@@ -62,7 +62,8 @@ def predict(  # noqa: PLR0917 - a command's options
 
     The running server calls the models, which costs money: the command says first how much, and asks before
     more than a dollar is spent. With --recount alone no model is called. Needs LABEL_STUDIO_API_KEY.
-    The exit code is 1 if tasks are left without a prediction, 2 if nobody agreed, and 130 after Ctrl-C.
+    The exit code is 1 if tasks are left without a prediction, 2 without consent to the cost, and 130 after
+    Ctrl-C.
 
     Example: camvo predict --project 1 --budget 20
     """

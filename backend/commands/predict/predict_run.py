@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import nsmallest
 from typing import Any
 
 from rich.console import Console
 
-from backend.commands.bulk.quoting import agree_to, agree_to_pilot, aim_of, print_quote, sample_draw
+from backend.commands.bulk.quoting import RandomSample, agree
 from backend.commands.predict.prediction_run import AskMoreRun, PredictionRun, RecountRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
@@ -30,21 +31,7 @@ INTERRUPTED = 130
 def run_on_terminal(
     console: Console, run: PredictionRun, tasks: int, clock: Callable[[], float] = time.monotonic
 ) -> int:
-    """Go through a project, show progress and totals, and return the exit code.
-
-    Args:
-        console: where it is shown.
-        run: the run.
-        tasks: how many tasks it goes through.
-        clock: the time in seconds.
-
-    Returns:
-        0 if every task has a prediction or is blind, 1 if tasks are left, :data:`INTERRUPTED` after Ctrl-C.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached; the totals are printed before.
-        BackendError: the server refused, or cannot be reached; the totals are printed before.
-    """
+    """Go through a project, show progress and totals, and return the exit code."""
     tally, began = run.tally, clock()
 
     def print_totals() -> None:
@@ -62,7 +49,7 @@ def run_on_terminal(
         print_totals()
         console.print(
             f"Stopped. What is stored stays. The server finishes the tasks that it works on, {run.batch} at"
-            " most, and keeps their answers. Run the same command again: it goes on with what is missing,"
+            " most, and keeps their answers. Run the same command again: it continues with what is missing,"
             " and pays for nothing twice.",
             highlight=False,
             soft_wrap=True,
@@ -91,15 +78,13 @@ def _agree_to_quote(
     backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
 ) -> None:
     """Show the run's quote, and ask whether to continue; its money is then booked on the job's account."""
-    quote = quote_of_run(backend, run, tasks, console)
-    print_quote(console, quote)
-    if options.pilot and quote.to_come:
-        agree_to_pilot(quote, options, console)
-        _run_pilot(backend, run, tasks, options, console)
-        quote = quote_of_run(backend, run, tasks, console)
-        print_quote(console, quote)
-    agree_to(quote.bill.high, options, console)
-    backend.job = {"usd": options.purse.usd, "aim_usd": aim_of(quote, options)}
+    aim = agree(
+        partial(quote_of_run, backend, run, tasks, console),
+        partial(_run_pilot, backend, run, tasks, options, console),
+        options,
+        console,
+    )
+    backend.job = {"usd": options.purse.usd, "aim_usd": aim}
 
 
 def _run_pilot(
@@ -123,16 +108,11 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
                 yield from (task["id"] for task in page)
                 advance(len(page))
 
-        return sorted(nsmallest(size, numbers(), lambda number: sample_draw(run.key, number)))
+        return sorted(nsmallest(size, numbers(), lambda number: RandomSample.draw_of(run.key, number)))
 
 
 def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
-    """The server's quote of a run; nothing is asked.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or cannot be reached.
-        BackendError: the server refused, or cannot be reached.
-    """
+    """The server's quote of a run; nothing is asked."""
     counted: Counter[str] = Counter()
     example: list[Task] = []
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
@@ -171,26 +151,7 @@ def predict_project(
     failed: bool,
     at_once: int,
 ) -> int:
-    """Store the server's predictions of a project.
-
-    Args:
-        project: the project's number.
-        options: budget and consent, and whether to retry failed tasks, only to count again, and to ask more.
-        label_studio: Label Studio's address; ``None`` for that of the environment.
-        backend_url: the server's address; ``None`` for that of the environment.
-        refresh: whether votes are counted again first, and predictions replaced that have changed.
-        failed: whether only tasks that failed before are asked about.
-        at_once: tasks in one request to the server.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        ConfigError: nobody agreed to the quote; nothing was spent.
-        LabelStudioError: Label Studio refused, or cannot be reached; stored predictions stay.
-        BackendError: the server refused, or cannot be reached; stored predictions stay.
-        typer.Exit: somebody did not agree to the quote; nothing was spent.
-    """
+    """Store the server's predictions of a project."""
     console, environment = Console(), environment_with(None)
     url = backend_client.backend_url(backend_url, environment)
     backend = BackendClient(url, environment, again=options.retry_failed)

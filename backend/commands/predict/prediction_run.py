@@ -30,14 +30,7 @@ from backend.label_studio.client import Client
 
 @dataclass(slots=True)
 class RecountTally:
-    """What a run did.
-
-    Attributes:
-        counting: the counting as the server says it, with the changes of all of them; ``None`` if nothing
-            changed.
-        replaced: tasks whose prediction was replaced.
-        drafted: tasks that somebody has begun to annotate; they are left until the draft is gone.
-    """
+    """What a run did."""
 
     counting: Mapping[str, Any] | None = None
     replaced: int = 0
@@ -64,17 +57,7 @@ class RecountTally:
 
 @dataclass(frozen=True, slots=True)
 class RecountRun:
-    """One recount of one project. It keeps no state: an interrupted run can be repeated.
-
-    Attributes:
-        client: Label Studio.
-        backend: the server.
-        project: Label Studio's number of the project.
-        key: the project's key.
-        label_config: its label config.
-        batch: tasks in one request.
-        tally: what was done.
-    """
+    """One recount of one project. It keeps no state: an interrupted run can be repeated."""
 
     client: Client
     backend: BackendClient
@@ -85,22 +68,13 @@ class RecountRun:
     tally: RecountTally = field(default_factory=RecountTally)
 
     def count(self) -> None:
-        """Make the server recount.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Make the server recount."""
         counting = self.backend.recount(self.key)
         if counting is not None:
             self.tally.add(counting)
 
     def deliver(self) -> None:
-        """Replace the predictions of changed tasks that nobody has annotated or begun to.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Replace the predictions of changed tasks that nobody has annotated or begun to."""
         last = 0
         while True:
             tasks, through = self.backend.recounted(self.key, last)
@@ -128,14 +102,7 @@ class RecountRun:
 
 @dataclass(slots=True)
 class AskMoreTally:
-    """What a run did.
-
-    Attributes:
-        tasks: tasks about which a model was asked.
-        votes: how many models were asked, over all of them.
-        spent_usd: what further votes have cost in all, also in earlier runs, in $.
-        exhausted: whether the money does not cover another call.
-    """
+    """What a run did."""
 
     tasks: int = 0
     votes: int = 0
@@ -143,11 +110,7 @@ class AskMoreTally:
     exhausted: bool = False
 
     def summary(self, usd: float) -> str:
-        """Return a line with what was asked and why it ended.
-
-        Args:
-            usd: the most that further votes may cost in all, in $.
-        """
+        """Return a line with what was asked and why it ended."""
         asked = (
             f"Asked more: {self.votes} votes on {self.tasks} tasks; ${self.spent_usd:.4g} of ${usd:.4g} spent"
         )
@@ -157,28 +120,14 @@ class AskMoreTally:
 
 @dataclass(frozen=True, slots=True)
 class AskMoreRun:
-    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated.
-
-    Attributes:
-        counting: the recount that it belongs to.
-        usd: the most that further votes may cost in all, also in earlier runs, in $.
-        tally: what was done.
-    """
+    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
 
     counting: RecountRun
     usd: float
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
     def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
-        """Ask until no vote is worth asking for or the money is spent.
-
-        Args:
-            show: called with a line about its progress.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached.
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Ask until no vote is worth asking for or the money is spent."""
         tally, seen, of = self.tally, set[int](), self.counting
         while not tally.exhausted:
             doubts = of.backend.doubts(of.key, self.usd)
@@ -214,21 +163,9 @@ class AskMoreRun:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of tasks, and of predictions where it says so.
+    """Counts of tasks; ``stored``, ``replaced`` and ``refused`` count predictions.
 
-    Attributes:
-        created: tasks that had no prediction and got one.
-        stored: predictions stored for them; more than tasks if each model's own is shown.
-        replaced: predictions changed in place.
-        unchanged: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
-        blind: tasks that are kept blind for an audit.
-        failed: tasks that ended without a prediction, by the code of the reason.
-        waiting: tasks whose answers are in providers' batches.
-        undecided: tasks for which the server had no prediction yet when the run gave them up.
-        too_large: tasks larger than the server accepts in one request.
-        refused: predictions that Label Studio did not accept, because they do not fit the label config.
-        spent_usd: what the project spent meanwhile, in $.
-        fixes: code of a reason → what to do.
+    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up.
     """
 
     created: int = 0
@@ -307,13 +244,6 @@ def watching(
     """Look at a project's progress every second, in a thread, until the block ends.
 
     A look that fails is left out: the block's own request says what is wrong.
-
-    Args:
-        server: the server.
-        project_key: the project's key.
-        tasks: the numbers of the tasks to count.
-        show: called with each progress, in the thread.
-        every: seconds between two looks.
     """
     over = threading.Event()
     try:
@@ -345,7 +275,7 @@ _PAUSE = 1.0
 """Seconds to wait before repeating such a request, multiplied by how many there were."""
 
 
-class _Predictor(Protocol):
+class _Predictor(_Watched, Protocol):
     """A source of predictions: the backend over HTTP."""
 
     def predict(
@@ -358,31 +288,14 @@ class _Predictor(Protocol):
     ) -> dict[int, TaskFailure]:
         """Return the tasks in a range of numbers that ended without a prediction."""
 
-    def progress(
-        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
-    ) -> Progress:
-        """Return how far the project is."""
-
 
 @dataclass(frozen=True, slots=True)
 class PredictionRun:
-    """One run over one project.
+    """One run over one project; its tally says what was done so far, also after an interruption.
 
-    Attributes:
-        client: Label Studio.
-        predictor: the backend.
-        project: Label Studio's number of the project.
-        key: the project's key for ``/predict``.
-        label_config: its label config.
-        model_version: the version of the backend's predictions; other versions are ignored.
-        refresh: whether to update existing predictions to what the backend says now, unless somebody has
-            annotated the task or begun to.
-        failed: whether to ask only about the tasks that the backend failed on before.
-        only: the numbers of the tasks that the run is about; ``None`` for all.
-        batch: tasks in one request to the backend.
-        most: the most tasks to ask about; ``None`` for all.
-        sleep: waits for some seconds; tests replace it.
-        tally: what was done so far, also after an interruption.
+    ``refresh`` also updates predictions to what the backend says now, unless somebody has annotated the task
+    or begun to. ``failed`` asks only about tasks on which the backend failed before, ``only`` about those
+    with these numbers, and about ``most`` tasks at most. ``batch`` tasks are in one request.
     """
 
     client: Client
@@ -400,12 +313,7 @@ class PredictionRun:
     tally: Tally = field(default_factory=Tally)
 
     def __call__(self, advance: Advance) -> Tally:
-        """Go through the project once.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached; stored predictions stay.
-            BackendError: the backend refused, or cannot be reached; stored predictions stay.
-        """
+        """Go through the project once."""
         tally, asked = self.tally, 0
         spent_before = self.predictor.progress(self.key).spent_usd - tally.spent_usd
         for page, wanted in self.pages():
@@ -424,11 +332,7 @@ class PredictionRun:
         return tally
 
     def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-        """Read the project page by page: the tasks, and those among them that the backend is asked about.
-
-        Raises:
-            LabelStudioError: Label Studio refused, or cannot be reached.
-        """
+        """Read the project page by page: the tasks, and those among them that the backend is asked about."""
         for page in self._pages():
             yield (
                 page,
@@ -497,14 +401,13 @@ class PredictionRun:
         """
         new: list[dict[str, Any]] = []
         for task in self.client.tasks(self.project, list(answers)):
-            touched = predictions.is_annotated(task) or predictions.is_drafted(task)
             written = replaced = 0
             for prediction in answers[task["id"]]:
                 existing = predictions.of_version(task, prediction["model_version"])
                 if not existing:
                     new.append({"task": task["id"], **prediction})
                     written += 1
-                elif self.refresh and not touched:
+                elif self.refresh and not predictions.is_touched(task):
                     replaced += predictions.replace_prediction(self.client, existing, prediction)
             tally.replaced += replaced
             tally.unchanged += written + replaced == 0
@@ -551,14 +454,7 @@ def _count(answer: TaskAnswer, tally: Tally) -> None:
 
 
 class _Shown:
-    """The tasks of one page that the progress has counted, and the money spent so far.
-
-    Args:
-        advance: moves the progress on.
-        tally: where the money is noted.
-        spent_before: what the project had spent when the run began, in $.
-        tasks: how many tasks of the page are asked about.
-    """
+    """The tasks of one page that the progress has counted, and the money spent so far."""
 
     def __init__(self, advance: Advance, tally: Tally, spent_before: float, tasks: int) -> None:
         self._advance, self._tally, self._before, self._tasks = advance, tally, spent_before, tasks

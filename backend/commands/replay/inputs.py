@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,46 +59,38 @@ class VotesFile:
     confidences: Array | None = None
     categories: tuple[str, ...] | None = None
 
-
-def read_votes(path: Path, delimiter: str = ",", category: str | None = None) -> VotesFile:
-    """Read a votes CSV in UTF-8.
-
-    Args:
-        path: the file.
-        delimiter: what separates the cells: a character, or ``tab``.
-        category: the column with the items' categories, which is then no model.
-
-    Raises:
-        ReplayError: the delimiter is none, or the file cannot be read, is empty, has no model, or has an
-            invalid column or row. The message names the column and the line.
-    """
-    header, lines, rows = _table(path, _character(delimiter))
-    _check_header(path, header)
-    columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
-    if _ITEM_ID in columns:
-        _check_ids(path, columns[_ITEM_ID], lines)
-    if category is not None:
-        _check_category(path, header, category)
-    others = {*_RESERVED, category}
-    models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
-    blank = ("",) * len(rows)
-    cells = {name: columns.get(name, blank) for name in (_TRUTH, *models)}
-    labels = _labels(path, cells, lines)
-    if not labels:
-        raise ReplayError("no model gave a label to any item", where=str(path), fix="fill the model columns")
-    position = {label: number for number, label in enumerate(labels)}
-    codes = {name: [position.get(cell, -1) for cell in column] for name, column in cells.items()}
-    return VotesFile(
-        path=path,
-        models=models,
-        labels=labels,
-        texts=columns.get(TEXT),
-        votes=np.array([codes[name] for name in models], dtype=np.int64).T,
-        truth=np.array(codes[_TRUTH], dtype=np.int64),
-        lines=tuple(lines),
-        confidences=_confidences(path, columns, models, lines),
-        categories=None if category is None else columns[category],
-    )
+    @classmethod
+    def read(cls, path: Path, delimiter: str = ",", category: str | None = None) -> VotesFile:
+        """Read a votes CSV in UTF-8."""
+        header, lines, rows = _table(path, _character(delimiter))
+        _check_header(path, header)
+        columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
+        if _ITEM_ID in columns:
+            _check_ids(path, columns[_ITEM_ID], lines)
+        if category is not None:
+            _check_category(path, header, category)
+        others = {*_RESERVED, category}
+        models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
+        blank = ("",) * len(rows)
+        cells = {name: columns.get(name, blank) for name in (_TRUTH, *models)}
+        labels = _labels(path, cells, lines)
+        if not labels:
+            raise ReplayError(
+                "no model gave a label to any item", where=str(path), fix="fill the model columns"
+            )
+        position = {label: number for number, label in enumerate(labels)}
+        codes = {name: [position.get(cell, -1) for cell in column] for name, column in cells.items()}
+        return cls(
+            path=path,
+            models=models,
+            labels=labels,
+            texts=columns.get(TEXT),
+            votes=np.array([codes[name] for name in models], dtype=np.int64).T,
+            truth=np.array(codes[_TRUTH], dtype=np.int64),
+            lines=tuple(lines),
+            confidences=_confidences(path, columns, models, lines),
+            categories=None if category is None else columns[category],
+        )
 
 
 def _character(delimiter: str) -> str:
@@ -269,11 +261,7 @@ def _quoted(cell: str) -> str:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a stream whose content replaces ``path`` when the block ends, or is dropped if it fails.
-
-    Raises:
-        ReplayError: the file cannot be written.
-    """
+    """Open a stream whose content replaces ``path`` when the block ends, or is dropped if it fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as stream:
@@ -286,11 +274,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def require_writable_file(path: Path, what: str) -> None:
-    """Check that a file can be written, before hours of work.
-
-    Raises:
-        ReplayError: the path is a folder, or its folder is missing or cannot be written to.
-    """
+    """Check that a file can be written, before hours of work."""
     if path.is_dir():
         raise ReplayError("is a folder, not a file", where=f"{what} {path}", fix="give the path of a file")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
@@ -302,11 +286,7 @@ def require_writable_file(path: Path, what: str) -> None:
 
 
 def require_writable_folder(path: Path, what: str) -> None:
-    """Check that a folder can be written to, or created together with its parents.
-
-    Raises:
-        ReplayError: the path is a file, or the folder cannot be created or written to.
-    """
+    """Check that a folder can be written to, or created together with its parents."""
     nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise ReplayError(
@@ -324,11 +304,7 @@ _DIMENSION = 384
 
 
 def read_embeddings(path: Path, table: VotesFile) -> Array:
-    """Read a ``.npy`` file of embeddings as float64, shape (n, d); row i belongs to the table's item i.
-
-    Raises:
-        ReplayError: the file is not such an array, has another shape or dtype, or holds NaN or infinity.
-    """
+    """Read a ``.npy`` file of embeddings as float64, shape (n, d); row i belongs to the table's item i."""
     try:
         contexts = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -356,15 +332,6 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
     """Return the texts' embeddings, shape (n, d), from the cache beside the table if it exists.
 
     The cache's name ends in a hash of the texts and the embedder, so a cache is never out of date.
-
-    Args:
-        table: a table with texts.
-        embedder: the embedder; it is not loaded if the cache exists.
-        advance: called with the number of texts embedded since the last call.
-
-    Raises:
-        ReplayError: the table has no texts, one is blank, or the cache is damaged or cannot be written.
-        EmbedderError: the embedding model is not available.
     """
     texts = _texts(table)
     cache = _cache(table.path, texts, embedder)
@@ -381,15 +348,15 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
     return contexts
 
 
-def with_categories(contexts: Array, categories: Sequence[str]) -> Array:
-    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d)."""
+def with_categories(contexts: Array | None, categories: Sequence[str]) -> Array:
+    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d).
+
+    A table without texts has no contexts; its items then have only their categories.
+    """
+    if contexts is None:
+        contexts = np.zeros((len(categories), _DIMENSION))
     rows = zip(contexts, categories, strict=True)
     return np.array([with_category(context, category) for context, category in rows])
-
-
-def only_categories(categories: Sequence[str]) -> Array:
-    """Contexts that contain only each item's category, for tables without texts, shape (n, 384)."""
-    return with_categories(np.zeros((len(categories), _DIMENSION)), categories)
 
 
 def _texts(table: VotesFile) -> Sequence[str]:
@@ -414,16 +381,21 @@ _MOST = 5
 """The most labels that are listed; the others are counted."""
 
 
-def odd_labels(table: VotesFile) -> list[str]:
-    """Describe labels that only one column of the table names, which are often typing errors.
+def oddities(table: VotesFile, k_mins: Iterable[int]) -> list[str]:
+    """Describe labels that are probably typing errors, and values of k_min that no set of models can have."""
+    models = len(table.models)
+    return [
+        *_odd_labels(table),
+        *(
+            f"k_min = {k_min} is more than the {models} models of the table: every model is always asked"
+            for k_min in dict.fromkeys(k_mins)
+            if k_min > models
+        ),
+    ]
 
-    Args:
-        table: the votes.
 
-    Returns:
-        A sentence for each label that only one model names, where others could, and for each truth that no
-        model names.
-    """
+def _odd_labels(table: VotesFile) -> list[str]:
+    """Describe labels that only one column of the table names, which are often typing errors."""
     columns = {_TRUTH: table.truth, **dict(zip(table.models, table.votes.T, strict=True))}
     counts = {
         name: np.bincount(column[column >= 0], minlength=len(table.labels))
@@ -435,33 +407,20 @@ def odd_labels(table: VotesFile) -> list[str]:
         named = [name for name, count in counts.items() if count[position]]
         if named == [_TRUTH]:
             sentences.append(
-                f"no model ever names the truth {_shown(label)} ({_items(counts[_TRUTH][position])}), so no"
+                f"no model ever names the truth {_quoted(label)} ({_items(counts[_TRUTH][position])}), so no"
                 " policy can be right there"
             )
         elif len(named) == 1 and others:
             sentences.append(
-                f"only {named[0]!r} names the label {_shown(label)} ({_items(counts[named[0]][position])});"
+                f"only {named[0]!r} names the label {_quoted(label)} ({_items(counts[named[0]][position])});"
                 " a typing error?"
             )
     rest = len(sentences) - _MOST
     return [*sentences[:_MOST], *([f"{rest} more labels are named in one column only"] if rest > 0 else [])]
 
 
-def odd_k_mins(k_mins: Sequence[int], models: int) -> list[str]:
-    """Describe values of k_min that no set of models can have; every model is then asked."""
-    return [
-        f"k_min = {k_min} is more than the {models} models of the table: every model is always asked"
-        for k_min in dict.fromkeys(k_mins)
-        if k_min > models
-    ]
-
-
 def _items(count: int) -> str:
     return f"{count:,} item{'' if count == 1 else 's'}"
-
-
-def _shown(label: str) -> str:
-    return repr(label if len(label) <= _SHOWN else label[: _SHOWN - 1] + "…")
 
 
 _Way: TypeAlias = Literal["random", "first", "lowest"]
@@ -469,85 +428,71 @@ _Way: TypeAlias = Literal["random", "first", "lowest"]
 
 @dataclass(frozen=True, slots=True)
 class HumanLabels:
-    """Which of the replayed items with a known truth a human labels.
+    """Which share of the replayed items with a known truth a human labels.
 
-    Attributes:
-        way: ``random`` ones, the ``first`` ones, or those with the ``lowest`` scores so far, as in a review
-            queue.
-        share: of those items, in [0, 1].
+    ``random`` ones, the ``first`` ones, or those with the ``lowest`` scores so far, as in a review queue.
     """
 
     way: _Way = "random"
     share: float = 0.0
 
+    @classmethod
+    def parse(cls, option: str) -> HumanLabels:
+        """Parse ``--human-labels``: a share such as 0.05, which means ``random:0.05``, or WAY:SHARE."""
+        way, colon, share = option.rpartition(":")
+        if colon and way not in get_args(_Way):
+            raise ReplayError(
+                f"{way!r} is no way to choose items",
+                where="--human-labels",
+                fix=f"known: {', '.join(f'{name}:SHARE' for name in get_args(_Way))}",
+            )
+        try:
+            number = float(share)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0:
+            raise ReplayError(
+                f"{share!r} is not a share from 0 to 1", where="--human-labels", fix="give e.g. random:0.05"
+            )
+        return cls(way if colon else "random", number)  # type: ignore[arg-type]  # checked above
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
-    """The items of a run.
+    """The items of a run by their positions in the table, in order.
 
-    Attributes:
-        order: their positions in the table, in order.
-        human: which of them a human labels right after the decision, whatever their scores.
-        reviewed: the share of the items that humans label from a review queue (:func:`camvo.replay`).
+    A human labels those marked in ``human`` right after the decision, and the share ``reviewed`` of all from
+    a review queue (:func:`camvo.replay`).
     """
 
     order: NDArray[np.int64]
     human: NDArray[np.bool_] | None = None
     reviewed: float = 0.0
 
-
-def parse_human_labels(option: str) -> HumanLabels:
-    """Parse ``--human-labels``: a share such as 0.05, which means ``random:0.05``, or WAY:SHARE.
-
-    Raises:
-        ReplayError: there is no such way, or the share is not in [0, 1].
-    """
-    way, colon, share = option.rpartition(":")
-    if colon and way not in get_args(_Way):
-        raise ReplayError(
-            f"{way!r} is no way to choose items",
-            where="--human-labels",
-            fix=f"known: {', '.join(f'{name}:SHARE' for name in get_args(_Way))}",
+    @classmethod
+    def draw(
+        cls,
+        truth: NDArray[np.int64],
+        seed: int,
+        limit: int | None,
+        human_labels: HumanLabels,
+        *,
+        in_order: bool = False,
+    ) -> Shuffle:
+        """Draw a random order of the items, and choose which of them have a human label."""
+        order = (
+            np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
         )
-    try:
-        number = float(share)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number <= 1.0:
-        raise ReplayError(
-            f"{share!r} is not a share from 0 to 1", where="--human-labels", fix="give e.g. random:0.05"
-        )
-    return HumanLabels(way if colon else "random", number)  # type: ignore[arg-type]  # checked above
-
-
-def shuffle_items(
-    truth: NDArray[np.int64],
-    seed: int,
-    limit: int | None,
-    human_labels: HumanLabels,
-    *,
-    in_order: bool = False,
-) -> Shuffle:
-    """Draw a random order of the items, and choose which of them have a human label.
-
-    Args:
-        truth: the table's right labels, shape (n,); −1 means unknown.
-        seed: determines the order and, independently, random human labels.
-        limit: how many items are replayed, from the start of the order; ``None`` means all.
-        human_labels: which of the replayed items with a known truth a human labels.
-        in_order: keep the order of the table.
-    """
-    order = np.arange(len(truth)) if in_order else np.random.default_rng([seed, 0]).permutation(len(truth))
-    order = order[:limit]
-    if not human_labels.share:
-        return Shuffle(order)
-    if human_labels.way == "lowest":
-        return Shuffle(order, reviewed=human_labels.share)
-    (known,) = np.nonzero(truth[order] >= 0)
-    count = round(human_labels.share * len(known))
-    if human_labels.way == "random":
-        known = np.random.default_rng([seed, 1]).permutation(known)
-    return Shuffle(order, np.isin(np.arange(len(order)), known[:count]))
+        order = order[:limit]
+        if not human_labels.share:
+            return cls(order)
+        if human_labels.way == "lowest":
+            return cls(order, reviewed=human_labels.share)
+        (known,) = np.nonzero(truth[order] >= 0)
+        count = round(human_labels.share * len(known))
+        if human_labels.way == "random":
+            known = np.random.default_rng([seed, 1]).permutation(known)
+        return cls(order, np.isin(np.arange(len(order)), known[:count]))
 
 
 _KEY = "usd_per_million_input_tokens"
@@ -555,17 +500,7 @@ _KEY = "usd_per_million_input_tokens"
 
 
 def read_prices(option: str | None, models: Sequence[str], table: Path) -> dict[str, float]:
-    """Read the price of each model, in the order of ``models``.
-
-    Args:
-        option: ``--prices``: the name of a JSON file, or ``name=usd,…``. ``None`` means the JSON file beside
-            the table, with the same stem.
-        models: the models of the table.
-        table: the file with the votes.
-
-    Raises:
-        ReplayError: there are no prices, one is missing or invalid, or one is for a model the table lacks.
-    """
+    """Read the price of each model, in the order of ``models``."""
     where, prices = _source(option, table)
     checked = {}
     for name, price in prices.items():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
 
 import typer
 
-from backend.commands.shared.arguments import decimals, integers
+from backend.commands.shared.arguments import numbers
 from camvo.policies.parameters import CLASSES, declared_by
 
 if TYPE_CHECKING:
@@ -80,45 +80,26 @@ class SharedOptions:
     ] = None
 
     def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:
-        """Return the study that these options and those with different defaults describe.
-
-        Raises:
-            ReplayError: a list is not one of numbers.
-        """
+        """Return the study that these options and those with different defaults describe."""
         from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
 
         others = dict(parameters)
         delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))
         return ReplayStudy(
             policies=policies,
-            deltas=decimals(str(delta), "--delta"),
-            k_mins=integers(str(k_min), "--k-min"),
-            agreements=[] if agreement is None else decimals(str(agreement), "--agreement"),
+            deltas=numbers(str(delta), "--delta", float),
+            k_mins=numbers(str(k_min), "--k-min", int),
+            agreements=[] if agreement is None else numbers(str(agreement), "--agreement", float),
             parameters=others,
-            lambda_l=self.lambda_l,
-            window=self.window,
-            calibrate=self.calibrate,
             shuffles=shuffles,
-            seed=self.seed,
-            jobs=self.jobs,
-            json=self.json,
-            report=self.report,
+            **asdict(self),
         )
 
 
 def policy_options(
     classes: Iterable[type[Any]], taken: Collection[str] = (), defaults: Mapping[str, str] | None = None
 ) -> dict[str, inspect.Parameter]:
-    """Make an option of each parameter of the policies.
-
-    Args:
-        classes: classes with declared parameters (:mod:`camvo.policies.parameters`).
-        taken: the names of the command's other options. A parameter of that name becomes ``--policy-NAME``.
-        defaults: defaults of the command in place of the policies' own.
-
-    Returns:
-        Name of the parameter → the command's parameter for Typer.
-    """
+    """Make an option of each parameter of the policies."""
     options = {}
     for name, declared in declared_by(classes).items():
         about = declared.about
@@ -148,9 +129,6 @@ def with_groups(**defaults: str) -> Callable[[Callable[..., None]], Callable[...
 
     A parameter that is a dataclass becomes an option for each of its fields; one that is
     :data:`PolicyParameters` becomes an option for each parameter of the policies.
-
-    Args:
-        defaults: defaults of this command in place of the policies' own.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -256,7 +234,7 @@ class _TableOptions:
         bool | None,
         typer.Option(
             "--student/--no-student",
-            help="Let a student that reads the texts vote too, for nothing.",
+            help="Let a student that reads the texts vote too, free of charge.",
             show_default="beside joint, if the table has texts",
             rich_help_panel=DATA,
         ),
@@ -266,32 +244,20 @@ class _TableOptions:
     ] = ","
     in_order: Annotated[
         bool,
-        typer.Option("--in-order", help="Replay the rows as they stand, to see drift.", rich_help_panel=RUNS),
+        typer.Option(
+            "--in-order",
+            help="Replay the rows in the order of the table, to see drift.",
+            rich_help_panel=RUNS,
+        ),
     ] = False
 
     def replay(self, votes: Path, study: ReplayStudy) -> TableReplay:
-        """Return the replay of a table of votes that these options describe.
-
-        Raises:
-            ReplayError: ``--human-labels`` is not one of its forms.
-        """
-        from backend.commands.replay.inputs import parse_human_labels  # noqa: PLC0415 - keeps the help fast
+        """Return the replay of a table of votes that these options describe."""
+        from backend.commands.replay.inputs import HumanLabels  # noqa: PLC0415 - keeps the help fast
         from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
 
-        return TableReplay(
-            study=study,
-            votes=votes,
-            prices=self.prices,
-            embeddings=self.embeddings,
-            human_labels=parse_human_labels(self.human_labels),
-            limit=self.limit,
-            confidences=self.confidences,
-            student=self.student,
-            complete=self.complete,
-            delimiter=self.delimiter,
-            in_order=self.in_order,
-            context=self.context,
-        )
+        options = {**asdict(self), "human_labels": HumanLabels.parse(self.human_labels)}
+        return TableReplay(study=study, votes=votes, **options)
 
 
 @with_groups()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -25,15 +26,15 @@ from backend.charts.charts import (
     percent_tick,
     short,
 )
-from backend.commands.replay.report_data import ReportData, SettingRuns, Style, many, styles
-from backend.commands.replay.study import BLOCK, ReplayRun
+from backend.commands.replay.report_data import ReportData, SettingRuns, many
+from backend.commands.replay.runs import BLOCK, ReplayRun
 from camvo.scores.calibration import BINS, reliability, risk_curve
 from camvo.typing import Array
 
 _PANELS = {"accuracy": "accuracy", "agreement": "agreement", "cost": "cost, share of all"}
 
 
-def over_blocks(data: ReportData) -> Picture | None:
+def _over_blocks(data: ReportData) -> Picture | None:
     """Draw the series of the runs; ``None`` if no run has more than one block."""
     if len(data.settings[0].runs[0].row.series["rounds"]) < 2:
         return None
@@ -44,12 +45,11 @@ def over_blocks(data: ReportData) -> Picture | None:
     for axes, name in zip(panels, names, strict=True):
         handles = [
             line
-            for setting, style in zip(data.settings, styles(data.settings), strict=True)
+            for setting in data.settings
             for line in axes.plot(
                 setting.runs[0].row.series["rounds"],
                 _mean_series(setting, name) / (_blocks_scale(data) if name == "cost" else 1.0),
-                color=style.colour,
-                dashes=style.dashes,
+                **setting.line,
             )
         ]
         axes.set_ylabel(_PANELS[name])
@@ -60,7 +60,7 @@ def over_blocks(data: ReportData) -> Picture | None:
     heading = f"Every {BLOCK} rounds by themselves"
     caption = [
         f"Each point is the mean of the {BLOCK} rounds up to it. A line that falls shows items that get"
-        " harder, models that get worse, or weights that were learnt wrongly. With the rows as they stand"
+        " harder, models that get worse, or weights that were learnt wrongly. In the order of the table"
         " (--in-order) it shows drift."
     ]
     if data.shuffles > 1:
@@ -98,7 +98,7 @@ class _Cell:
         self.axes[0].set_title("\n".join(lines), fontsize=8.5)
 
 
-def grid(
+def _grid(
     count: int, *, height: float, margin: float, parts: Sequence[float] = (1,)
 ) -> tuple[Figure, list[_Cell]]:
     """Create a figure with ``count`` cells, four in a row."""
@@ -118,28 +118,27 @@ def grid(
 _POINTS = 300
 
 
-def reliability_diagrams(data: ReportData) -> Picture | None:
+def _reliability_diagrams(data: ReportData) -> Picture | None:
     """Draw a reliability diagram for each setting; ``None`` without truth."""
     if not data.truth:
         return None
-    figure, cells = grid(len(data.settings), height=2.8, margin=0.7, parts=(4, 1))
+    figure, cells = _grid(len(data.settings), height=2.8, margin=0.7, parts=(4, 1))
     edges, most = (
         np.arange(BINS) / BINS,
         max(len(run.order) for setting in data.settings for run in setting.runs),
     )
     decades = [10**power for power in range(0, int(np.log10(most)) + 1, 2 if most >= 1000 else 1)]
-    chosen = styles(data.settings)
-    for cell, setting, style in zip(cells, data.settings, chosen, strict=True):
+    for cell, setting in zip(cells, data.settings, strict=True):
         upper, lower = cell.axes
         bins = reliability(*_answers(data, setting))
         share = bins.counts / bins.counts.sum()
         upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
-        upper.plot(bins.score, bins.accuracy, color=style.colour, linewidth=0.8, alpha=0.6)
+        upper.plot(bins.score, bins.accuracy, color=setting.style.colour, linewidth=0.8, alpha=0.6)
         upper.scatter(
             bins.score,
             bins.accuracy,
             s=9 + 80 * share,
-            color=style.colour,
+            color=setting.style.colour,
             edgecolors=PAPER,
             linewidths=0.4,
             zorder=3,
@@ -166,8 +165,7 @@ def reliability_diagrams(data: ReportData) -> Picture | None:
     caption = (
         f"Answers are sorted into {BINS} bins by their score; a point says how many of a bin’s answers were"
         " right and what they scored on average.",
-        "On the dashed line the score keeps its word; below it the score promises too much, above it too"
-        " little.",
+        "On the dashed line the score is right; below it the score promises too much, above it too little.",
         "The bars count the answers in each bin of one shuffle, on a logarithmic scale, and points with more"
         " answers are larger: small points are noise.",
         "ECE is the mean distance from the line, each bin counting by its answers.",
@@ -175,16 +173,16 @@ def reliability_diagrams(data: ReportData) -> Picture | None:
     return Picture("reliability", "Reliability of the score", figure, alt, caption)
 
 
-def risk_coverage(data: ReportData) -> Picture | None:
+def _risk_coverage(data: ReportData) -> Picture | None:
     """Draw the error rate among the most certain answers; ``None`` without truth."""
     if not data.truth:
         return None
     figure = new_figure(WIDTH, 4.2)
     axes = figure.add_subplot()
     handles, names, highest = [], [], 0.0
-    for setting, style in zip(data.settings, styles(data.settings), strict=True):
+    for setting in data.settings:
         coverage, risk = _mean_curve(data, setting)
-        handles += axes.plot(coverage, risk, color=style.colour, dashes=style.dashes)
+        handles += axes.plot(coverage, risk, **setting.line)
         area = setting.mean("aurc")
         names.append(setting.name if area is None else f"{setting.name}: AURC {area:.3f}")
         highest = max(highest, float(risk.max()))
@@ -229,17 +227,17 @@ def _mean_curve(data: ReportData, setting: SettingRuns) -> tuple[Array, Array]:
     return at, np.asarray(np.mean(curves, axis=0))
 
 
-def calls_per_model(data: ReportData) -> Picture:
+def _calls_per_model(data: ReportData) -> Picture:
     """Draw bars for each setting, with the most expensive model on top."""
     models = sorted(data.table.prices, key=lambda model: -data.table.prices[model])
     names = [f"{short(model, 26)}  ${data.table.prices[model]:g}" for model in models]
-    figure, cells = grid(
+    figure, cells = _grid(
         len(data.settings), height=0.75 + 0.22 * len(models), margin=0.3 + 0.075 * max(map(len, names))
     )
-    for cell, setting, style in zip(cells, data.settings, styles(data.settings), strict=True):
+    for cell, setting in zip(cells, data.settings, strict=True):
         (axes,) = cell.axes
         shares = [setting.calls.get(model, 0.0) for model in models]
-        axes.barh(range(len(models)), shares, height=0.7, color=style.colour)
+        axes.barh(range(len(models)), shares, height=0.7, color=setting.style.colour)
         for row, share in enumerate(shares):
             axes.text(share + 0.02, row, f"{share:.0%}", va="center", fontsize=8, color=INK)
         axes.set(xlim=(0, 1.22), xticks=[0, 0.5, 1], yticks=range(len(models)))
@@ -254,8 +252,8 @@ def calls_per_model(data: ReportData) -> Picture:
         "The share of the items on which each model was asked, mean over the shuffles."
         if data.shuffles > 1
         else "The share of the items on which each model was asked.",
-        "Models are in the order of their price, in $ per million input tokens, the dearest first: cheap"
-        " settings have their long bars at the bottom.",
+        "Models are in the order of their price, in $ per million input tokens, the most expensive first:"
+        " cheap settings have their long bars at the bottom.",
     )
     return Picture("calls", "Calls per model", figure, alt, caption)
 
@@ -297,7 +295,7 @@ def spread(positions: Array, gap: float) -> Array:
     return apart
 
 
-def cost_accuracy(data: ReportData) -> Picture:
+def _cost_accuracy(data: ReportData) -> Picture:
     """Draw cost against accuracy, or without truth against agreement."""
     field = "accuracy" if data.truth else "agreement"
     figure = new_figure(WIDTH, 5.2)
@@ -307,11 +305,11 @@ def cost_accuracy(data: ReportData) -> Picture:
     best = data.static.best
     points = np.column_stack([data.static.costs, data.static.worth])
     lines, means = [points[best]], [points[-1]]
-    for setting, style in zip(data.settings, styles(data.settings), strict=True):
+    for setting in data.settings:
         bars = _bars(setting, field)
         if bars is not None:
             mean, *arms = bars
-            handles.append(_policy(axes, mean, arms, style))
+            handles.append(_policy(axes, mean, arms, setting))
             names.append(setting.name)
             means.append(mean)
             lines += arms
@@ -356,11 +354,18 @@ def _bars(setting: SettingRuns, field: str) -> tuple[Array, Array, Array] | None
     )
 
 
-def _policy(axes: Axes, mean: Array, arms: Sequence[Array], style: Style) -> Artist:
+def _policy(axes: Axes, mean: Array, arms: Sequence[Array], setting: SettingRuns) -> Artist:
     for arm in arms:
-        axes.plot(*arm.T, color=style.colour, linewidth=1.1, zorder=4.5)
+        axes.plot(*arm.T, color=setting.style.colour, linewidth=1.1, zorder=4.5)
     (marker,) = axes.plot(
-        *mean, color=style.colour, marker=style.marker, ms=7.5, mec=PAPER, mew=0.7, linestyle="none", zorder=5
+        *mean,
+        color=setting.style.colour,
+        marker=setting.style.marker,
+        ms=7.5,
+        mec=PAPER,
+        mew=0.7,
+        linestyle="none",
+        zorder=5,
     )
     return marker
 
@@ -430,15 +435,14 @@ _UNSETTLED = 0.1
 """Share of the rounds at the start that do not affect the range of the axes."""
 
 
-def over_rounds(data: ReportData) -> Picture:
+def _over_rounds(data: ReportData) -> Picture:
     """Draw cumulative accuracy, if the truth is known, above cumulative cost."""
     figure = new_figure(WIDTH, 6.4 if data.truth else 3.6)
     panels = figure.subplots(2 if data.truth else 1, 1, sharex=True, squeeze=False)[:, 0]
-    chosen = styles(data.settings)
-    handles = _lines(panels[-1], data, chosen, lambda run: cumulative_cost(data, run), [])
+    handles = _lines(panels[-1], data, lambda run: _cumulative_cost(data, run), [])
     panels[-1].set(ylabel="cost so far, share of asking all", xlabel="rounds")
     if data.truth:
-        _lines(panels[0], data, chosen, lambda run: cumulative_accuracy(data, run), [*data.targets.values()])
+        _lines(panels[0], data, lambda run: _cumulative_accuracy(data, run), [*data.targets.values()])
         panels[0].set_ylabel("accuracy so far")
     for axes in panels:
         axes.yaxis.set_major_formatter(percent_tick)
@@ -452,7 +456,7 @@ def over_rounds(data: ReportData) -> Picture:
     return Picture("over-rounds", f"{what.capitalize()} over the rounds", figure, alt, _rounds_caption(data))
 
 
-def cumulative_accuracy(data: ReportData, run: ReplayRun) -> Array:
+def _cumulative_accuracy(data: ReportData, run: ReplayRun) -> Array:
     """Return the share of right labels among the first t items with a known truth; NaN at the start."""
     truth = data.table.truth[run.order]
     known = np.cumsum(truth >= 0)
@@ -462,7 +466,7 @@ def cumulative_accuracy(data: ReportData, run: ReplayRun) -> Array:
     return share
 
 
-def cumulative_cost(data: ReportData, run: ReplayRun) -> Array:
+def _cumulative_cost(data: ReportData, run: ReplayRun) -> Array:
     """Return the cost of the first t items, as a share of asking every model about them."""
     rounds = np.arange(1, len(run.order) + 1)
     share: Array = np.cumsum(run.trace.costs) / (rounds * (data.table.full_cost or 1.0))
@@ -472,19 +476,23 @@ def cumulative_cost(data: ReportData, run: ReplayRun) -> Array:
 def _lines(
     axes: Axes,
     data: ReportData,
-    chosen: list[Style],
     value: Callable[[ReplayRun], Array],
     levels: list[float],
 ) -> list[Artist]:
     """Draw each setting's mean with a band of one standard deviation; keep ``levels`` in view."""
     handles: list[Artist] = []
     in_view = list(levels)
-    for setting, style in zip(data.settings, chosen, strict=True):
+    for setting in data.settings:
         rounds, mean, deviation = _band(setting, value)
-        handles += axes.plot(rounds, mean, color=style.colour, dashes=style.dashes)
+        handles += axes.plot(rounds, mean, **setting.line)
         if len(setting.runs) > 1:
             axes.fill_between(
-                rounds, mean - deviation, mean + deviation, color=style.colour, alpha=0.12, linewidth=0
+                rounds,
+                mean - deviation,
+                mean + deviation,
+                color=setting.style.colour,
+                alpha=0.12,
+                linewidth=0,
             )
         settled = rounds >= _UNSETTLED * rounds[-1]
         in_view += [*(mean - deviation)[settled], *(mean + deviation)[settled]]
@@ -506,8 +514,9 @@ def _rounds_caption(data: ReportData) -> tuple[str, ...]:
     if data.shuffles > 1:
         sentences.append("Bands are one standard deviation over the shuffles.")
     sentences.append(
-        "A policy that learns starts dear, because it asks every model until it knows them, and settles where"
-        " the cost line is flat; where it still falls at the right end, a longer run would cost less an item."
+        "A policy that learns is expensive at first, because it asks every model until it knows them. It has"
+        " settled where the cost line is flat; where that still falls at the right end, a longer run would"
+        " cost less an item."
     )
     if data.targets:
         sentences.append("Dashed lines are the targets, δ times the accuracy of the full vote.")
@@ -516,3 +525,14 @@ def _rounds_caption(data: ReportData) -> tuple[str, ...]:
             "The accuracy lines begin after a hundredth of the rounds: a mean of fewer items is noise."
         )
     return tuple(sentences)
+
+
+PICTURES: Final[tuple[Callable[[ReportData], Picture | None], ...]] = (
+    _cost_accuracy,
+    _over_rounds,
+    _over_blocks,
+    _reliability_diagrams,
+    _risk_coverage,
+    _calls_per_model,
+)
+"""What draws each picture, in the order of the page; ``None`` where the data have nothing to draw."""

@@ -6,21 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.charts.charts import COLOURS
-from backend.commands.replay.study import (
-    HIGHEST,
-    LOWEST,
-    MEDIAN,
-    Point,
-    ReplayRun,
-    Summary,
-    point,
-    student_note,
-)
+from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Point, ReplayRun, Summary, student_note
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.replays.measures import (
@@ -51,12 +43,53 @@ _SHARES = ("accuracy", "agreement", "cost_share", "ece", "aurc")
 _SAMPLE_SEED = 0
 
 
+_SOLID: tuple[float, ...] = ()
+_LINES = (_SOLID, (5, 2), (1.5, 1.5), (6, 2, 1, 2), (10, 2), (3, 1, 1, 1, 1, 1))
+"""Dashes and gaps, in line widths."""
+_MARKERS = ("o", "s", "^", "D", "<", "p")
+_PLAIN_MARKERS = ("v", "P", "X", ">")
+
+
+@dataclass(frozen=True)
+class _Style:
+    """How one setting is drawn in every picture."""
+
+    colour: str
+    dashes: tuple[float, ...]
+    marker: str
+
+
+def _styles(summaries: Sequence[Summary]) -> list[_Style]:
+    """Choose a colour for each policy and δ or agreement; settings that share it differ in lines and markers.
+
+    A policy without δ has its own marker, because several of them may lie on one point.
+    """
+    colours: dict[tuple[str, float | None, float | None], str] = {}
+    used: dict[str, int] = {}
+    chosen, plain = [], 0
+    for summary in summaries:
+        key = summary.policy, summary.delta, summary.agreement_asked
+        colour = colours.setdefault(key, COLOURS[len(colours) % len(COLOURS)])
+        number = used[colour] = used.get(colour, -1) + 1
+        marker = _MARKERS[number % len(_MARKERS)]
+        if summary.delta is None:
+            marker, plain = _PLAIN_MARKERS[plain % len(_PLAIN_MARKERS)], plain + 1
+        chosen.append(_Style(colour, _LINES[number % len(_LINES)], marker))
+    return chosen
+
+
 @dataclass(frozen=True, eq=False)
 class SettingRuns:
-    """One setting: a policy with its parameters, and its run on every shuffle."""
+    """One setting: a policy with its parameters, its run on every shuffle, and how pictures draw it."""
 
     summary: Summary
     runs: tuple[ReplayRun, ...]
+    style: _Style = _Style(COLOURS[0], _SOLID, _MARKERS[0])
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """How its lines are drawn."""
+        return {"color": self.style.colour, "dashes": self.style.dashes}
 
     @property
     def policy(self) -> str:
@@ -97,6 +130,17 @@ class SettingRuns:
         """The mean number of rounds of a run."""
         return sum(len(run.order) for run in self.runs) / len(self.runs)
 
+    def label_rows(self) -> list[tuple[str, list[str]]]:
+        """Each label with its mean precision, recall and F1 over the shuffles, and its items."""
+        rows = []
+        for label in self.runs[0].row.per_label:
+            quality = [run.row.per_label[label] for run in self.runs]
+            shares = [_mean([of_run[name] for of_run in quality]) for name in ("precision", "recall", "f1")]
+            support = _mean([of_run["support"] for of_run in quality])
+            cells = [_MISSING if share is None else _percent(share) for share in shares]
+            rows.append((label, [*cells, _MISSING if support is None else f"{support:,.0f}"]))
+        return rows
+
     @property
     def calls(self) -> dict[str, float]:
         """Model → the share of items on which it was asked."""
@@ -105,93 +149,6 @@ class SettingRuns:
             model: sum(run.row.calls.get(model, 0) for run in self.runs) / rounds
             for model in self.runs[0].row.calls
         }
-
-
-@dataclass(frozen=True, eq=False)
-class _Static:
-    """The fixed sets of models: the single models first, the set of all models last."""
-
-    sets: NDArray[np.bool_]
-    costs: Array
-    worth: Array
-    sampled: bool
-
-    @property
-    def best(self) -> NDArray[np.intp]:
-        """Positions of the sets on the Pareto frontier, in ascending order of cost."""
-        return pareto_positions(self.costs, self.worth)
-
-
-@dataclass(frozen=True, eq=False)
-class ReportData:
-    """The table and its settings."""
-
-    table: VotesTable
-    settings: tuple[SettingRuns, ...]
-
-    @property
-    def truth(self) -> bool:
-        """Whether the right label of any item is known."""
-        return bool((self.table.truth >= 0).any())
-
-    @property
-    def shuffles(self) -> int:
-        """The largest number of shuffles of any setting."""
-        return max(setting.summary.shuffles for setting in self.settings)
-
-    @cached_property
-    def static(self) -> _Static:
-        """All fixed sets of models, or a sample of them if there are more than 12 models."""
-        votes, models = self.table.votes, self.table.votes.shape[1]
-        sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
-        truth, count = self.table.truth, len(self.table.labels)
-        weights = full_vote_weights(votes, truth)
-        if not self.truth:
-            truth = _plurality(votes, count)
-        prices = np.array(list(self.table.prices.values()))
-        worth = set_accuracy(sets, votes, weights, truth, count)
-        return _Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
-
-    @cached_property
-    def clairvoyant(self) -> ClairvoyantBound | None:
-        """The bound by the cheapest right prefix of the models; ``None`` without truth."""
-        votes, truth = self.table.votes, self.table.truth
-        prices = np.array(list(self.table.prices.values()))
-        return clairvoyant_bound(
-            votes, full_vote_weights(votes, truth), prices, truth, len(self.table.labels)
-        )
-
-    @property
-    def full(self) -> float:
-        """The worth of the full vote."""
-        return float(self.static.worth[-1])
-
-    @property
-    def targets(self) -> dict[float, float]:
-        """δ → δ × the full vote's accuracy, for every δ of a setting; empty without truth."""
-        deltas = {s.summary.delta for s in self.settings if s.summary.delta is not None}
-        return {delta: delta * self.full for delta in sorted(deltas)} if self.truth else {}
-
-
-def report_data(table: VotesTable, runs: Sequence[ReplayRun], summaries: Sequence[Summary]) -> ReportData:
-    """Group the runs by the settings of the summaries.
-
-    Raises:
-        InvalidParameterError: there is no summary, or one has no run.
-    """
-    runs_of: dict[Point, list[ReplayRun]] = {}
-    for run in runs:
-        runs_of.setdefault(point(run.row), []).append(run)
-    settings = tuple(SettingRuns(summary, tuple(runs_of.get(point(summary), ()))) for summary in summaries)
-    if not settings or not all(setting.runs for setting in settings):
-        raise InvalidParameterError("a report needs at least one setting, and a run of each")
-    return ReportData(table, settings)
-
-
-def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the unweighted vote of all models: the first label in a tie, −1 without a vote."""
-    tally = (votes[:, :, None] == np.arange(count)).sum(axis=1)
-    return np.where(tally.any(axis=1), tally.argmax(axis=1), -1)
 
 
 _MISSING = "–"
@@ -275,71 +232,135 @@ _COLUMNS = (
 )
 
 
-def columns(data: ReportData) -> list[_Column]:
-    """Return the columns that have a number in any row."""
-    return [
-        column for column in _COLUMNS if any(column.mean(setting) != _MISSING for setting in data.settings)
-    ]
+@dataclass(frozen=True, eq=False)
+class _Static:
+    """The fixed sets of models: the single models first, the set of all models last."""
+
+    sets: NDArray[np.bool_]
+    costs: Array
+    worth: Array
+    sampled: bool
+
+    @property
+    def best(self) -> NDArray[np.intp]:
+        """Positions of the sets on the Pareto frontier, in ascending order of cost."""
+        return pareto_positions(self.costs, self.worth)
 
 
-def findings(data: ReportData) -> list[str]:
-    """Describe in sentences what was replayed."""
-    table = data.table
-    known = int((table.truth >= 0).sum())
-    sizes = (
-        f"{many(len(table.truth), 'item')}, {many(len(table.prices), 'model')},"
-        f" {many(len(table.labels), 'label')}, {many(data.shuffles, 'shuffle')}."
-    )
-    student = student_note([setting.summary for setting in data.settings])
-    if not known:
-        return [
-            sizes,
-            *student,
-            "No right label is known, so nothing here says how right a label is: only what it cost, and how"
-            " often it is the full vote’s, in which every model has one vote.",
-        ]
-    partly = [f"The right label is known for {known:,} items."] if known < len(table.truth) else []
-    return [sizes, *partly, *student]
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """The table and its settings."""
 
+    table: VotesTable
+    settings: tuple[SettingRuns, ...]
 
-def targets(data: ReportData) -> list[str]:
-    """Name for each δ the cheapest setting of any policy that reached its target in every shuffle."""
-    return [
-        f"δ = {delta:g}, a target of {_percent(level)}: {_cheapest(data, delta)}."
-        for delta, level in data.targets.items()
-    ]
+    @property
+    def truth(self) -> bool:
+        """Whether the right label of any item is known."""
+        return bool((self.table.truth >= 0).any())
 
+    @property
+    def shuffles(self) -> int:
+        """The largest number of shuffles of any setting."""
+        return max(setting.summary.shuffles for setting in self.settings)
 
-def label_rows(setting: SettingRuns) -> list[tuple[str, list[str]]]:
-    """Return for each label its mean precision, recall and F1 over the shuffles, and its items."""
-    rows = []
-    for label in setting.runs[0].row.per_label:
-        quality = [run.row.per_label[label] for run in setting.runs]
-        shares = [_mean([of_run[name] for of_run in quality]) for name in ("precision", "recall", "f1")]
-        support = _mean([of_run["support"] for of_run in quality])
-        rows.append(
-            (
-                label,
-                [
-                    *(_MISSING if share is None else _percent(share) for share in shares),
-                    _MISSING if support is None else f"{support:,.0f}",
-                ],
-            )
+    @cached_property
+    def static(self) -> _Static:
+        """All fixed sets of models, or a sample of them if there are more than 12 models."""
+        votes, models = self.table.votes, self.table.votes.shape[1]
+        sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
+        truth, count = self.table.truth, len(self.table.labels)
+        weights = full_vote_weights(votes, truth)
+        if not self.truth:
+            truth = _plurality(votes, count)
+        prices = np.array(list(self.table.prices.values()))
+        worth = set_accuracy(sets, votes, weights, truth, count)
+        return _Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
+
+    @cached_property
+    def clairvoyant(self) -> ClairvoyantBound | None:
+        """The bound by the cheapest right prefix of the models; ``None`` without truth."""
+        votes, truth = self.table.votes, self.table.truth
+        prices = np.array(list(self.table.prices.values()))
+        return clairvoyant_bound(
+            votes, full_vote_weights(votes, truth), prices, truth, len(self.table.labels)
         )
-    return rows
+
+    @property
+    def full(self) -> float:
+        """The worth of the full vote."""
+        return float(self.static.worth[-1])
+
+    @property
+    def targets(self) -> dict[float, float]:
+        """δ → δ × the full vote's accuracy, for every δ of a setting; empty without truth."""
+        deltas = {s.summary.delta for s in self.settings if s.summary.delta is not None}
+        return {delta: delta * self.full for delta in sorted(deltas)} if self.truth else {}
+
+    @classmethod
+    def of(cls, table: VotesTable, runs: Sequence[ReplayRun], summaries: Sequence[Summary]) -> ReportData:
+        """Group the runs by the settings of the summaries. Each setting needs a run."""
+        runs_of: dict[Point, list[ReplayRun]] = {}
+        for run in runs:
+            runs_of.setdefault(run.row.point, []).append(run)
+        settings = tuple(
+            SettingRuns(summary, tuple(runs_of.get(summary.point, ())), style)
+            for summary, style in zip(summaries, _styles(summaries), strict=True)
+        )
+        if not settings or not all(setting.runs for setting in settings):
+            raise InvalidParameterError("a report needs at least one setting, and a run of each")
+        return cls(table, settings)
+
+    def columns(self) -> list[_Column]:
+        """The columns of the summary that have a number in any row."""
+        return [
+            column
+            for column in _COLUMNS
+            if any(column.mean(setting) != _MISSING for setting in self.settings)
+        ]
+
+    def findings(self) -> list[str]:
+        """Sentences that describe what was replayed."""
+        known = int((self.table.truth >= 0).sum())
+        sizes = (
+            f"{many(len(self.table.truth), 'item')}, {many(len(self.table.prices), 'model')},"
+            f" {many(len(self.table.labels), 'label')}, {many(self.shuffles, 'shuffle')}."
+        )
+        student = student_note([setting.summary for setting in self.settings])
+        if not known:
+            return [
+                sizes,
+                *student,
+                "No right label is known, so nothing here says how right a label is: only what it cost, and"
+                " how often it is the full vote’s, in which every model has one vote.",
+            ]
+        partly = known < len(self.table.truth)
+        return [sizes, *([f"The right label is known for {known:,} items."] if partly else []), *student]
+
+    def target_findings(self) -> list[str]:
+        """For each δ, the cheapest setting of any policy that reached its target in every shuffle."""
+        return [
+            f"δ = {delta:g}, a target of {_percent(level)}: {self._cheapest(delta)}."
+            for delta, level in self.targets.items()
+        ]
+
+    def _cheapest(self, delta: float) -> str:
+        met = [
+            setting
+            for setting in self.settings
+            if all((run.row.relative_accuracy or 0.0) >= delta - TIE for run in setting.runs)
+        ]
+        if not met:
+            return "none"
+        best = min(met, key=lambda setting: setting.mean("cost_share") or 0.0)
+        accuracy, share = (_percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
+        return f"{best.name}, with {accuracy} at {share} of the full vote’s cost"
 
 
-def _cheapest(data: ReportData, delta: float) -> str:
-    met = [
-        setting
-        for setting in data.settings
-        if all((run.row.relative_accuracy or 0.0) >= delta - TIE for run in setting.runs)
-    ]
-    if not met:
-        return "none"
-    best = min(met, key=lambda setting: setting.mean("cost_share") or 0.0)
-    accuracy, share = (_percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
-    return f"{best.name}, with {accuracy} at {share} of the full vote’s cost"
+def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the unweighted vote of all models: the first label in a tie, −1 without a vote."""
+    tally = (votes[:, :, None] == np.arange(count)).sum(axis=1)
+    return np.where(tally.any(axis=1), tally.argmax(axis=1), -1)
 
 
 def many(count: int, noun: str) -> str:
@@ -350,39 +371,3 @@ def many(count: int, noun: str) -> str:
 def _mean(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
-
-
-_SOLID: tuple[float, ...] = ()
-_LINES = (_SOLID, (5, 2), (1.5, 1.5), (6, 2, 1, 2), (10, 2), (3, 1, 1, 1, 1, 1))
-"""Dashes and gaps, in line widths."""
-_MARKERS = ("o", "s", "^", "D", "<", "p")
-_PLAIN_MARKERS = ("v", "P", "X", ">")
-
-
-@dataclass(frozen=True)
-class Style:
-    """How one setting is drawn in every picture."""
-
-    colour: str
-    dashes: tuple[float, ...]
-    marker: str
-
-
-def styles(settings: Sequence[SettingRuns]) -> list[Style]:
-    """Choose a colour for each policy and δ or agreement; settings that share it differ in lines and markers.
-
-    A policy without δ has its own marker, because several of them may lie on one point.
-    """
-    colours: dict[tuple[str, float | None, float | None], str] = {}
-    used: dict[str, int] = {}
-    chosen, plain = [], 0
-    for setting in settings:
-        summary = setting.summary
-        key = summary.policy, summary.delta, summary.agreement_asked
-        colour = colours.setdefault(key, COLOURS[len(colours) % len(COLOURS)])
-        number = used[colour] = used.get(colour, -1) + 1
-        marker = _MARKERS[number % len(_MARKERS)]
-        if summary.delta is None:
-            marker, plain = _PLAIN_MARKERS[plain % len(_PLAIN_MARKERS)], plain + 1
-        chosen.append(Style(colour, _LINES[number % len(_LINES)], marker))
-    return chosen

@@ -6,21 +6,16 @@ import json
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from backend.commands.replay.inputs import (
@@ -29,216 +24,14 @@ from backend.commands.replay.inputs import (
     require_writable_file,
     require_writable_folder,
 )
-from backend.commands.replay.policies import ReplaySetting, replay_settings
+from backend.commands.replay.report import require_drawable
+from backend.commands.replay.runs import LOWEST, ReplayRow, ReplayRun, ReplaySetting, Summary
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
-from camvo.errors import CamvoError, InvalidParameterError
+from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
-from camvo.replays import measures
-from camvo.replays.replay import Trace, VotesTable, calibrated_scores, has_student, replay
+from camvo.replays.replay import VotesTable, calibrated_scores, has_student, replay
 from camvo.state.state import State
-from camvo.typing import Array
-
-BLOCK = 500
-"""Rounds of a block; the last block of a run may have fewer."""
-
-
-def series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
-    """Measure each block of a run separately.
-
-    Args:
-        table: the items, in the order of the trace.
-        trace: the decisions.
-        full: the labels of the full vote, shape (n,).
-
-    Returns:
-        ``rounds``, the rounds up to the end of each block, and for each block ``accuracy``, ``agreement`` and
-        ``cost``, as a row of the JSON defines them; ``None`` where nothing is known.
-    """
-    n = len(trace.labels)
-    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    return {
-        "rounds": [block.stop for block in blocks],
-        "accuracy": [measures.accuracy(trace.labels[block], table.truth[block]) for block in blocks],
-        "agreement": [measures.full_vote_agreement(trace.labels[block], full[block]) for block in blocks],
-        "cost": [float(trace.costs[block].mean()) for block in blocks],
-    }
-
-
-Point: TypeAlias = tuple[str, float | None, int | None, float | None]
-"""Policy, δ, k_min and required agreement: what identifies a setting."""
-
-AVERAGED: Final = (
-    "accuracy",
-    "full_accuracy",
-    "relative_accuracy",
-    "target_met",
-    "agreement",
-    "cost",
-    "cost_share",
-    "mean_subset",
-    "ece",
-    "calibrated_ece",
-    "aurc",
-    "rounds_per_second",
-)
-"""The fields of a row that are averaged. The mean of ``target_met`` is the share of runs that met it."""
-
-QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""The quantiles over the runs of a setting, linear between neighbouring runs."""
-
-LOWEST, MEDIAN, HIGHEST = 0, 3, 6
-"""Positions in :data:`QUANTILES`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRow:
-    """The measures of one run of one policy; docs/replay.md defines each field.
-
-    ``None`` means unknown or absent: measures of accuracy without truth, parameters that the policy lacks,
-    and ``calibrated_ece`` without ``--calibrate``. ``cost`` is per item, in the unit of the prices.
-    """
-
-    policy: str
-    delta: float | None
-    k_min: int | None
-    agreement_asked: float | None
-    seed: int
-    accuracy: float | None
-    full_accuracy: float | None
-    relative_accuracy: float | None
-    target_met: bool | None
-    agreement: float | None
-    cost: float
-    cost_share: float | None
-    mean_subset: float
-    ece: float | None
-    calibrated_ece: float | None
-    aurc: float | None
-    rounds_per_second: float
-    calls: dict[str, int]
-    per_label: dict[str, dict[str, float | int | None]]
-    series: dict[str, Sequence[float | None]]
-    student: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplayRun:
-    """A row with its trace; ``order[i]`` is the position in the table of the trace's item i."""
-
-    row: ReplayRow
-    trace: Trace
-    order: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The means of one setting's runs.
-
-    Attributes:
-        policy: its name.
-        delta: δ, or ``None`` if the policy has none.
-        k_min: k_min, or ``None`` if the policy has none.
-        agreement_asked: the required agreement, or ``None`` if the policy has none.
-        shuffles: the number of runs.
-        means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
-        intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
-        quantiles: field → its :data:`QUANTILES` over the runs; ``None`` where there is no mean.
-        student: whether the student voted too.
-    """
-
-    policy: str
-    delta: float | None
-    k_min: int | None
-    agreement_asked: float | None
-    shuffles: int
-    means: dict[str, float | None]
-    intervals: dict[str, tuple[float, float] | None]
-    quantiles: dict[str, list[float] | None]
-    student: bool = False
-
-
-def row_of(
-    setting: ReplaySetting,
-    seed: int,
-    table: VotesTable,
-    trace: Trace,
-    seconds: float,
-    *,
-    calibrated: Array | None = None,
-    student: bool = False,
-) -> ReplayRow:
-    """Measure a trace.
-
-    Args:
-        setting: what was replayed.
-        seed: the seed of the shuffle.
-        table: the items, in the order of the trace.
-        trace: the decisions.
-        seconds: how long the replay took.
-        calibrated: the scores of :func:`camvo.replays.replay.calibrated_scores`, or ``None`` if
-            they are not to be measured.
-        student: whether the student voted too.
-    """
-    count = len(table.labels)
-    full = measures.full_vote(table.votes, table.truth, count)
-    accuracy = measures.accuracy(trace.labels, table.truth)
-    full_accuracy = measures.accuracy(full, table.truth)
-    met = None
-    if setting.delta is not None and accuracy is not None and full_accuracy is not None:
-        met = accuracy >= setting.delta * full_accuracy - TIE
-    cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
-    qualities = measures.quality_by_label(trace.labels, table.truth, count)
-    return ReplayRow(
-        policy=setting.name,
-        delta=setting.delta,
-        k_min=setting.k_min,
-        agreement_asked=setting.agreement,
-        seed=seed,
-        accuracy=accuracy,
-        full_accuracy=full_accuracy,
-        relative_accuracy=accuracy / full_accuracy if accuracy is not None and full_accuracy else None,
-        target_met=met,
-        agreement=measures.full_vote_agreement(trace.labels, full),
-        cost=cost,
-        cost_share=cost / table.full_cost if table.full_cost else None,
-        mean_subset=float(asked.sum() / len(trace.labels)),
-        ece=measures.calibration_error(trace.labels, trace.scores, table.truth),
-        calibrated_ece=None
-        if calibrated is None
-        else measures.calibration_error(trace.labels, calibrated, table.truth),
-        aurc=measures.risk_coverage_area(trace.labels, trace.scores, table.truth),
-        rounds_per_second=len(trace.labels) / seconds,
-        calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
-        per_label={label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)},
-        series=series_of(table, trace, full),
-        student=student,
-    )
-
-
-def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
-    """Average the rows of each setting, in the order of their first row."""
-    groups: dict[Point, list[ReplayRow]] = {}
-    for row in rows:
-        groups.setdefault(point(row), []).append(row)
-    summaries = []
-    for setting, group in groups.items():
-        means: dict[str, float | None] = {}
-        intervals: dict[str, tuple[float, float] | None] = {}
-        quantiles: dict[str, list[float] | None] = {}
-        for name in AVERAGED:
-            values = [getattr(row, name) for row in group]
-            known = None not in values
-            means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
-            quantiles[name] = np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
-        summaries.append(Summary(*setting, len(group), means, intervals, quantiles, group[0].student))
-    return summaries
-
-
-def point(result: ReplayRow | Summary) -> Point:
-    """Return what identifies the setting of a row or a summary."""
-    return result.policy, result.delta, result.k_min, result.agreement_asked
-
 
 _LOOK = 0.2
 """Seconds between two looks at the processes' progress."""
@@ -246,17 +39,7 @@ _LOOK = 0.2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """The input that all runs share.
-
-    Attributes:
-        table: the votes.
-        shuffles: seed → shuffle.
-        lambda_l: λ_L of the state.
-        window: items that are planned on the same state.
-        calibrate: whether to compute the scores that the server would have returned, too.
-        student: whether the student votes too; ``None`` for what each policy has by default.
-        complete: whether the models that were left out are asked about items that a human labels.
-    """
+    """The input that all runs share."""
 
     table: VotesTable
     shuffles: Mapping[int, Shuffle]
@@ -266,46 +49,37 @@ class Experiment:
     student: bool | None = None
     complete: bool = False
 
+    def replay(self, settings: Sequence[ReplaySetting], jobs: int, advance: Advance) -> Iterator[ReplayRun]:
+        """Replay every setting on every shuffle; yield the runs in this order for any number of jobs.
 
-def replay_all(
-    experiment: Experiment, settings: Sequence[ReplaySetting], jobs: int, advance: Advance
-) -> Iterator[ReplayRun]:
-    """Replay every setting on every shuffle; yield the runs in this order for any number of jobs.
-
-    Each process uses one BLAS thread: splitting a sum over threads changes its rounding, and the processes
-    share the cores.
-
-    Args:
-        experiment: the input that the runs share; it is sent to each process once.
-        settings: the policies.
-        jobs: the number of processes; 1 means this one.
-        advance: called with the number of items replayed since the last call.
-    """
-    cases = [(setting, seed) for setting in settings for seed in experiment.shuffles]
-    if jobs == 1 or len(cases) == 1:
-        with threadpool_limits(1):
-            for setting, seed in cases:
-                yield _run(experiment, setting, seed, advance)
-        return
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
-    done: Synchronized[int] = context.Value("q", 0)
-    pool = ProcessPoolExecutor(
-        min(jobs, len(cases)), context, initializer=_Process.start, initargs=(experiment, done)
-    )
-    try:
-        futures = [pool.submit(_Process.run, setting, seed) for setting, seed in cases]
-        yield from _in_order(futures, done, advance)
-    except BrokenProcessPool as error:
-        raise ReplayError(
-            "a process was killed, perhaps for lack of memory", where="--jobs", fix="use fewer jobs"
-        ) from error
-    except BaseException:  # after Ctrl-C nobody wants to wait for the cases in progress
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+        Each process uses one BLAS thread: splitting a sum over threads changes its rounding, and the
+        processes share the cores.
+        """
+        cases = [(setting, seed) for setting in settings for seed in self.shuffles]
+        if jobs == 1 or len(cases) == 1:
+            with threadpool_limits(1):
+                for setting, seed in cases:
+                    yield _run(self, setting, seed, advance)
+            return
+        others = set(multiprocessing.active_children())
+        context = multiprocessing.get_context("spawn")
+        done: Synchronized[int] = context.Value("q", 0)
+        pool = ProcessPoolExecutor(
+            min(jobs, len(cases)), context, initializer=_Process.start, initargs=(self, done)
+        )
+        try:
+            futures = [pool.submit(_Process.run, setting, seed) for setting, seed in cases]
+            yield from _in_order(futures, done, advance)
+        except BrokenProcessPool as error:
+            raise ReplayError(
+                "a process was killed, perhaps for lack of memory", where="--jobs", fix="use fewer jobs"
+            ) from error
+        except BaseException:  # after Ctrl-C nobody wants to wait for the cases in progress
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class _Process:
@@ -371,95 +145,15 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
     seconds = time.perf_counter() - started
     calibrated = calibrated_scores(trace, items) if experiment.calibrate else None
     return ReplayRun(
-        row_of(setting, seed, items, trace, seconds, calibrated=calibrated, student=student),
+        ReplayRow.of(setting, seed, items, trace, seconds, calibrated=calibrated, student=student),
         trace,
         shuffle.order,
     )
 
 
-PAGE = "index.html"
-MARK = '<meta name="generator" content="camvo replay">'
-_PICTURES = ("blocks", "calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage")
-_OURS = (*(f"{name}.{kind}" for name in _PICTURES for kind in ("png", "svg")), PAGE)
-"""Every file that a report may have; the page comes last."""
-
-
-def _require_replaceable(directory: Path) -> None:
-    """Refuse a folder that a report must not be written to. Unrelated files in it are left alone."""
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise CamvoError("is not a folder", where=str(directory), fix="give --report another folder")
-        existing = [name for name in _OURS if (directory / name).exists()]
-        if existing and not _is_report(directory / PAGE):
-            raise CamvoError(
-                f"has a file {existing[0]} that is not from a report",
-                where=str(directory),
-                fix="give --report another folder",
-            )
-    except OSError as error:
-        raise _unwritable(directory, error) from error
-
-
-def require_drawable(directory: Path) -> None:
-    """Check that a report can be drawn into a folder, before hours of work.
-
-    Raises:
-        CamvoError: matplotlib is not installed, or the folder has a file that must not be replaced.
-    """
-    if find_spec("matplotlib") is None:
-        raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
-    _require_replaceable(directory)
-
-
-@contextmanager
-def new_report_folder(directory: Path) -> Iterator[Path]:
-    """Open a temporary folder that becomes the report when the block ends, or is dropped if it fails.
-
-    A new report appears as a whole. In an existing folder, its files replace those of an earlier report one
-    by one, the page last; pictures that the new report lacks are removed.
-
-    Raises:
-        CamvoError: as :func:`_require_replaceable`, or the folder cannot be written.
-    """
-    _require_replaceable(directory)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        near = directory if directory.exists() else directory.parent
-        with tempfile.TemporaryDirectory(dir=near, prefix=".camvo-report-") as folder:
-            new = Path(folder) / "report"
-            new.mkdir()
-            yield new
-            _place(new, directory)
-    except OSError as error:
-        raise _unwritable(directory, error) from error
-
-
-def _place(new: Path, directory: Path) -> None:
-    if not directory.exists():
-        new.rename(directory)
-        return
-    for name in _OURS:
-        if (new / name).exists():
-            os.replace(new / name, directory / name)
-        else:
-            (directory / name).unlink(missing_ok=True)
-
-
-def _is_report(page: Path) -> bool:
-    return page.is_file() and MARK in page.read_text(encoding="utf-8", errors="replace")
-
-
-def _unwritable(directory: Path, error: OSError) -> CamvoError:
-    return CamvoError(
-        f"the report cannot be written: {error.strerror or error}",
-        where=str(directory),
-        fix="give --report another folder",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStudy:
-    """The options that do not describe the data; :mod:`.options` explains them."""
+    """The options that do not describe the data; their help texts explain them."""
 
     policies: Sequence[str]
     deltas: Sequence[float]
@@ -481,25 +175,17 @@ class ReplayStudy:
         return range(self.seed, self.seed + self.shuffles)
 
     def settings(self, models: Sequence[str]) -> list[ReplaySetting]:
-        """Return every policy with each δ and k_min, or each agreement, that it takes.
-
-        Raises:
-            ReplayError: a policy or a parameter is invalid.
-        """
+        """Return every policy with each δ and k_min, or each agreement, that it takes."""
         try:
             State(1, self.lambda_l)
         except InvalidParameterError as error:
             raise ReplayError(error.message, where="--lambda-l") from error
-        return replay_settings(
+        return ReplaySetting.every(
             self.policies, self.deltas, self.k_mins, self.agreements, self.parameters, models=models
         )
 
     def require_output(self, *reports: Path) -> None:
-        """Check that the JSON file and these report folders can be written, before hours of work.
-
-        Raises:
-            CamvoError: a folder is missing or cannot be written to, or matplotlib is not installed.
-        """
+        """Check that the JSON file and these report folders can be written, before hours of work."""
         if self.json is not None:
             require_writable_file(self.json, "--json")
         for folder in reports:
@@ -516,11 +202,11 @@ class ReplayStudy:
         student: bool | None = None,
         complete: bool = False,
     ) -> list[ReplayRun]:
-        """Replay every setting on every shuffle of the table (:class:`grid.Experiment`)."""
+        """Replay every setting on every shuffle of the table (:class:`Experiment`)."""
         experiment = Experiment(
             table, shuffles, self.lambda_l, self.window, self.calibrate, student, complete
         )
-        return list(replay_all(experiment, settings, self.jobs, advance))
+        return list(experiment.replay(settings, self.jobs, advance))
 
     def write_json(
         self, rows: Sequence[Mapping[str, Any]], means: Sequence[Mapping[str, Any]], table: Mapping[str, Any]
@@ -564,44 +250,6 @@ def verdict(summaries: Sequence[Summary]) -> list[str]:
     ]
 
 
-def student_note(summaries: Sequence[Summary]) -> list[str]:
-    """Print the settings in which the student voted; nothing if there are none."""
-    beside = list(dict.fromkeys(summary.policy for summary in summaries if summary.student))
-    return [f"The student voted too, for nothing, with {' and '.join(beside)}."] if beside else []
-
-
-def target_count(summaries: Sequence[Summary]) -> str:
-    """Print how many settings met their target, for settings of several tables."""
-    met_shares = [met for summary in summaries if (met := summary.means["target_met"]) is not None]
-    return f"{met_shares.count(1.0)} of {len(met_shares)} settings met their target in every table drawn."
-
-
-def best_buys(summaries: Sequence[Summary], measure: str) -> list[Summary]:
-    """Return the settings that no other beats, cheapest first.
-
-    A setting is beaten by one that costs no more, is no worse, and is not the same in both. Of several that
-    are the same in both, the first is returned.
-
-    Args:
-        summaries: of all settings.
-        measure: ``accuracy`` or ``agreement``; settings without it are left out.
-    """
-    known = [summary for summary in summaries if summary.means[measure] is not None]
-    ranked = sorted(known, key=lambda summary: (_mean(summary, "cost"), -_mean(summary, measure)))
-    best: list[Summary] = []
-    for summary in ranked:
-        if not best or _mean(summary, measure) > _mean(best[-1], measure) + TIE:
-            best.append(summary)
-    return best
-
-
-def named(summary: Summary) -> str:
-    """The policy with the parameters that it has."""
-    parameters = {"δ": summary.delta, "k_min": summary.k_min, "agreement": summary.agreement_asked}
-    words = [f"{name} = {value:g}" for name, value in parameters.items() if value is not None]
-    return f"{summary.policy} with {' and '.join(words)}" if words else summary.policy
-
-
 def _targets(summaries: Sequence[Summary]) -> list[str]:
     """Say how many settings met their own target, and for each δ the cheapest of all that reach as much."""
     with_target = [summary for summary in summaries if summary.means["target_met"] is not None]
@@ -614,7 +262,7 @@ def _targets(summaries: Sequence[Summary]) -> list[str]:
         if not enough:
             nearest = max(summaries, key=_least)
             sentences.append(
-                f"Nothing has {delta:.3g} of the full vote's accuracy in every shuffle. {named(nearest)}"
+                f"Nothing has {delta:.3g} of the full vote's accuracy in every shuffle. {nearest.name}"
                 f" comes nearest, with {_least(nearest):.1%} of it in the worst shuffle."
             )
             continue
@@ -626,8 +274,23 @@ def _targets(summaries: Sequence[Summary]) -> list[str]:
     return sentences
 
 
+def _unbeaten(summaries: Sequence[Summary], measure: str) -> list[Summary]:
+    """Return the settings that no other beats, cheapest first.
+
+    A setting is beaten by one that costs no more, is no worse, and is not the same in both. Of several that
+    are the same in both, the first is returned.
+    """
+    known = [summary for summary in summaries if summary.means[measure] is not None]
+    ranked = sorted(known, key=lambda summary: (_mean(summary, "cost"), -_mean(summary, measure)))
+    best: list[Summary] = []
+    for summary in ranked:
+        if not best or _mean(summary, measure) > _mean(best[-1], measure) + TIE:
+            best.append(summary)
+    return best
+
+
 def _best_buys(summaries: Sequence[Summary], measure: str) -> list[str]:
-    best = best_buys(summaries, measure)
+    best = _unbeaten(summaries, measure)
     if len(summaries) == 1 or not best:
         return []
     word = "right" if measure == "accuracy" else "in agreement"
@@ -645,7 +308,7 @@ def _bought(summary: Summary, measure: str) -> str:
     share, cost = summary.means["cost_share"], _mean(summary, "cost")
     price = f"${cost:.3g} an item" if share is None else f"{share:.1%} of the cost of asking every model"
     word = "right" if measure == "accuracy" else "in agreement"
-    return f"{named(summary)}: {_mean(summary, measure):.1%} {word} at {price}"
+    return f"{summary.name}: {_mean(summary, measure):.1%} {word} at {price}"
 
 
 def _least(summary: Summary) -> float:

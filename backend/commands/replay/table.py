@@ -15,29 +15,17 @@ from rich.table import Table
 from backend.commands.replay.inputs import (
     TEXT,
     HumanLabels,
+    Shuffle,
     VotesFile,
     embed_texts,
-    odd_k_mins,
-    odd_labels,
-    only_categories,
+    oddities,
     read_embeddings,
     read_prices,
-    read_votes,
-    shuffle_items,
     with_categories,
 )
-from backend.commands.replay.policies import ReplaySetting
-from backend.commands.replay.study import (
-    HIGHEST,
-    LOWEST,
-    MEDIAN,
-    ReplayStudy,
-    Summary,
-    named,
-    student_note,
-    summaries_of,
-    verdict,
-)
+from backend.commands.replay.report import draw_report
+from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
+from backend.commands.replay.study import ReplayStudy, verdict
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
@@ -69,13 +57,7 @@ _SPREAD = (("right %", "accuracy"), ("% of the cost", "cost_share"))
 def print_summaries(
     console: Console, summaries: Sequence[Summary], coordinates: Sequence[dict[str, float | None]] = ()
 ) -> None:
-    """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles.
-
-    Args:
-        console: where it is printed.
-        summaries: one per line.
-        coordinates: the values of further columns on the left, one mapping (name → value) per summary.
-    """
+    """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles."""
     asked = any(summary.agreement_asked is not None for summary in summaries)
     calibrated = any(summary.means["calibrated_ece"] is not None for summary in summaries)
     further = (len(coordinates[0]) if coordinates else 0) + asked + calibrated
@@ -115,7 +97,7 @@ def _print_spread(console: Console, summaries: Sequence[Summary]) -> None:
                 "" if quantiles is None else f"{100.0 * quantiles[position]:.1f}"
                 for position in (LOWEST, MEDIAN, HIGHEST)
             ]
-        table.add_row(named(summary), *cells)
+        table.add_row(summary.name, *cells)
     console.print()
     console.print(table)
 
@@ -136,7 +118,7 @@ def _mean(summary: Summary, name: str, digits: int, scale: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReplay:
-    """The options of ``camvo replay``; :mod:`.command` explains them."""
+    """The options of ``camvo replay``; their help texts explain them."""
 
     study: ReplayStudy
     votes: Path
@@ -152,25 +134,16 @@ class TableReplay:
     context: str | None = None
 
     def run(self, console: Console, progress: Console) -> None:
-        """Replay the table, write and draw what was asked for, and print the results.
-
-        Args:
-            console: where the results are printed.
-            progress: where the progress bar is drawn, if it is a terminal.
-
-        Raises:
-            ReplayError: bad input; nothing was written, except perhaps the cached embeddings.
-            EmbedderError: the embedding model is not available.
-        """
+        """Replay the table, write and draw what was asked for, and print the results."""
         folder = self.study.report
         self.study.require_output(*([folder] if folder else []))
         if self.in_order and self.study.shuffles > 1:
             raise ReplayError(
-                "the rows as they stand are one order",
+                "the rows of the table have only one order",
                 where="--in-order",
                 fix="leave --shuffles out",
             )
-        file = read_votes(self.votes, self.delimiter, self.context)
+        file = VotesFile.read(self.votes, self.delimiter, self.context)
         prices = read_prices(self.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
         if self.human_labels.share and not (file.truth >= 0).any():
@@ -189,11 +162,11 @@ class TableReplay:
             self._texts(file),
         )
 
-        warnings = [*odd_labels(file), *odd_k_mins(self._k_mins(settings), len(file.models))]
+        warnings = oddities(file, [one.k_min for one in settings if one.k_min is not None])
         for warning in warnings:
             progress.print(f"camvo: warning: {warning}", markup=False, highlight=False, soft_wrap=True)
         shuffles = {
-            seed: shuffle_items(table.truth, seed, self.limit, self.human_labels, in_order=self.in_order)
+            seed: Shuffle.draw(table.truth, seed, self.limit, self.human_labels, in_order=self.in_order)
             for seed in self.study.seeds
         }
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
@@ -202,15 +175,13 @@ class TableReplay:
                 table, shuffles, settings, advance, student=self.student, complete=self.complete
             )
         rows = [run.row for run in runs]
-        summaries = summaries_of(rows)
+        summaries = Summary.of_rows(rows)
         self.study.write_json(
             [asdict(row) for row in rows],
             [asdict(summary) for summary in summaries],
             self._facts(table, warnings),
         )
         if folder is not None:
-            from backend.commands.replay.report import draw_report  # noqa: PLC0415 - loads matplotlib
-
             draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
         print_summaries(console, summaries)
         _print_spread(console, summaries)
@@ -218,16 +189,11 @@ class TableReplay:
         for line in (*verdict(summaries), *student_note(summaries)):
             console.print(line, highlight=False, markup=False)
 
-    @staticmethod
-    def _k_mins(settings: Sequence[ReplaySetting]) -> list[int]:
-        return [setting.k_min for setting in settings if setting.k_min is not None]
-
     def _contexts(self, file: VotesFile, progress: Console) -> Array:
         if file.categories is None:
             return self._embeddings(file, progress)
-        if file.texts is None and self.embeddings is None:
-            return only_categories(file.categories)
-        return with_categories(self._embeddings(file, progress), file.categories)
+        is_blank = file.texts is None and self.embeddings is None
+        return with_categories(None if is_blank else self._embeddings(file, progress), file.categories)
 
     def _embeddings(self, file: VotesFile, progress: Console) -> Array:
         if self.embeddings is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
@@ -71,7 +70,9 @@ Out: TypeAlias = Annotated[
 Blind: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--blind", min=0, help="Keep so many random tasks blind, and write them to blind.csv beside --out."
+        "--blind",
+        min=0,
+        help="Keep this number of random tasks blind, and write them to blind.csv beside --out.",
     ),
 ]
 Budget: TypeAlias = Annotated[
@@ -82,11 +83,13 @@ Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Spend what the quot
 Pilot: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--pilot", min=0, help="First ask every model about so many random tasks, for a narrower quote."
+        "--pilot",
+        min=0,
+        help="First ask every model about this number of random tasks, for a narrower quote.",
     ),
 ]
 Sample: TypeAlias = Annotated[
-    int, typer.Option("--sample", min=0, help="Label so many random tasks and no others, for a look.")
+    int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
 ]
 RetryFailed: TypeAlias = Annotated[
     bool,
@@ -117,8 +120,8 @@ AskMore: TypeAlias = Annotated[
     typer.Option(
         "--ask-more",
         min=0,
-        help="With --recount: ask models that were left out, where that is worth most, for at most so"
-        " many dollars over all runs.",
+        help="With --recount: ask models that were left out, where that is worth most, for at most"
+        " this many dollars over all runs.",
     ),
 ]
 Certificate: TypeAlias = Annotated[
@@ -142,17 +145,7 @@ Engine: TypeAlias = Annotated[
 def options_of(
     label_config: Path | None, labels: str | None, text_column: str | None, **others: object
 ) -> LabelOptions:
-    """The options of a run, from those of the command line.
-
-    Args:
-        label_config: the file of the label config.
-        labels: the labels, with commas.
-        text_column: the column of the text.
-        others: the options whose names and types are those of :class:`LabelOptions`.
-
-    Raises:
-        ConfigError: the label config cannot be read.
-    """
+    """The options of a run, from those of the command line."""
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
     return LabelOptions(
@@ -163,42 +156,14 @@ def options_of(
     )
 
 
-def file_of(out: str) -> Path:
-    """The file that ``--out`` names.
-
-    Raises:
-        ConfigError: it is the address of a folder in an object store.
-    """
-    if "://" in out:
-        raise ConfigError(
-            "only parts are written to an object store",
-            where="--out",
-            fix="add --engine asyncio, or name a file",
-        )
-    return Path(out)
-
-
 def require_one_source(source: Path | None, project: int | None) -> None:
-    """Check that a command has either a file or a project.
-
-    Raises:
-        ConfigError: it has neither, or both.
-    """
+    """Check that a command has either a file or a project."""
     if (source is None) == (project is None):
         raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
 
 
 def refuse(message: str, fix: str, **options: object) -> None:
-    """Refuse options that are given where they have no meaning.
-
-    Args:
-        message: what they are for.
-        fix: what to do.
-        options: the options by their parameter; ``None``, ``False`` and 0 are not given.
-
-    Raises:
-        ConfigError: one is given.
-    """
+    """Refuse options that are given where they have no meaning."""
     for name, value in options.items():
         if value is not None and value is not False and value != 0:
             raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
@@ -216,33 +181,17 @@ def _text(path: Path) -> str:
 _Number = TypeVar("_Number", int, float)
 
 
-def decimals(text: str, option: str) -> list[float]:
-    """Parse a comma-separated list of finite numbers.
-
-    Raises:
-        ReplayError: the text is not such a list.
-    """
-    numbers = _parse(text, option, float, "numbers", "0.9,0.95")
-    if not all(math.isfinite(number) for number in numbers):
-        raise ReplayError(f"{text!r} has a value that is not finite", where=option, fix="give e.g. 0.9,0.95")
-    return numbers
-
-
-def integers(text: str, option: str) -> list[int]:
-    """Parse a comma-separated list of whole numbers.
-
-    Raises:
-        ReplayError: the text is not such a list.
-    """
-    return _parse(text, option, int, "whole numbers", "1,3")
-
-
-def _parse(
-    text: str, option: str, number: Callable[[str], _Number], what: str, example: str
-) -> list[_Number]:
+def numbers(text: str, option: str, kind: type[_Number]) -> list[_Number]:
+    """Parse a comma-separated list of finite numbers."""
+    what, example = ("whole numbers", "1,3") if kind is int else ("numbers", "0.9,0.95")
     try:
-        return [number(part) for part in text.split(",")]
+        parsed = [kind(part) for part in text.split(",")]
     except ValueError as error:
         raise ReplayError(
             f"{text!r} is not a list of {what}", where=option, fix=f"give e.g. {example}"
         ) from error
+    if not all(map(math.isfinite, parsed)):
+        raise ReplayError(
+            f"{text!r} has a value that is not finite", where=option, fix=f"give e.g. {example}"
+        )
+    return parsed

@@ -28,13 +28,7 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """The server's answer about one task.
-
-    Attributes:
-        predictions: one, several (each model's own before the ensemble's), or none.
-        code: why there is none: a stable name; ``None`` if there are some.
-        fix: what to do about it; ``None`` if nothing can be done.
-    """
+    """The server's predictions for one task, or the code of the reason why there are none, and what to do."""
 
     predictions: list[dict[str, Any]]
     code: str | None = None
@@ -52,13 +46,7 @@ class TaskAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a project is.
-
-    Attributes:
-        tasks: tasks decided since the round that was asked about.
-        last_round: the number of the project's latest round.
-        spent_usd: what the project has spent, in $.
-    """
+    """How far a project is."""
 
     tasks: int
     last_round: int
@@ -67,13 +55,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TasksInDoubt:
-    """The tasks on which further votes are worth most.
-
-    Attributes:
-        tasks: their numbers, the most right labels per dollar first.
-        least: the right labels that a dollar for another vote on any of them must gain.
-        spent_usd: what further votes have cost so far, in $.
-    """
+    """Tasks in doubt, the most right labels per dollar first; each gains ``least`` of them or more."""
 
     tasks: Sequence[int]
     least: float
@@ -96,19 +78,7 @@ def _default_url(environment: Environment) -> str:
 
 
 class BackendClient:
-    """One running ``camvo serve``.
-
-    Args:
-        url: the server's address, as seen from here.
-        environment: has the credentials.
-        again: whether predictions are asked for with another attempt of models that have made their last one.
-        sleep: waits for some seconds; tests replace it.
-
-    Attributes:
-        tasks: how many tasks the project has, which the server divides a budget by; ``None`` to say nothing.
-        job: what the job of the predictions may cost (:class:`backend.label_studio.payloads.JobTerms`);
-            ``None`` for no job.
-    """
+    """One running ``camvo serve``."""
 
     def __init__(
         self,
@@ -146,11 +116,7 @@ class BackendClient:
         return True
 
     def model_version(self) -> str:
-        """Return the model version of its predictions.
-
-        Raises:
-            BackendError: nothing answers, or another server does.
-        """
+        """Return the model version of its predictions."""
         response = self._exchange("GET", "/health")  # which CaMVo answers without credentials, and at once
         try:
             health = response.json() if response.is_success else None
@@ -161,19 +127,11 @@ class BackendClient:
         return str(health["model_version"])
 
     def check_credentials(self) -> None:
-        """Check that the server accepts the credentials.
-
-        Raises:
-            BackendError: it refuses them, or cannot be reached.
-        """
+        """Check that the server accepts the credentials."""
         self._answer("GET", "/versions")
 
     def check_webhook_secret(self) -> None:
-        """Check that the server accepts the secret of webhooks, without sending it an event.
-
-        Raises:
-            BackendError: it refuses the secret, or cannot be reached.
-        """
+        """Check that the server accepts the secret of webhooks, without sending it an event."""
         headers = {} if self._secret is None else {WEBHOOK_HEADER: self._secret.get_secret_value()}
         # As Label Studio does it: without basic auth. The method is one that the endpoint does not have.
         response = self._exchange("GET", "/webhook", headers=headers, auth=None)
@@ -192,18 +150,7 @@ class BackendClient:
         *,
         stored_only: bool = False,
     ) -> list[TaskAnswer]:
-        """Ask for predictions, and get for each task some, or why there is none (yet).
-
-        Args:
-            project_key: the project's key.
-            label_config: its label config.
-            tasks: the tasks, with ``id`` and ``data``.
-            stored_only: whether no model is asked, and a task without a stored round gets ``[]``.
-
-        Raises:
-            BodyTooLargeError: the request is larger than the server accepts.
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Ask for predictions, and get for each task some, or why there is none (yet)."""
         body = _tasks(project_key, label_config, tasks) | {
             "params": {
                 "login": None,
@@ -223,15 +170,7 @@ class BackendClient:
     def count(
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[str, int], int | None]:
-        """Have tasks counted for a quote; no model is asked.
-
-        Returns:
-            The sums, and the number of a task whose questions are those of the job.
-
-        Raises:
-            BodyTooLargeError: the request is larger than the server accepts.
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Have tasks counted for a quote; no model is asked."""
         answer = self._answer("POST", "/quote", json=_tasks(project_key, label_config, tasks), timeout=_SLOW)
         return answer["counted"], answer["example"]
 
@@ -242,17 +181,7 @@ class BackendClient:
         example: Sequence[Mapping[str, Any]],
         counted: Mapping[str, int],
     ) -> dict[str, Any]:
-        """Return the quote of tasks that were counted (``camvo quote --json``, docs/quote.md).
-
-        Args:
-            project_key: the project's key.
-            label_config: its label config.
-            example: a task whose questions are those of the job; none if no task is to come.
-            counted: the sums over all tasks.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Return the quote of tasks that were counted (``camvo quote --json``, docs/quote.md)."""
         body = _tasks(project_key, label_config, example) | {"counted": counted}
         while True:  # replaying a large project takes longer than one request
             answer = self._answer("POST", "/quote", json=body, timeout=_SLOW)
@@ -263,30 +192,16 @@ class BackendClient:
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
     ) -> Progress:
-        """Return how far the project is.
-
-        Args:
-            project_key: the project's key.
-            first: the lowest number of a task to count.
-            last: the highest; ``None`` for no end.
-            after: count the tasks decided in later rounds than this one; ``None`` to count none.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Return how far the project is."""
         query = {"project": project_key, "first": first, "last": last, "after": after}
-        told = {name: value for name, value in query.items() if value is not None}
-        body = self._answer("GET", "/progress", params=told)
+        given = {name: value for name, value in query.items() if value is not None}
+        body = self._answer("GET", "/progress", params=given)
         return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
     ) -> dict[int, TaskFailure]:
-        """Return the project's tasks that ended without a prediction, in a range of their numbers.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Return the project's tasks that ended without a prediction, in a range of their numbers."""
         failures: dict[int, TaskFailure] = {}
         start: int | None = first
         while start is not None:
@@ -297,14 +212,7 @@ class BackendClient:
         return failures
 
     def recount(self, project_key: str) -> dict[str, Any] | None:
-        """Have the kept votes of a project counted again; no model is asked.
-
-        Returns:
-            The counting (:class:`backend.ledger.recounts.Counting`); ``None`` if nothing changed.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Have the kept votes of a project counted again; no model is asked."""
         while True:  # a large project takes longer than one request; the server continues in between
             answer = self._answer("POST", "/recount", json={"project": project_key}, timeout=_SLOW)
             if answer["done"]:
@@ -312,15 +220,7 @@ class BackendClient:
                 return counting
 
     def doubts(self, project_key: str, usd: float) -> TasksInDoubt:
-        """Find the tasks on which further votes are worth most.
-
-        Args:
-            project_key: the project's key.
-            usd: the most that further votes may cost in all, also in earlier runs, in $.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Find the tasks on which further votes are worth most."""
         body = {"project": project_key, "usd": usd}
         while True:  # a large project takes longer than one request
             answer = self._answer("POST", "/doubts", json=body, timeout=_SLOW)
@@ -336,49 +236,23 @@ class BackendClient:
         usd: float,
         least: float,
     ) -> dict[str, Any]:
-        """Have models asked that these tasks' rounds left out.
-
-        Args:
-            project_key: the project's key.
-            label_config: its label config.
-            tasks: the tasks, with ``id`` and ``data``.
-            usd: the most that further votes may cost in all, also in earlier runs, in $.
-            least: the right labels that a dollar for another vote must gain.
-
-        Returns:
-            What was asked (:class:`backend.recounting.further.Portion`).
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Have models asked that these tasks' rounds left out."""
         body = _tasks(project_key, label_config, tasks) | {"usd": usd, "least": least}
         portion: dict[str, Any] = self._answer("POST", "/ask_more", json=body, timeout=_SLOW)
         return portion
 
     def recounted(self, project_key: str, after: int = 0) -> tuple[list[int], int]:
-        """Return tasks whose prediction is to be replaced, and the number of the latest counting.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Return tasks whose prediction is to be replaced, and the number of the latest counting."""
         page = self._answer("GET", "/recounted", params={"project": project_key, "after": after})
         return page["tasks"], page["through"]
 
     def delivered(self, project_key: str, tasks: Sequence[int], through: int) -> None:
-        """Tell the server that Label Studio shows these tasks' labels by a counting.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Tell the server that Label Studio shows these tasks' labels by a counting."""
         body = {"project": project_key, "tasks": list(tasks), "through": through}
         self._answer("POST", "/recounted", json=body)
 
     def project_updates(self) -> int:
-        """Return how many PROJECT_UPDATED webhooks it has accepted, over all projects.
-
-        Raises:
-            BackendError: the server refused, or cannot be reached.
-        """
+        """Return how many PROJECT_UPDATED webhooks it has accepted, over all projects."""
         match = _RECEIVED.search(self._request("GET", "/metrics").text)
         return 0 if match is None else int(float(match[1]))
 
@@ -465,11 +339,7 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
 
 
 def label_studio_client(option: str | None, environment: Environment) -> Client:
-    """Return a client for Label Studio, with the API key of the environment.
-
-    Raises:
-        ConfigError: the address or the API key is missing or invalid.
-    """
+    """Return a client for Label Studio, with the API key of the environment."""
     url = option or environment.label_studio_url
     if url is None:
         raise ConfigError(
@@ -489,11 +359,7 @@ def label_studio_client(option: str | None, environment: Environment) -> Client:
 
 
 def backend_url(option: str | None, environment: Environment) -> str:
-    """Return the URL at which Label Studio reaches the server.
-
-    Raises:
-        ConfigError: the address is invalid or contains credentials.
-    """
+    """Return the URL at which Label Studio reaches the server."""
     return _default_url(environment) if option is None else _checked_url(option, "--backend-url")
 
 
@@ -515,17 +381,3 @@ def _checked_url(url: str, option: str) -> str:
             fix="remove them and set BASIC_AUTH_USER and BASIC_AUTH_PASS, or LABEL_STUDIO_API_KEY",
         )
     return url.rstrip("/")
-
-
-def require_webhook_secret(environment: Environment) -> None:
-    """Refuse to connect a webhook that the server would reject.
-
-    Raises:
-        ConfigError: basic auth is set, but no webhook secret.
-    """
-    if environment.basic_auth_user is not None and environment.webhook_secret is None:
-        raise ConfigError(
-            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
-            where="CAMVO_WEBHOOK_SECRET",
-            fix="set it to the same value here and for the server",
-        )

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger, stored_project
-from backend.datasets.sinks import WholeFile, check_writable
+from backend.datasets.sinks import check_writable, whole_file
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
 from backend.ledger import projects
@@ -114,14 +114,8 @@ def _current_questions(project: ProjectReport) -> list[QuestionReport]:
     return [question for question in project.questions if question.current]
 
 
-def contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
-    """Collect the contents of a certificate. Reads every round of the project.
-
-    Args:
-        connection: a read transaction.
-        stored: the project.
-        settings: the settings of every project.
-    """
+def _contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
+    """Collect the contents of a certificate. Reads every round of the project."""
     own, _ = project_settings(stored, settings)
     epochs = ProjectRounds(connection, stored.key).latest_epochs()
     queues = BlindQueues(connection, stored.key).all()
@@ -187,13 +181,7 @@ def _sha256(text: str) -> str:
 
 
 def print_outcome(console: Console, environment: Environment, project: str) -> None:
-    """Print the state of a project's labels, from the ledger.
-
-    Args:
-        console: where to print.
-        environment: the ledger's address and ``camvo.yaml``.
-        project: the project's key.
-    """
+    """Print the state of a project's labels, from the ledger."""
     settings = settings_module.load(environment.config)
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         report = project_report(connection, settings, project)
@@ -206,13 +194,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
 
 
 def project_report(connection: Connection, settings: Settings, project: str) -> ProjectReport | None:
-    """The report on one project, with the shares of its labels; ``None`` if the ledger does not know it.
-
-    Args:
-        connection: a read transaction.
-        settings: the settings of every project.
-        project: the project's key.
-    """
+    """The report on one project, with the shares of its labels; ``None`` if the ledger does not know it."""
     report = build_report(connection, settings, now=now(connection), project=project, certificates=True)
     return next((found for found in report.projects if found.key == project), None)
 
@@ -291,21 +273,7 @@ def _environment() -> Jinja2Environment:
 
 
 def issue_certificate(console: Console, environment: Environment, project: str | None, path: Path) -> int:
-    """Write the certificate of a project's labels as they are now, and remember it.
-
-    Args:
-        console: where earlier certificates that no longer hold are named.
-        environment: the ledger's address and ``camvo.yaml``.
-        project: the project's key, or its number in Label Studio; ``None`` for the only one of the ledger.
-        path: the page.
-
-    Returns:
-        The certificate's number.
-
-    Raises:
-        ConfigError: the ledger has no such project or several, or it has no label.
-        DatasetError: the page cannot be written.
-    """
+    """Write the certificate of a project's labels as they are now, and remember it."""
     from backend.commands.shared.certificate_picture import draw  # noqa: PLC0415 - loads matplotlib
 
     check_writable(path)
@@ -319,13 +287,13 @@ def issue_certificate(console: Console, environment: Environment, project: str |
                 raise ConfigError(
                     f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
                 )
-            said = contents(connection, stored, settings)
+            said = _contents(connection, stored, settings)
         drawings = draw(_current_questions(report))
         with ledger.write() as connection:
             number, at = Certificates(connection, stored.key).next_number(), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
             Certificates(connection, stored.key).store(_record(said, number, at, page))
-            with WholeFile(path) as file:
+            with whole_file(path) as file:
                 file.write(page)
     _say(console, report, number, path, hashlib.sha256(page).hexdigest())
     return number

@@ -63,12 +63,7 @@ class LabelOptions:
     wait: bool = False
 
     def dataset(self, source: Source) -> Dataset:
-        """The source with the label config.
-
-        Raises:
-            ConfigError: not exactly one question is given.
-            BadLabelConfigError: nothing in the label config can be voted on.
-        """
+        """The source with the label config."""
         if (self.label_config is None) == (not self.labels) or bool(self.labels) != bool(self.text_column):
             raise ConfigError(
                 "say what to label",
@@ -85,11 +80,7 @@ class LabelOptions:
         return dataset
 
     def project(self, path: Path) -> str:
-        """The project's key in the ledger.
-
-        Raises:
-            ConfigError: the name could be taken for a project of Label Studio, or holds odd characters.
-        """
+        """The project's key in the ledger."""
         if self.name is None:
             stem = _OTHER.sub("-", path.stem)
             return stem if _NAME.fullmatch(stem) else f"file-{stem}"
@@ -103,11 +94,7 @@ class LabelOptions:
 
     @property
     def purse(self) -> Purse:
-        """The account of the job, with its budget.
-
-        Raises:
-            ConfigError: the budget is negative.
-        """
+        """The account of the job, with its budget."""
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError("is negative", where="--budget", fix="give an amount in dollars")
         return Purse("job", self.budget)

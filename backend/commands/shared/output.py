@@ -18,13 +18,7 @@ _SIGNS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of a command's output.
-
-    Attributes:
-        name: the part that it is about.
-        text: its state, and what to do if it fails.
-        holds: whether it works; ``None`` if it could not be tried, or works in part.
-    """
+    """One line of a command's output; ``holds`` is ``None`` if it could not be tried, or works in part."""
 
     name: str
     text: str
@@ -59,16 +53,7 @@ def progress_bar(
     note: _Note = lambda done, total: "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
-    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
-
-    Args:
-        console: where it is drawn.
-        description: the text before the bar.
-        total: how many items there are.
-        transient: whether the bar disappears at the end.
-        note: what to show beside the numbers.
-        clock: the time in seconds, for the lines.
-    """
+    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds."""
     if not (console.is_terminal or console.is_jupyter):
         yield _Lines(console, description, total, clock, note).advance
         return

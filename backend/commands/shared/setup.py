@@ -36,17 +36,13 @@ def environment_with(config: Path | None) -> Environment:
 
 @cache
 def _say_that_it_is_not_used() -> None:
-    text = f"camvo: {_USUAL} lies here and is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
+    text = f"camvo: found {_USUAL}, which is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
     Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Take SIGTERM as Ctrl-C, and end with exit code 130 after either.
-
-    Raises:
-        typer.Exit: somebody interrupted the block.
-    """
+    """Take SIGTERM as Ctrl-C, and end with exit code 130 after either."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -63,11 +59,7 @@ def quiet_logs(environment: Environment) -> None:
 
 @contextmanager
 def existing_ledger(environment: Environment) -> Iterator[Ledger]:
-    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created.
-
-    Raises:
-        ConfigError: there is no ledger at ``CAMVO_DATABASE_URL``.
-    """
+    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created."""
     ledger = Ledger(environment.database_url)
     try:
         if not ledger.exists():
@@ -86,9 +78,6 @@ def stored_project(connection: Connection, project: str) -> Project:
     """The project of the ledger with this key, or with this number in Label Studio.
 
     Several projects have the same number if Label Studio was set up anew; the one updated last is returned.
-
-    Raises:
-        ConfigError: the ledger has no such project.
     """
     matching = [
         stored

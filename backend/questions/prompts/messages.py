@@ -197,10 +197,6 @@ def fence(texts: Mapping[str, str], digits: int = 12) -> str:
     """Return the texts, each between a BEGIN line with a marker and its key and an END line with the marker.
 
     Equal texts give equal strings, so the hash of a prompt is stable.
-
-    Args:
-        texts: key → text.
-        digits: the number of hexadecimal digits of the marker.
     """
     marker = _marker(texts, digits)
     return "\n".join(
@@ -231,7 +227,7 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A sequence of ``{"role": …, "content": …}``."""
 
 
-def image_part(address: str) -> dict[str, Any]:
+def _image_part(address: str) -> dict[str, Any]:
     """Return an image as a part; the address is a web address, or a ``data:`` URL with the image itself."""
     return {"type": "image_url", "image_url": {"url": address}}
 
@@ -250,11 +246,6 @@ def content_parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 def texts_of(messages: Messages) -> tuple[str, ...]:
     """Return the texts of all messages."""
     return tuple([part["text"] for part in _all_parts(messages) if part["type"] == "text"])
-
-
-def image_count(messages: Messages) -> int:
-    """Return the number of images in all messages."""
-    return len(image_addresses(messages))
 
 
 def image_addresses(messages: Messages) -> tuple[str, ...]:
@@ -340,7 +331,7 @@ def prompt_messages(
             {"role": "assistant", "content": _json(dict(example.answer))},
         )
     ]
-    content = [text_part(user), *map(image_part, images.values())] if images else user
+    content = [text_part(user), *map(_image_part, images.values())] if images else user
     return [
         {"role": "system", "content": system},
         *example_messages,

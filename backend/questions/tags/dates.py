@@ -10,9 +10,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content
+from backend.questions.controls import (
+    AnswerFormat,
+    Control,
+    ControlTag,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
 from backend.questions.xml import Element, Tree, attribute
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
@@ -32,7 +39,7 @@ _DIRECTIVES = frozenset("YymdHMSIpBb")
 """The directives with the same meaning in Python and in d3, which the editor uses."""
 
 
-def obstacle(element: Element, _: Tree) -> str | None:
+def _obstacle(element: Element, _: Tree) -> str | None:
     """Return why this DateTime cannot be voted on, or ``None``."""
     if _iso(element) is None:
         return f'only="{attribute(element, "only")}" is not supported: use date, time, "date,time" or year'
@@ -48,14 +55,17 @@ def obstacle(element: Element, _: Tree) -> str | None:
     return None
 
 
-def read_control(element: Element, _: Tree) -> Control:
+def _read_control(element: Element, _: Tree) -> Control:
     """Return the control with its parts, its format and its bounds."""
     low, high = _bound(element, "min"), _bound(element, "max")
-    return DateTimeControl(_iso(element) or _BOTH, _format(element), low, high)
+    return _DateTimeControl(_iso(element) or _BOTH, _format(element), low, high)
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 @dataclass(frozen=True, slots=True)
-class DateTimeControl:
+class _DateTimeControl:
     """A moment; the vote is its ISO form.
 
     Attributes:

@@ -7,7 +7,9 @@ By default that is the range, or a tenth of the number if there is no range.
 
 from __future__ import annotations
 
-from backend.questions.controls import Control, NumberControl
+from typing import Final
+
+from backend.questions.controls import Control, ControlTag, NumberControl
 from backend.questions.xml import Element, Tree, attribute
 from camvo.errors import InvalidParameterError
 from camvo.votes.numbers import read_number
@@ -15,10 +17,10 @@ from camvo.votes.numbers import read_number
 _ATTRIBUTES = ("min", "max", "step", "camvo_tolerance")
 
 
-def obstacle(element: Element, tree: Tree) -> str | None:
+def _obstacle(element: Element, tree: Tree) -> str | None:
     """Return why this Number cannot be voted on, or ``None``."""
     try:
-        _ = read_control(element, tree).aggregation
+        _ = _read_control(element, tree).aggregation
     except InvalidParameterError as error:
         written = " ".join(
             f'{name}="{value}"' for name in _ATTRIBUTES if (value := attribute(element, name)) is not None
@@ -27,11 +29,10 @@ def obstacle(element: Element, tree: Tree) -> str | None:
     return None
 
 
-def read_control(element: Element, _: Tree) -> Control:
-    """Return the control with its bounds, step and tolerance.
-
-    Raises:
-        InvalidParameterError: an attribute is not a number; :func:`obstacle` reports it.
-    """
+def _read_control(element: Element, _: Tree) -> Control:
+    """Return the control with its bounds, step and tolerance."""
     texts = (attribute(element, name) for name in _ATTRIBUTES)
     return NumberControl("number", *(None if text is None else read_number(text) for text in texts))
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)

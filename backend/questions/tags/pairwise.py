@@ -9,9 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content
+from backend.questions.controls import (
+    AnswerFormat,
+    Control,
+    ControlTag,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
 from backend.questions.objects import field_of_object, question_fields
 from backend.questions.xml import Element, Tree, targets
 from camvo.errors import InvalidParameterError
@@ -21,7 +28,7 @@ from camvo.votes.labels import LABEL_VOTE
 _SIDES = ("left", "right")
 
 
-def obstacle(element: Element, tree: Tree) -> str | None:
+def _obstacle(element: Element, tree: Tree) -> str | None:
     """Return why this Pairwise cannot be voted on, or ``None``."""
     if len(targets(element)) != len(_SIDES):
         return 'its toName must have two names: toName="left,right"'
@@ -33,14 +40,17 @@ def obstacle(element: Element, tree: Tree) -> str | None:
     return None
 
 
-def read_control(element: Element, tree: Tree) -> Control:
+def _read_control(element: Element, tree: Tree) -> Control:
     """Return the control over the fields of the two objects."""
     left, right = _keys(element, tree)
-    return Pairwise(left, right)
+    return _Pairwise(left, right)
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 @dataclass(frozen=True, slots=True)
-class Pairwise:
+class _Pairwise:
     """The better of two fields, given by their keys; the vote is ``"left"`` or ``"right"``."""
 
     left: str

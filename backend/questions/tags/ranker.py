@@ -8,11 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from backend.errors import TaskError
 from backend.questions import objects
-from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content
+from backend.questions.controls import (
+    AnswerFormat,
+    Control,
+    ControlTag,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
 from backend.questions.objects import Field, field_of_object, question_fields
 from backend.questions.xml import Element, Tree, targets
 from camvo.errors import InvalidParameterError
@@ -22,7 +29,7 @@ from camvo.votes.rankings import RankingVote
 _FEWEST = 2
 
 
-def obstacle(element: Element, tree: Tree) -> str | None:
+def _obstacle(element: Element, tree: Tree) -> str | None:
     """Return why this Ranker cannot be voted on, or ``None``."""
     if element.find(".//Bucket") is not None:
         return "a Ranker with a Bucket is not supported yet"
@@ -32,20 +39,18 @@ def obstacle(element: Element, tree: Tree) -> str | None:
     return None if lists[0] in question_fields(element, tree) else "camvo_fields leaves out its List"
 
 
-def read_control(element: Element, tree: Tree) -> Control:
+def _read_control(element: Element, tree: Tree) -> Control:
     """Return the control over the items of its List."""
     (field,) = _lists(element, tree)
-    return Ranker(str(element.get("name")), field)
+    return _Ranker(str(element.get("name")), field)
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranker:
-    """An order of a List's items; the vote is a JSON array of their ids, best first.
-
-    Attributes:
-        name: the control's name, under which Label Studio stores the order.
-        field: the field that the List shows.
-    """
+class _Ranker:
+    """An order of a List's items; the vote is a JSON array of their ids, best first."""
 
     name: str
     field: Field
@@ -66,11 +71,7 @@ class Ranker:
         return AnswerFormat(rule, ["<id>"], {"type": "array", "items": {"type": "string"}})
 
     def options(self, content: TaskContent) -> tuple[str, ...]:
-        """Return the ids in the order of the data.
-
-        Raises:
-            TaskError: the list has fewer than two items, or an id is missing or repeated.
-        """
+        """Return the ids in the order of the data."""
         ids = objects.item_ids(self.field.content(content.data)) or []
         if len(ids) < _FEWEST or len(set(ids)) < len(ids):
             raise TaskError(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from backend.questions.controls import Control, NumberControl
+from typing import Final
+
+from backend.questions.controls import Control, ControlTag, NumberControl
 from backend.questions.xml import Element, Tree, attribute
 
 _FEWEST, _MOST = 2, 100
 
 
-def obstacle(element: Element, _: Tree) -> str | None:
+def _obstacle(element: Element, _: Tree) -> str | None:
     """Return why this Rating cannot be voted on, or ``None``."""
     stars = _stars(element)
     if not stars.isdecimal() or not _FEWEST <= int(stars) <= _MOST:
@@ -16,9 +18,12 @@ def obstacle(element: Element, _: Tree) -> str | None:
     return None
 
 
-def read_control(element: Element, _: Tree) -> Control:
+def _read_control(element: Element, _: Tree) -> Control:
     """Return a control over whole numbers from 1."""
     return NumberControl("rating", 1.0, float(_stars(element)), 1.0)
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 def _stars(element: Element) -> str:

@@ -1,12 +1,11 @@
-"""The control tags that can be voted on, and the interface that their modules implement."""
+"""The control tags that can be voted on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
 
-from backend.questions.controls import Control
+from backend.questions.controls import ControlTag
 from backend.questions.objects import object_obstacle, question_fields
 from backend.questions.tags import (
     choices,
@@ -21,36 +20,22 @@ from backend.questions.tags import (
 )
 from backend.questions.xml import Element, Tree, attribute, is_true, targets
 
-
-class ControlTag(Protocol):
-    """The interface of a control tag's module: any module with these two functions implements it."""
-
-    def obstacle(self, element: Element, tree: Tree, /) -> str | None:
-        """Return why this element cannot be voted on, or ``None``.
-
-        Its name, its ``toName`` and its objects are checked in :mod:`backend.questions.tags.registry`.
-        """
-
-    def read_control(self, element: Element, tree: Tree, /) -> Control:
-        """Return the control. It is only called for an element without an obstacle."""
-
-
 CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
     {
-        "choices": choices,
-        "taxonomy": taxonomy,
-        "rating": rating,
-        "number": number,
-        "datetime": dates,
-        "textarea": textarea,
-        "pairwise": pairwise,
-        "ranker": ranker,
-        "hypertextlabels": span_labels,
-        "labels": span_labels,
-        "paragraphlabels": span_labels,
+        "choices": choices.TAG,
+        "taxonomy": taxonomy.TAG,
+        "rating": rating.TAG,
+        "number": number.TAG,
+        "datetime": dates.TAG,
+        "textarea": textarea.TAG,
+        "pairwise": pairwise.TAG,
+        "ranker": ranker.TAG,
+        "hypertextlabels": span_labels.TAG,
+        "labels": span_labels.TAG,
+        "paragraphlabels": span_labels.TAG,
     }
 )
-"""Tag in lower case → its module. The lower-case name is also the ``type`` of the tag's result items."""
+"""Tag in lower case → how it is read. The lower-case name is also the ``type`` of the tag's result items."""
 
 _RECORDINGS = frozenset({"audio", "audioplus", "video"})
 _WHOLE_TASK = frozenset({"choices", "taxonomy", "rating", "number", "datetime", "textarea"})
@@ -61,10 +46,10 @@ def control_obstacle(control: Element, tree: Tree) -> str | None:
     """Return the first reason why a control cannot be voted on, or ``None``."""
     if str(control.tag).lower() == "chat":
         return "the messages that annotators add to a Chat are not voted on"
-    module = CONTROL_TAGS.get(str(control.tag).lower())
-    if module is None:
+    tag = CONTROL_TAGS.get(str(control.tag).lower())
+    if tag is None:
         return f"{control.tag} is not supported yet"
-    return _misplaced(control, tree) or module.obstacle(control, tree) or _unattached(control, tree)
+    return _misplaced(control, tree) or tag.obstacle(control, tree) or _unattached(control, tree)
 
 
 def _reads_instead(control: Element, heard: Element) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
-from backend.questions.controls import label_set_obstacle
+from backend.questions.controls import ControlTag, label_set_obstacle
 from backend.questions.objects import Field, field_of_object, question_fields
 from backend.questions.spans import Spans
 from backend.questions.xml import Element, Label, Tree, attribute, is_conditional, is_true, targets
@@ -25,7 +26,7 @@ _OBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Tag in lower case → the object tags it can mark. The key is also the items' entry for the label."""
 
 
-def obstacle(element: Element, tree: Tree) -> str | None:
+def _obstacle(element: Element, tree: Tree) -> str | None:
     """Return why these labels cannot be voted on, or ``None``."""
     marked_field = _marked_field(element, tree)
     if marked_field is None:
@@ -44,7 +45,7 @@ def marks_spans(control: Element) -> bool:
     return _key(control) in _OBJECTS
 
 
-def read_control(element: Element, tree: Tree) -> Spans:
+def read_spans(element: Element, tree: Tree) -> Spans:
     """Return the control. Its labels keep the order of the config."""
     marked_field = _marked_field(element, tree)
     if marked_field is None:
@@ -56,6 +57,9 @@ def read_control(element: Element, tree: Tree) -> Spans:
         inline=is_true(tree.objects[marked_field.name], "inline"),
         conditional=is_conditional(element),
     )
+
+
+TAG: Final = ControlTag(_obstacle, read_spans)
 
 
 def _labels_obstacle(element: Element) -> str | None:

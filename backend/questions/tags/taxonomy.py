@@ -6,12 +6,14 @@ leaves. Unless ``leafsOnly`` is set, annotators can choose an inner node; such a
 
 from __future__ import annotations
 
+from typing import Final
+
 from backend.questions import xml
-from backend.questions.controls import AnyOf, Control, OneOf, label_set_obstacle
+from backend.questions.controls import AnyOf, Control, ControlTag, OneOf, label_set_obstacle
 from backend.questions.xml import Element, Label, Tree, attribute, is_conditional
 
 
-def obstacle(element: Element, _: Tree) -> str | None:
+def _obstacle(element: Element, _: Tree) -> str | None:
     """Return why this Taxonomy cannot be voted on, or ``None``."""
     if attribute(element, "value") or attribute(element, "apiUrl"):
         return "a taxonomy that is not in the label config is not supported yet"
@@ -23,11 +25,14 @@ def obstacle(element: Element, _: Tree) -> str | None:
     return label_set_obstacle(_labels(element))
 
 
-def read_control(element: Element, _: Tree) -> Control:
+def _read_control(element: Element, _: Tree) -> Control:
     """Return the control over the leaves: one label with ``maxUsages="1"``, otherwise any number."""
     if attribute(element, "maxUsages") == "1":
         return OneOf(_labels(element), "taxonomy")
     return AnyOf(_labels(element), "taxonomy", is_conditional(element))
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 def _labels(element: Element) -> tuple[Label, ...]:

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from backend.questions.controls import AnswerFormat, Control, ResultItem, TaskContent, item_content, unwrapped
+from backend.questions.controls import (
+    AnswerFormat,
+    Control,
+    ControlTag,
+    ResultItem,
+    TaskContent,
+    item_content,
+    unwrapped,
+)
 from backend.questions.objects import storable_text
 from backend.questions.xml import Element, Tree, attribute
 from camvo.votes.aggregation import Aggregation
@@ -20,20 +28,23 @@ LONGEST = 200
 """The most characters in an answer. Longer answers rarely agree, so a vote on them would say little."""
 
 
-def obstacle(element: Element, _: Tree) -> str | None:
+def _obstacle(element: Element, _: Tree) -> str | None:
     """Return why this TextArea cannot be voted on, or ``None``."""
     if attribute(element, "camvo_instructions") is None:
         return "a TextArea is asked only with camvo_instructions, which say what to write in it"
     return None
 
 
-def read_control(_: Element, __: Tree) -> Control:
+def _read_control(_: Element, __: Tree) -> Control:
     """Return the control; nothing depends on the element."""
-    return TextAreaControl()
+    return _TextAreaControl()
+
+
+TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 @dataclass(frozen=True, slots=True)
-class TextAreaControl:
+class _TextAreaControl:
     """A short text; the vote is the text."""
 
     @property

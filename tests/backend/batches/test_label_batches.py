@@ -18,7 +18,7 @@ from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
 from backend.commands.bulk import batch_run
-from backend.commands.jobs import cancel_jobs, print_jobs
+from backend.commands.jobs import list_jobs
 from backend.commands.shared import output
 from backend.errors import BatchesUnsupportedError, PriceMissingError
 from backend.ledger import answers, deletions, money
@@ -310,8 +310,7 @@ def test_a_cancelled_job_gives_its_money_back(tmp_path: Path, server: BatchServe
     with folder_of(tmp_path / "a", server) as folder:
         folder.table("lovely")
         label(folder, wait=False)
-        cancel_jobs(folder.console, folder.environment, None, "all")
-        print_jobs(folder.console, folder.environment, None, as_json=False)
+        list_jobs(folder.console, folder.environment, None, cancel="all")
         assert "cancelling" in folder.console.file.getvalue()  # type: ignore[attr-defined]
         litellm().in_memory_llm_clients_cache.flush_cache()  # its clients belong to the loop that is gone
         label(folder, batch=False)  # settles what is back, and asks at once

@@ -11,7 +11,7 @@ from label_studio_api import PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, task
 from whole_backend import Backend, votes
 
-from backend.commands.accept import Acceptance, Decided, Evidence, require_certificate, undo_accepted
+from backend.commands.accept import Acceptance, Decided, Evidence, undo_accepted
 from backend.errors import ConfigError
 from backend.ledger import Ledger, rounds
 from backend.ledger.human_annotations import Annotations
@@ -138,10 +138,10 @@ def test_without_a_certificate_nothing_is_accepted(
 ) -> None:
     evidence = Evidence({}, frozenset(), threshold)
     if refusal is None:
-        require_certificate(evidence, above)
+        evidence.require_certificate(above)
         return
     with pytest.raises(ConfigError, match=refusal):
-        require_certificate(evidence, above)
+        evidence.require_certificate(above)
 
 
 # -- undo

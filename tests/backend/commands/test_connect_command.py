@@ -10,8 +10,8 @@ import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.commands.connect import connect as connecting
-from backend.commands.connect.connect import ACTIONS, UNCERTAIN, Wanted
+from backend.commands import connect as connecting
+from backend.commands.connect import ACTIONS, UNCERTAIN, Wanted
 from backend.errors import LabelStudioError, PrivateAddressError
 from backend.settings import Environment
 
@@ -30,14 +30,16 @@ def api() -> Iterator[LabelStudioApi]:
 
 def connect(api: LabelStudioApi, **changes: Any) -> bool:
     arguments = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
-    return connecting.connect_project(api.client(), Wanted(**arguments), lambda name, text: None)
+    return connecting.ProjectConnection(api.client(), Wanted(**arguments)).connect(lambda name, text: None)
 
 
 def disproved(api: LabelStudioApi, **changes: Any) -> None:
     """Connect, and find that the connection does not work."""
     arguments = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
     with pytest.raises(LabelStudioError, match="left as it was"):
-        connecting.connect_project(api.client(), Wanted(**arguments), lambda *_: None, lambda: False)
+        connecting.ProjectConnection(api.client(), Wanted(**arguments)).connect(
+            lambda *_: None, lambda: False
+        )
 
 
 def content(api: LabelStudioApi) -> tuple[Any, ...]:
@@ -45,7 +47,9 @@ def content(api: LabelStudioApi) -> tuple[Any, ...]:
 
 
 def disconnect(api: LabelStudioApi) -> bool:
-    return connecting.disconnect_project(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
+    return connecting.ProjectConnection(api.client(), Wanted(PROJECT, URL, "camvo", GUARDED)).disconnect(
+        lambda name, text: None
+    )
 
 
 def by_hand(api: LabelStudioApi, url: str = URL, title: str = "camvo") -> dict[str, Any]:
@@ -209,7 +213,7 @@ def test_the_older_connection_works_while_the_new_one_is_proved(api: LabelStudio
         return True
 
     wanted = Wanted(project=PROJECT, url=URL, title="camvo", environment=GUARDED)
-    connecting.connect_project(api.client(), wanted, lambda *_: None, proved)
+    connecting.ProjectConnection(api.client(), wanted).connect(lambda *_: None, proved)
     older = "http://127.0.0.1:9001"
     assert there == [{URL, f"{URL}/webhook", older, f"{older}/webhook"}]
     assert {each["url"] for each in api.backends.values()} == {URL}

@@ -28,7 +28,7 @@ def test_a_config_that_lies_in_the_folder_is_named_once(
 ) -> None:
     (folder / "camvo.yaml").write_text("audit: 0.1")
     assert said(capsys) == (
-        "camvo: camvo.yaml lies here and is not used: give --config camvo.yaml, or set CAMVO_CONFIG\n"
+        "camvo: found camvo.yaml, which is not used: give --config camvo.yaml, or set CAMVO_CONFIG\n"
     )
     assert said(capsys) == ""
 

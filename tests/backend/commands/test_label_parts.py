@@ -16,7 +16,7 @@ from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
 from backend.commands.bulk.labelling import RunCounts
-from backend.commands.label.engines import PartLabeller, PartOutcome, Work, keys_of, run_parts
+from backend.commands.label.engines import PartLabeller, PartOutcome, Work, run_parts
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.index import Part
 from backend.datasets.object_folder import parts_folder
@@ -157,7 +157,7 @@ def test_actors_are_sent_the_credentials_of_a_bucket_and_not_those_that_nothing_
     sent = []
 
     def keys(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
-        sent.append(keys_of(work))
+        sent.append(work.keys())
         return iter(())
 
     with LabelFolder(tmp_path, moods) as folder, ObjectStore():

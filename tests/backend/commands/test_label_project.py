@@ -17,7 +17,7 @@ from whole_backend import prompt_of
 from backend.commands.bulk import batch_run
 from backend.commands.label.project import predict_project
 from backend.commands.predict.prediction_run import Tally
-from backend.commands.quote.quote_run import project_quote
+from backend.commands.quote import quote_project
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects
 from backend.quotes.quote import Quote
@@ -33,7 +33,7 @@ def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **opt
 
 
 def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
-    return project_quote(*needed(api, folder, options))
+    return quote_project(*needed(api, folder, options))
 
 
 def needed(api: LabelStudioApi, folder: LabelFolder, options: dict[str, Any]) -> tuple[Any, ...]:

@@ -16,8 +16,7 @@ from served_app import served
 from whole_backend import CALL, Backend, votes
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import sample_draw
-from backend.commands.predict import predict_run
+from backend.commands.bulk.quoting import RandomSample
 from backend.commands.predict.predict_run import predict_project, quote_of_run
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.shared.backend_client import BackendClient
@@ -205,7 +204,7 @@ def test_a_pilot_has_the_server_ask_everyone_about_random_tasks_and_narrows_the_
         before = quoted(api, client)
         assert run(api, client, pilot=40, at_once=20) == 0
         assert len(api.predictions()) == 48
-        drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:40]
+        drawn = sorted(numbers, key=lambda number: RandomSample.draw_of(api.project_key, number))[:40]
         of_pilot = [predicted_by(backend, api, number) for number in drawn]
         assert of_pilot == 40 * [3]
         assert spent(backend, api, money.JOB) == spent(backend, api) > 0.0
@@ -220,12 +219,12 @@ def test_a_pilot_is_not_bought_twice(tmp_path: Path, api: LabelStudioApi) -> Non
     numbers = api.add_tasks(*"abcdef")
     with Backend(tmp_path, GLAD, policy=None) as backend, served(backend.app) as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(predict_run, "agree_to", refused)
+            patch.setattr(output, "_aim_of", refused)
             for _ in range(2):
                 with pytest.raises(typer.Exit):
                     run(api, client, pilot=4, yes=True)
         assert backend.server.count() == 3 * 4
-        drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:4]
+        drawn = sorted(numbers, key=lambda number: RandomSample.draw_of(api.project_key, number))[:4]
         assert sorted(task for task, *_ in api.predictions()) == sorted(drawn)
 
 

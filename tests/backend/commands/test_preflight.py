@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from whole_backend import Backend, votes
 
 from backend import settings
-from backend.commands.connect.connect import Wanted, check_before_connecting
+from backend.commands.connect import ProjectConnection, Wanted
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
 from backend.settings import Environment
@@ -45,7 +45,7 @@ def facts(api: LabelStudioApi, url: str, title: str = "camvo", **changes: str | 
     backend = BackendClient(url, environment)
     wanted = Wanted(PROJECT, url, title, environment)
     try:
-        return list(check_before_connecting(api.client(), backend, wanted, settings.load(None)))
+        return list(ProjectConnection(api.client(), wanted).check(backend, settings.load(None)))
     finally:
         backend.close()
 

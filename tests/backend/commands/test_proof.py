@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 
-from backend.commands.connect import connect
-from backend.commands.connect.connect import Wanted, prove_reachable, prove_useful
+from backend.commands import connect
+from backend.commands.connect import ProjectConnection, Wanted
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
 from backend.settings import Environment
@@ -40,13 +40,14 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
     with LabelStudioApi() as api:
         api.project["model_version"] = ""
         api.add_tasks("a")
-        connect.connect_project(api.client(), WANTED, lambda name, text: None)
+        connect.ProjectConnection(api.client(), WANTED).connect(lambda name, text: None)
         yield api
 
 
 def facts(api: LabelStudioApi, **changes: Any) -> dict[str, Fact]:
     client = api.client()
-    proved = [*prove_reachable(client, Counting(api, **changes), WANTED), *prove_useful(client, WANTED)]
+    connection = ProjectConnection(client, WANTED)
+    proved = [*connection.prove_reachable(Counting(api, **changes)), *connection.prove_useful()]
     return {fact.name: fact for fact in proved}
 
 

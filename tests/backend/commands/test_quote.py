@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 import typer
 from labelling import PLAIN, LabelFolder
+from rich.console import Console
 from scripted_litellm import HashedTexts
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import lines, print_quote
-from backend.commands.quote.quote_run import file_quote
+from backend.commands.bulk.quoting import print_quote
+from backend.commands.quote import quote_file
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
@@ -47,7 +49,7 @@ def texts(count: int) -> list[str]:
 
 
 def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Quote:
-    return file_quote(
+    return quote_file(
         folder.path / "in.csv",
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
@@ -55,6 +57,13 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
         HashedTexts(),  # type: ignore[arg-type]
         target=target,
     )
+
+
+def lines(said: Quote) -> list[str]:
+    """A quote as it is printed."""
+    console = Console(file=io.StringIO(), width=200)
+    print_quote(console, said)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
 def spent(folder: LabelFolder, scope: str = money.TOTAL) -> float:

@@ -94,7 +94,7 @@ def test_an_agreement_with_all_models_has_no_student(folder: Path) -> None:
 def test_the_last_line_says_with_which_policies_the_student_voted(
     by_default: Replayed, without_student: Replayed
 ) -> None:
-    assert by_default[1].splitlines()[-1] == "The student voted too, for nothing, with joint."
+    assert by_default[1].splitlines()[-1] == "The student voted too, free of charge, with joint."
     assert "student" not in without_student[1]
 
 

@@ -23,7 +23,7 @@ def embedder() -> Embedder:
 def table(folder: Path, *texts: str) -> VotesFile:
     path = folder / "votes.csv"
     path.write_text("text,m\n" + "".join(f"{text},yes\n" for text in texts), "utf-8")
-    return inputs.read_votes(path)
+    return inputs.VotesFile.read(path)
 
 
 def refusal(folder: Path, array: Any) -> str:
@@ -99,7 +99,7 @@ def test_other_texts_are_embedded_anew(tmp_path: Path, embedder: Embedder) -> No
 def test_a_table_without_texts_needs_embeddings(tmp_path: Path, embedder: Embedder) -> None:
     (tmp_path / "votes.csv").write_text("m\nyes\n")
     with pytest.raises(ReplayError, match="no column 'text' to embed"):
-        inputs.embed_texts(inputs.read_votes(tmp_path / "votes.csv"), embedder, print)
+        inputs.embed_texts(inputs.VotesFile.read(tmp_path / "votes.csv"), embedder, print)
 
 
 def test_a_blank_text_is_refused_with_its_line(tmp_path: Path, embedder: Embedder) -> None:
@@ -116,14 +116,14 @@ def with_languages(
 
 
 def test_the_column_of_the_context_is_no_model(tmp_path: Path) -> None:
-    file = inputs.read_votes(with_languages(tmp_path), category="language")
+    file = inputs.VotesFile.read(with_languages(tmp_path), category="language")
     assert (file.models, file.labels, file.categories) == (("m",), ("no", "yes"), ("de", "", "en"))
 
 
 @pytest.mark.parametrize("column", ["tongue", "text", "conf_m"])
 def test_a_context_that_is_no_column_of_categories_is_refused(column: str, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="is no column of categories"):
-        inputs.read_votes(with_languages(tmp_path), category=column)
+        inputs.VotesFile.read(with_languages(tmp_path), category=column)
 
 
 def test_items_of_one_category_are_nearer_to_each_other() -> None:
@@ -135,7 +135,7 @@ def test_items_of_one_category_are_nearer_to_each_other() -> None:
 
 
 def test_categories_alone_are_contexts_of_a_table_without_texts() -> None:
-    found = inputs.only_categories(["de", "en", "de", ""])
+    found = inputs.with_categories(None, ["de", "en", "de", ""])
     assert found.shape == (4, 384)
     assert np.array_equal(found[0], found[2])
     assert not found[3].any()

@@ -7,20 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.commands.replay.inputs import HumanLabels, parse_human_labels, shuffle_items
-from backend.commands.replay.policies import ReplaySetting, replay_settings
-from backend.commands.replay.study import (
+from backend.commands.replay.inputs import HumanLabels, Shuffle
+from backend.commands.replay.runs import (
     AVERAGED,
     HIGHEST,
     LOWEST,
     MEDIAN,
-    Experiment,
+    ReplayRow,
     ReplayRun,
-    replay_all,
-    row_of,
-    series_of,
-    summaries_of,
+    ReplaySetting,
+    Summary,
 )
+from backend.commands.replay.study import Experiment
 from backend.errors import ReplayError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Majority, Random
@@ -46,13 +44,13 @@ def chosen(
     k_mins: Sequence[int] = (1,),
     agreements: Sequence[float] = (0.99,),
 ) -> list[ReplaySetting]:
-    return replay_settings(names, deltas, k_mins, agreements, {"n0": 3}, models=tuple(MODELS))
+    return ReplaySetting.every(names, deltas, k_mins, agreements, {"n0": 3}, models=tuple(MODELS))
 
 
 def done(table: VotesTable, chosen: Sequence[ReplaySetting], **options: Any) -> list[ReplayRun]:
     """The runs of two shuffles."""
-    shuffles = {seed: shuffle_items(table.truth, seed, None, HumanLabels("random", 0.2)) for seed in (5, 6)}
-    return list(replay_all(Experiment(table, shuffles, **options), chosen, 1, int))
+    shuffles = {seed: Shuffle.draw(table.truth, seed, None, HumanLabels("random", 0.2)) for seed in (5, 6)}
+    return list(Experiment(table, shuffles, **options).replay(chosen, 1, int))
 
 
 def timeless(run: ReplayRun) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def test_nothing_is_replayed_twice() -> None:
 
 def test_a_policy_has_the_parameters_that_were_given() -> None:
     shared = {"alpha": 0.7, "lambda_r": 5.0, "n0": 2, "confidence": "exact", "estimator": "mle"}
-    (one,) = replay_settings(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
+    (one,) = ReplaySetting.every(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
     assert one.policy == CaMVo(
         alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle", delta=0.8, k_min=2
     )
@@ -100,7 +98,7 @@ def test_the_joint_policy_has_the_worth_and_the_agreement_that_were_given(
     agreements: tuple[float, ...], agreement: float | None
 ) -> None:
     shared = {"alpha": 0.7, "lambda_r": 5.0, "estimator": "mle", "worth": 50.0}
-    (one,) = replay_settings(["joint"], [0.8], [2], agreements, shared, models=tuple(MODELS))
+    (one,) = ReplaySetting.every(["joint"], [0.8], [2], agreements, shared, models=tuple(MODELS))
     assert one.policy == Joint(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, agreement=agreement)
 
 
@@ -147,9 +145,9 @@ def test_an_agreement_that_is_no_share_is_refused() -> None:
 
 def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
     many = tuple(f"m{number}" for number in range(21))
-    assert replay_settings(["majority"], [0.9], [1], [0.99], {}, models=many)
+    assert ReplaySetting.every(["majority"], [0.9], [1], [0.99], {}, models=many)
     with pytest.raises(ReplayError, match="21 models, and at most 20 can be searched"):
-        replay_settings(["camvo"], [0.9], [1], [0.99], {}, models=many)
+        ReplaySetting.every(["camvo"], [0.9], [1], [0.99], {}, models=many)
 
 
 # what is replayed
@@ -158,13 +156,13 @@ def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> 
 def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
     truth = np.zeros(50, dtype=np.int64)
     one, other = (
-        shuffle_items(truth, 1, None, NOBODY).order,
-        shuffle_items(truth, 2, None, NOBODY).order,
+        Shuffle.draw(truth, 1, None, NOBODY).order,
+        Shuffle.draw(truth, 2, None, NOBODY).order,
     )
     assert sorted(one.tolist()) == list(range(50))
     assert (
         one.tolist()
-        == shuffle_items(truth, 1, None, HumanLabels("random", 0.5)).order.tolist()
+        == Shuffle.draw(truth, 1, None, HumanLabels("random", 0.5)).order.tolist()
         != other.tolist()
     )
 
@@ -172,34 +170,34 @@ def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
 def test_a_limit_takes_the_first_of_the_same_order() -> None:
     truth = np.zeros(50, dtype=np.int64)
     everything, few = (
-        shuffle_items(truth, 1, None, NOBODY).order,
-        shuffle_items(truth, 1, 7, NOBODY).order,
+        Shuffle.draw(truth, 1, None, NOBODY).order,
+        Shuffle.draw(truth, 1, 7, NOBODY).order,
     )
     assert few.tolist() == everything[:7].tolist()
 
 
 def test_humans_label_their_share_of_the_items_whose_truth_is_known() -> None:
     truth = np.where(np.arange(100) % 2, 3, -1)
-    shuffle = shuffle_items(truth, 1, None, HumanLabels("random", 0.1))
+    shuffle = Shuffle.draw(truth, 1, None, HumanLabels("random", 0.1))
     assert shuffle.human is not None
     assert shuffle.human.sum() == 5
     assert (truth[shuffle.order[shuffle.human]] == 3).all()
 
 
 def test_the_first_items_of_the_order_are_labelled() -> None:
-    shuffle = shuffle_items(np.zeros(100, dtype=np.int64), 1, None, HumanLabels("first", 0.05))
+    shuffle = Shuffle.draw(np.zeros(100, dtype=np.int64), 1, None, HumanLabels("first", 0.05))
     assert shuffle.human is not None
     assert np.flatnonzero(shuffle.human).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_the_lowest_scores_are_left_to_the_review_queue() -> None:
-    shuffle = shuffle_items(np.zeros(100, dtype=np.int64), 1, None, HumanLabels("lowest", 0.05))
+    shuffle = Shuffle.draw(np.zeros(100, dtype=np.int64), 1, None, HumanLabels("lowest", 0.05))
     assert (shuffle.human, shuffle.reviewed) == (None, 0.05)
 
 
 def test_the_items_in_order_are_as_they_stand() -> None:
     truth = np.zeros(50, dtype=np.int64)
-    assert shuffle_items(truth, 1, 7, HumanLabels(), in_order=True).order.tolist() == list(range(7))
+    assert Shuffle.draw(truth, 1, 7, HumanLabels(), in_order=True).order.tolist() == list(range(7))
 
 
 @pytest.mark.parametrize(
@@ -213,19 +211,19 @@ def test_the_items_in_order_are_as_they_stand() -> None:
     ],
 )
 def test_a_share_of_human_labels_may_say_which(option: str, labels: HumanLabels) -> None:
-    assert parse_human_labels(option) == labels
+    assert HumanLabels.parse(option) == labels
 
 
 @pytest.mark.parametrize("option", ["", "many", "1.5", "-0.1", "nan", "last:0.1", "first:", ":0.1"])
 def test_human_labels_that_cannot_be_are_refused(option: str) -> None:
     with pytest.raises(ReplayError) as caught:
-        parse_human_labels(option)
+        HumanLabels.parse(option)
     assert str(caught.value).startswith("--human-labels: ")
 
 
 def test_a_run_with_a_review_queue_labels_its_share(table: VotesTable) -> None:
-    shuffle = shuffle_items(table.truth, 1, None, HumanLabels("lowest", 0.25))
-    (run,) = replay_all(Experiment(table, {1: shuffle}, window=8), chosen("majority"), 1, int)
+    shuffle = Shuffle.draw(table.truth, 1, None, HumanLabels("lowest", 0.25))
+    (run,) = Experiment(table, {1: shuffle}, window=8).replay(chosen("majority"), 1, int)
     assert (run.trace.labelled_at > 0).sum() == 30
 
 
@@ -233,19 +231,19 @@ def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
     setting = chosen("camvo")[0]
     run = done(table, [setting], window=4, lambda_l=2.0)[1]
     order = np.random.default_rng([6, 0]).permutation(120)
-    human = shuffle_items(table.truth, 6, None, HumanLabels("random", 0.2)).human
+    human = Shuffle.draw(table.truth, 6, None, HumanLabels("random", 0.2)).human
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
     trace = replay(setting.policy, items, lambda_l=2.0, window=4, human=human)
     assert run.order.tolist() == order.tolist()
     assert np.array_equal(run.trace.labels, trace.labels)
     assert np.array_equal(run.trace.scores, trace.scores)
-    assert timeless(run) == {**asdict(row_of(setting, 6, items, trace, 1.0)), "rounds_per_second": None}
+    assert timeless(run) == {**asdict(ReplayRow.of(setting, 6, items, trace, 1.0)), "rounds_per_second": None}
 
 
 def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table: VotesTable) -> None:
     setting = chosen("majority")[0]
     run = done(table, [setting], calibrate=True)[0]
-    shuffle = shuffle_items(table.truth, 5, None, HumanLabels("random", 0.2))
+    shuffle = Shuffle.draw(table.truth, 5, None, HumanLabels("random", 0.2))
     order = shuffle.order
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
     scores = calibrated_scores(replace(run.trace, labelled_at=np.zeros(120, np.int64)), items, shuffle.human)
@@ -256,11 +254,11 @@ def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table:
 def test_several_processes_find_the_same_in_the_same_order_and_their_progress_adds_up(
     table: VotesTable,
 ) -> None:
-    shuffles = {seed: shuffle_items(table.truth, seed, 80, HumanLabels("random", 0.2)) for seed in (5, 6)}
+    shuffles = {seed: Shuffle.draw(table.truth, seed, 80, HumanLabels("random", 0.2)) for seed in (5, 6)}
     policies = chosen("camvo", "majority", "ccamvo")
     progress: dict[int, list[int]] = {1: [], 2: []}
     alone, together = (
-        list(replay_all(Experiment(table, shuffles), policies, jobs, items.append))
+        list(Experiment(table, shuffles).replay(policies, jobs, items.append))
         for jobs, items in progress.items()
     )
     assert [timeless(run) for run in together] == [timeless(run) for run in alone]
@@ -284,7 +282,7 @@ def small() -> tuple[VotesTable, Trace]:
 
 def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
     table, trace = small()
-    row = row_of(ReplaySetting("camvo", 0.6, 1, None, CaMVo()), 7, table, trace, 0.5)
+    row = ReplayRow.of(ReplaySetting("camvo", 0.6, 1, None, CaMVo()), 7, table, trace, 0.5)
     assert (row.policy, row.delta, row.k_min, row.seed) == ("camvo", 0.6, 1, 7)
     assert row.accuracy == pytest.approx(1 / 3)
     assert row.full_accuracy == pytest.approx(2 / 3)
@@ -298,12 +296,12 @@ def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
 
 @pytest.mark.parametrize(("delta", "met"), [(0.4, True), (0.5, True), (0.6, False), (None, None)])
 def test_the_target_is_delta_times_the_full_vote(delta: float | None, met: bool | None) -> None:
-    assert row_of(ReplaySetting("x", delta, 1, None, CaMVo()), 0, *small(), 1.0).target_met is met
+    assert ReplayRow.of(ReplaySetting("x", delta, 1, None, CaMVo()), 0, *small(), 1.0).target_met is met
 
 
 def test_without_truth_a_row_has_what_is_left() -> None:
     table, trace = small()
-    row = row_of(
+    row = ReplayRow.of(
         ReplaySetting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0
     )
     unknown = {"accuracy", "full_accuracy", "relative_accuracy", "target_met", "ece", "aurc"}
@@ -314,7 +312,7 @@ def test_without_truth_a_row_has_what_is_left() -> None:
 
 def test_models_that_are_free_have_no_share_of_the_cost() -> None:
     table, trace = small()
-    row = row_of(
+    row = ReplayRow.of(
         ReplaySetting("m", None, None, None, Majority()),
         0,
         replace(table, prices={"a": 0.0, "b": 0.0}),
@@ -328,7 +326,7 @@ def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
     few = draw_votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
     found = done(few, chosen("joint", agreements=(0.99, 0.5)))
     assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
-    assert [(one.agreement_asked, one.shuffles) for one in summaries_of([run.row for run in found])] == [
+    assert [(one.agreement_asked, one.shuffles) for one in Summary.of_rows([run.row for run in found])] == [
         (0.99, 2),
         (0.5, 2),
     ]
@@ -336,7 +334,7 @@ def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
 
 def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable) -> None:
     found = done(table, chosen("camvo", "majority"))
-    camvo, majority = summaries_of([run.row for run in found])
+    camvo, majority = Summary.of_rows([run.row for run in found])
     assert (camvo.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
     accuracies = [run.row.accuracy for run in found[:2] if run.row.accuracy is not None]
     assert camvo.means["accuracy"] == pytest.approx(np.mean(accuracies))
@@ -350,7 +348,7 @@ def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable)
 
 def test_the_quantiles_of_a_summary_are_those_of_its_shuffles(table: VotesTable) -> None:
     row = done(table, chosen("majority"))[0].row
-    (summary,) = summaries_of([replace(row, seed=seed, cost=float(seed)) for seed in range(11)])
+    (summary,) = Summary.of_rows([replace(row, seed=seed, cost=float(seed)) for seed in range(11)])
     costs = summary.quantiles["cost"]
     assert costs == pytest.approx([0.0, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0])
     assert (costs[LOWEST], costs[MEDIAN], costs[HIGHEST]) == (0.0, 5.0, 10.0)
@@ -367,7 +365,8 @@ def test_the_series_measures_every_500_rounds_by_themselves() -> None:
     labels = np.where(np.arange(n) < 750, 0, 1)
     costs = asked @ np.array([3.0, 1.0])
     trace = Trace(labels, np.ones(n), costs, asked, np.zeros(n), np.zeros(n, np.int64), np.full(n, -1))
-    assert series_of(table, trace, np.zeros(n, dtype=np.int64)) == {
+    measured = ReplayRow.of(chosen("majority")[0], 0, table, trace, 1.0)
+    assert measured.series == {
         "rounds": [500, 1000, 1100],
         "accuracy": [1.0, 0.5, 1.0],
         "agreement": [1.0, 0.5, 0.0],
@@ -378,4 +377,4 @@ def test_the_series_measures_every_500_rounds_by_themselves() -> None:
 def test_the_series_has_no_accuracy_where_no_truth_is_known() -> None:
     table, trace = small()
     blind = replace(table, truth=np.full(4, -1))
-    assert series_of(blind, trace, np.zeros(4, dtype=np.int64))["accuracy"] == [None]
+    assert ReplayRow.of(chosen("majority")[0], 0, blind, trace, 1.0).series["accuracy"] == [None]

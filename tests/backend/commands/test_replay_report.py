@@ -19,25 +19,18 @@ from lxml import etree, html
 from matplotlib.text import Text
 from PIL import Image
 
-from backend.charts.charts import name_points, new_figure
+from backend.charts.charts import Picture, name_points, new_figure
 from backend.commands.replay.report import draw_report
-from backend.commands.replay.report_blocks import cumulative_accuracy, cumulative_cost, over_blocks, spread
-from backend.commands.replay.report_data import SettingRuns, report_data, styles, targets
-from backend.commands.replay.study import (
-    QUANTILES,
-    Point,
-    ReplayRow,
-    ReplayRun,
-    Summary,
-    require_drawable,
-    series_of,
-)
+from backend.commands.replay.report_blocks import PICTURES, spread
+from backend.commands.replay.report_data import ReportData, SettingRuns
+from backend.commands.replay.runs import QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
+from backend.commands.replay.study import ReplayStudy
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Majority, Random, Single
 from camvo.policies.joint import Joint
 from camvo.policies.rivals import Cascade
-from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights
+from camvo.replays.measures import clairvoyant_bound, full_vote_weights
 from camvo.replays.replay import Trace, VotesTable, replay
 
 LABELS = ("<b>good</b>", "bad & ugly", "<script>alert(1)</script>")
@@ -87,7 +80,7 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
         rounds_per_second=1234.0,
         calls=dict(zip(table.prices, trace.asked.sum(axis=0).tolist(), strict=True)),
         per_label=dict.fromkeys(table.labels, quality) if known else {},
-        series=series_of(table, trace, full_vote(table.votes, table.truth, 3)),
+        series=ReplayRow.of(ReplaySetting(*key[:1], *key[1:], Majority()), seed, table, trace, 1.0).series,
     )
 
 
@@ -275,27 +268,33 @@ def test_a_division_of_nothing_by_nothing_is_a_dash(page):
 
 
 def test_each_target_names_who_met_it_at_the_least_cost(replay_of_two):
-    data = report_data(*replay_of_two)
+    data = ReportData.of(*replay_of_two)
     first = data.settings[0]
     dearer = replace(first.summary, k_min=2, means=first.summary.means | {"cost_share": 0.99})
     cheaper = replace(first.summary, k_min=3, means=first.summary.means | {"cost_share": 0.01})
     met = [replace(run, row=replace(run.row, relative_accuracy=0.9)) for run in first.runs]
     once = [met[0], replace(met[1], row=replace(met[1].row, relative_accuracy=0.89))]
     chosen = replace(data, settings=(SettingRuns(dearer, tuple(met)), SettingRuns(cheaper, tuple(once))))
-    assert [sentence.partition(": ")[2] for sentence in targets(chosen)] == [
+    assert [sentence.partition(": ")[2] for sentence in chosen.target_findings()] == [
         f"CaMVo, δ = 0.9, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
     ]
     nobody = replace(data, settings=(SettingRuns(cheaper, tuple(once)),))
-    assert [sentence.partition(": ")[2] for sentence in targets(nobody)] == ["none."]
+    assert [sentence.partition(": ")[2] for sentence in nobody.target_findings()] == ["none."]
     other = SettingRuns(replace(cheaper, policy="majority", delta=None, k_min=None), tuple(met))
-    named = targets(replace(data, settings=(*chosen.settings, other)))
+    named = replace(data, settings=(*chosen.settings, other)).target_findings()
     assert [sentence.partition(": ")[2].partition(",")[0] for sentence in named] == ["Majority"]
+
+
+def drawn(name: str, data: ReportData) -> Picture | None:
+    """One of the pictures."""
+    pictures = (draw(data) for draw in PICTURES)
+    return next((picture for picture in pictures if picture is not None and picture.name == name), None)
 
 
 def test_a_run_of_several_blocks_has_their_series_drawn():
     table = drawn_table(items=1100)
-    data = report_data(*replayed(table, 2))
-    picture = over_blocks(data)
+    data = ReportData.of(*replayed(table, 2))
+    picture = drawn("blocks", data)
     assert [axes.get_ylabel() for axes in picture.figure.axes] == [
         "accuracy",
         "agreement",
@@ -308,7 +307,7 @@ def test_a_run_of_several_blocks_has_their_series_drawn():
 
 
 def test_a_run_of_one_block_has_no_series_drawn(replay_of_two):
-    assert over_blocks(report_data(*replay_of_two)) is None
+    assert drawn("blocks", ReportData.of(*replay_of_two)) is None
 
 
 def test_without_truth_only_cost_and_agreement_are_reported(truthless_report):
@@ -365,14 +364,14 @@ def test_a_summary_without_a_run_is_refused(truthless, tmp_path):
 def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(CamvoError, match=re.escape('pip install "camvo[server]"')):
-        require_drawable(tmp_path)
+        ReplayStudy(**dict.fromkeys(field.name for field in fields(ReplayStudy))).require_output(tmp_path)
 
 
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     program = """
 import sys, backend.commands.replay.table
 print("matplotlib" in sys.modules)
-import backend.commands.replay.report
+import backend.commands.replay.report_blocks
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """
     environment = {"PYTHONPATH": ":".join(sys.path)}
@@ -394,20 +393,27 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
     run = ReplayRun(
         row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order
     )
-    data = report_data(table, [run], [summary])
-    assert cumulative_accuracy(data, run).tolist() == [0.0, 0.0, 0.5]
-    assert cumulative_cost(data, run).tolist() == [1.0, 0.5, 0.5]
+    data = ReportData.of(table, [run], [summary])
+    accuracy, cost = drawn("over-rounds", data).figure.axes
+    assert accuracy.lines[0].get_ydata().tolist() == [0.0, 0.0, 0.5]
+    assert cost.lines[0].get_ydata().tolist() == [1.0, 0.5, 0.5]
 
 
-def test_many_settings_are_all_drawn_differently():
-    settings = [
-        SettingRuns(Summary("camvo", delta, k_min, None, 1, {}, {}, {}), ())
+def test_many_settings_are_all_drawn_differently(replay_of_two):
+    table, (run, *_), _ = replay_of_two
+    keys = [
+        ("camvo", delta, k_min, None)
         for delta in (0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
         for k_min in (1, 3, 5)
     ]
-    chosen = styles(settings)
-    assert len({(style.colour, style.dashes) for style in chosen}) == len(settings)
-    assert len({(style.colour, style.marker) for style in chosen}) == len(settings)
+    runs = [
+        replace(run, row=replace(run.row, policy=policy, delta=delta, k_min=k_min, agreement_asked=agreement))
+        for policy, delta, k_min, agreement in keys
+    ]
+    data = ReportData.of(table, runs, [Summary(*key, 1, {}, {}, {}) for key in keys])
+    chosen = [setting.style for setting in data.settings]
+    assert len({(style.colour, style.dashes) for style in chosen}) == len(keys)
+    assert len({(style.colour, style.marker) for style in chosen}) == len(keys)
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=8).map(sorted), st.floats(0.1, 20))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.commands.replay.inputs import odd_k_mins, odd_labels, read_votes
-from backend.commands.replay.study import AVERAGED, QUANTILES, Summary, best_buys, verdict
+from backend.commands.replay.inputs import VotesFile, oddities
+from backend.commands.replay.runs import AVERAGED, QUANTILES, Summary
+from backend.commands.replay.study import verdict
 
 
 def setting(
@@ -31,9 +33,19 @@ JOINT = setting("joint", 0.799, 0.28)
 MAJORITY = setting("majority", 0.8, 1.0)
 
 
+def bought(settings: list[Summary]) -> list[str]:
+    """The policies that the verdict calls best buys."""
+    lines = (line.removeprefix("The best buy is ") for line in verdict(settings))
+    return [
+        line.strip().partition(":")[0]
+        for line in lines
+        if " right at " in line and " every shuffle " not in line
+    ]
+
+
 def test_a_setting_that_another_beats_is_not_recommended() -> None:
-    assert best_buys([CAMVO, JOINT, MAJORITY], "accuracy") == [JOINT, MAJORITY]
     said = "\n".join(verdict([CAMVO, JOINT, MAJORITY]))
+    assert bought([CAMVO, JOINT, MAJORITY]) == ["joint", "majority"]
     assert "joint: 79.9% right at 28.0% of the cost of asking every model" in said
     assert "camvo" not in said
 
@@ -73,10 +85,10 @@ def one_key(summary: Summary) -> tuple[str, None, None, None]:
     return summary.policy, None, None, None
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12))
 def test_the_best_buys_are_those_that_no_other_beats(points: list[tuple[int, int]]) -> None:
     settings = [setting(f"p{i}", right / 10, cost / 5) for i, (right, cost) in enumerate(points)]
-    best = {(s.means["accuracy"], s.means["cost_share"]) for s in best_buys(settings, "accuracy")}
+    best = {(right / 10, cost / 5) for right, cost in (points[int(name[1:])] for name in bought(settings))}
     unbeaten = {
         (right / 10, cost / 5)
         for right, cost in points
@@ -88,38 +100,41 @@ def test_the_best_buys_are_those_that_no_other_beats(points: list[tuple[int, int
 # warnings
 
 
-def oddities(folder: Path, content: str) -> list[str]:
+def odd(folder: Path, content: str, k_mins: Sequence[int] = ()) -> list[str]:
     (folder / "votes.csv").write_text(content, encoding="utf-8")
-    return odd_labels(read_votes(folder / "votes.csv"))
+    return oddities(VotesFile.read(folder / "votes.csv"), k_mins)
 
 
 def test_labels_that_several_columns_name_are_not_odd(tmp_path: Path) -> None:
-    assert oddities(tmp_path, "truth,a,b\nyes,yes,no\nno,no,yes\n") == []
+    assert odd(tmp_path, "truth,a,b\nyes,yes,no\nno,no,yes\n") == []
 
 
 def test_a_label_that_nobody_else_uses_is_named_with_its_model(tmp_path: Path) -> None:
-    assert oddities(tmp_path, "truth,a,b\nyes,yes,yes\nyes,yes,N/A\nyes,yes,N/A\n") == [
+    assert odd(tmp_path, "truth,a,b\nyes,yes,yes\nyes,yes,N/A\nyes,yes,N/A\n") == [
         "only 'b' names the label 'N/A' (2 items); a typing error?"
     ]
 
 
 def test_a_truth_that_no_model_names_is_said(tmp_path: Path) -> None:
-    assert oddities(tmp_path, "truth,a,b\nyes,yes,yes\nmaybe,yes,yes\n") == [
+    assert odd(tmp_path, "truth,a,b\nyes,yes,yes\nmaybe,yes,yes\n") == [
         "no model ever names the truth 'maybe' (1 item), so no policy can be right there"
     ]
 
 
 def test_the_only_model_of_a_table_is_not_odd(tmp_path: Path) -> None:
-    assert oddities(tmp_path, "a\nyes\nno\n") == []
+    assert odd(tmp_path, "a\nyes\nno\n") == []
 
 
 def test_many_odd_labels_are_counted(tmp_path: Path) -> None:
     rows = "".join(f"yes,yes,label {number}\n" for number in range(9))
-    found = oddities(tmp_path, f"truth,a,b\n{rows}")
+    found = odd(tmp_path, f"truth,a,b\n{rows}")
     assert len(found) == 6
     assert found[-1] == "4 more labels are named in one column only"
 
 
 @pytest.mark.parametrize(("k_mins", "count"), [([1, 3, 7], 0), ([9, 3, 9], 1), ([8, 9], 2)])
-def test_a_k_min_above_the_number_of_models_is_said_once(k_mins: list[int], count: int) -> None:
-    assert len(odd_k_mins(k_mins, 7)) == count
+def test_a_k_min_above_the_number_of_models_is_said_once(
+    k_mins: list[int], count: int, tmp_path: Path
+) -> None:
+    seven = f"{','.join('abcdefg')}\n{','.join(['yes'] * 7)}\n"
+    assert len(odd(tmp_path, seven, k_mins)) == count

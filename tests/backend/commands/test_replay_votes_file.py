@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.inputs import VotesFile, read_votes
+from backend.commands.replay.inputs import VotesFile
 from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
@@ -13,7 +13,7 @@ GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,n
 def table(folder: Path, content: str | bytes) -> VotesFile:
     path = folder / "votes.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_votes(path)
+    return VotesFile.read(path)
 
 
 def refusal(folder: Path, content: str | bytes) -> str:
@@ -68,7 +68,8 @@ def test_without_such_columns_there_are_no_confidences(tmp_path: Path) -> None:
 def test_cells_may_be_separated_by_something_else(delimiter: str, character: str, tmp_path: Path) -> None:
     (tmp_path / "votes.csv").write_text(GOOD.replace(",", character), encoding="utf-8")
     assert (
-        read_votes(tmp_path / "votes.csv", delimiter).votes.tolist() == table(tmp_path, GOOD).votes.tolist()
+        VotesFile.read(tmp_path / "votes.csv", delimiter).votes.tolist()
+        == table(tmp_path, GOOD).votes.tolist()
     )
 
 
@@ -76,7 +77,7 @@ def test_cells_may_be_separated_by_something_else(delimiter: str, character: str
 def test_a_delimiter_that_is_none_is_refused(delimiter: str, tmp_path: Path) -> None:
     (tmp_path / "votes.csv").write_text(GOOD, encoding="utf-8")
     with pytest.raises(ReplayError, match="--delimiter: "):
-        read_votes(tmp_path / "votes.csv", delimiter)
+        VotesFile.read(tmp_path / "votes.csv", delimiter)
 
 
 @pytest.mark.parametrize(
@@ -128,4 +129,4 @@ def test_a_text_that_was_taken_for_a_label_is_not_printed_whole(tmp_path: Path) 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match=r"none\.csv: cannot be read \(No such file"):
-        read_votes(tmp_path / "none.csv")
+        VotesFile.read(tmp_path / "none.csv")

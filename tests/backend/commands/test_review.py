@@ -14,7 +14,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
 from whole_backend import Backend, prompt_of, says
 
-from backend.commands.connect.tabs import BLIND_TITLE, TITLE
+from backend.commands.shared.tabs import BLIND_TITLE, TITLE
 from backend.testing import Reply
 from camvo.scores.guarantee import queue_place
 

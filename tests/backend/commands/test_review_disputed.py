@@ -13,7 +13,7 @@ from label_studio_requests import Annotation, Project, annotated, setup, task
 from sqlalchemy import update
 from whole_backend import Backend, votes
 
-from backend.commands.connect.tabs import DISPUTED_TITLE
+from backend.commands.shared.tabs import DISPUTED_TITLE
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.ledger.learning_data import Reliabilities

@@ -9,9 +9,11 @@ import pytest
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.commands.connect import connect, tabs
-from backend.commands.connect.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
+from backend.commands import connect
+from backend.commands.shared import tabs
+from backend.commands.shared.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
 from backend.label_studio.client import Client
+from backend.settings import Environment
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 def put(api: LabelStudioApi, *tasks: int) -> str:
-    return tabs.show_in_tab(api.client(), PROJECT, tasks)
+    return tabs.Tabs(api.client(), PROJECT).show(tasks)
 
 
 def ours(api: LabelStudioApi) -> list[dict[str, Any]]:
@@ -92,7 +94,7 @@ def test_what_people_changed_in_it_stays(api: LabelStudioApi) -> None:
 
 def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
     put(api, 7)
-    address = tabs.show_blind_tasks(api.client(), PROJECT, [4, 2])
+    address = tabs.Tabs(api.client(), PROJECT).show_blind([4, 2])
     [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
     assert address == f"{api.url}/projects/{PROJECT}/data?tab={tab['id']}"
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [4, 2]
@@ -101,10 +103,10 @@ def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
 
 
 def test_without_a_blind_task_there_is_no_such_tab_and_an_old_one_is_emptied(api: LabelStudioApi) -> None:
-    assert tabs.show_blind_tasks(api.client(), PROJECT, []) is None
+    assert tabs.Tabs(api.client(), PROJECT).show_blind([]) is None
     assert len(api.tabs) == 1
-    tabs.show_blind_tasks(api.client(), PROJECT, [4])
-    tabs.show_blind_tasks(api.client(), PROJECT, [])
+    tabs.Tabs(api.client(), PROJECT).show_blind([4])
+    tabs.Tabs(api.client(), PROJECT).show_blind([])
     [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [0]
 
@@ -113,7 +115,7 @@ def test_the_overview_shows_label_and_score_of_all_tasks_least_confident_first(a
     hidden = {"explore": False, "labeling": False}
     names = ("predictions_results", "predictions_score", "annotators")
     api.columns = [{"id": name, "visibility_defaults": hidden} for name in names]
-    _, added = tabs.ensure_overview(api.client(), PROJECT)
+    _, added = tabs.Tabs(api.client(), PROJECT).ensure_overview()
     [tab] = [tab["data"] for tab in api.tabs.values() if tab["data"]["title"] == OVERVIEW_TITLE]
     assert (added, tab["hiddenColumns"]["explore"]) == (True, ["tasks:annotators"])
     assert (tab["ordering"], "filters" in tab) == (["tasks:predictions_score"], False)
@@ -124,7 +126,7 @@ def test_the_overview_is_the_first_tab_of_a_review_queue(
     api: LabelStudioApi, first: bool, titles: list[str]
 ) -> None:
     api.tabs.clear()
-    address, _ = tabs.ensure_overview(api.client(), PROJECT, first=first)
+    address, _ = tabs.Tabs(api.client(), PROJECT).ensure_overview(first=first)
     assert [tab["data"]["title"] for _, tab in sorted(api.tabs.items())] == titles
     [ours] = [number for number, tab in api.tabs.items() if tab["data"]["title"] == OVERVIEW_TITLE]
     assert address.endswith(f"?tab={ours}")
@@ -132,14 +134,14 @@ def test_the_overview_is_the_first_tab_of_a_review_queue(
 
 def test_links_are_for_a_browser(api: LabelStudioApi) -> None:
     client = Client(api.url, SecretStr(KEY), "http://localhost:8080/")
-    address, _ = tabs.ensure_overview(client, PROJECT)
+    address, _ = tabs.Tabs(client, PROJECT).ensure_overview()
     assert address.startswith(f"http://localhost:8080/projects/{PROJECT}/data?tab=")
 
 
 def test_an_overview_that_is_there_is_left_as_people_made_it(api: LabelStudioApi) -> None:
-    address, _ = tabs.ensure_overview(api.client(), PROJECT)
+    address, _ = tabs.Tabs(api.client(), PROJECT).ensure_overview()
     before = len(api.requests)
-    assert tabs.ensure_overview(api.client(), PROJECT) == (address, False)
+    assert tabs.Tabs(api.client(), PROJECT).ensure_overview() == (address, False)
     assert all(method == "GET" for method, _, _ in api.requests[before:])
 
 
@@ -153,11 +155,10 @@ def test_a_task_leaves_the_tab_once_it_is_annotated(api: LabelStudioApi) -> None
 
 def test_all_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
     put(api, 7)
-    tabs.show_blind_tasks(api.client(), PROJECT, [4])
-    tabs.ensure_overview(api.client(), PROJECT)
+    tabs.Tabs(api.client(), PROJECT).show_blind([4])
+    tabs.Tabs(api.client(), PROJECT).ensure_overview()
     said: list[str] = []
     client = api.client()
-    removed = connect.disconnect_project(
-        client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
-    )
+    wanted = connect.Wanted(PROJECT, "http://127.0.0.1:9090", "camvo", Environment())
+    removed = connect.ProjectConnection(client, wanted).disconnect(lambda name, text: said.append(name))
     assert (removed, said, len(api.tabs)) == (True, ["tab", "tab", "tab"], 1)

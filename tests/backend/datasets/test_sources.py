@@ -125,9 +125,9 @@ def test_what_a_sink_writes_a_source_reads(
     path, columns = tmp_path_factory.mktemp("rows") / f"rows.{ending}", Columns()
     for row in rows:
         columns.add(row)
-    with open_sink(path, columns, {"camvo_label": str, "camvo_blind": bool}) as sink:
+    with open_sink(path, columns, {"camvo_label": str, "camvo_blind": bool}) as write:
         for row in rows:
-            sink.write(Result(row, {"camvo_label": "x", "camvo_blind": False}, {}, []))
+            write(Result(row, {"camvo_label": "x", "camvo_blind": False}, {}, []))
     read = [dict(row.data) for row in open_source(path).rows()]
     assert [{"a": row["a"], "b": row["b"]} for row in read] == rows
     assert {row["camvo_label"] for row in read} == {"x"}
@@ -136,8 +136,8 @@ def test_what_a_sink_writes_a_source_reads(
 def test_a_sink_that_fails_leaves_the_file_of_before(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("before")
-    with pytest.raises(TypeError), open_sink(path, Columns(), {}) as sink:
-        sink.write(Result({("a", "b"): 1}, {}, {}, []))  # type: ignore[dict-item]  # no JSON key
+    with pytest.raises(TypeError), open_sink(path, Columns(), {}) as write:
+        write(Result({("a", "b"): 1}, {}, {}, []))  # type: ignore[dict-item]  # no JSON key
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
 
@@ -146,8 +146,8 @@ def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path, columns, row = tmp_path / "rows.parquet", Columns(), {"n": 3, "x": 0.5, "yes": True, "list": [1]}
     columns.add(row)
-    with open_sink(path, columns, {"camvo_score": float}) as sink:
-        sink.write(Result(row, {"camvo_score": None}, {}, []))
+    with open_sink(path, columns, {"camvo_score": float}) as write:
+        write(Result(row, {"camvo_score": None}, {}, []))
     [read] = open_source(path).rows()
     assert dict(read.data) == {**row, "list": "[1]", "camvo_score": None}
 

@@ -176,7 +176,7 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
         annotation_ids=range(ids),
         task_ids=range(tasks),
     )
-    parts = list(payloads.split_event(event, size))
+    parts = list(event.split(size))
     for name in ("annotations", "annotation_ids", "task_ids"):
         pieces = [list(getattr(part, name)) for part in parts]
         assert max(map(len, pieces)) <= size

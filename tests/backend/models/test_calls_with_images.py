@@ -15,7 +15,7 @@ from backend.errors import ModelError
 from backend.models import Pool
 from backend.models import model as litellm_info
 from backend.models.model import IMAGE_TOKENS
-from backend.questions.prompts.messages import image_part, text_part
+from backend.questions.prompts.messages import text_part
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 
@@ -23,8 +23,18 @@ URL = "https://pictures.example/cat.jpg"
 WORDS = [{"role": "system", "content": "Look."}, {"role": "user", "content": "What is it?"}]
 
 
+def image(address: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": address}}
+
+
 def with_image(address: str = URL) -> list[dict[str, Any]]:
-    return [WORDS[0], {"role": "user", "content": [text_part("What is it?"), image_part(address)]}]
+    return [
+        WORDS[0],
+        {
+            "role": "user",
+            "content": [text_part("What is it?"), image(address)],
+        },
+    ]
 
 
 def pool(api_base: str = "http://127.0.0.1:1", **settings: Any) -> Pool:
@@ -57,7 +67,10 @@ def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() ->
     with OpenAIServer(lambda _: Reply.says("a cat")) as server:
         asyncio.run(pool(server.url, system_message=False)["m"].attempt(with_image(), None, 10.0))
         (message,) = server.requests[0].body["messages"]
-    assert message == {"role": "user", "content": [text_part("Look.\n\nWhat is it?"), image_part(URL)]}
+    assert message == {
+        "role": "user",
+        "content": [text_part("Look.\n\nWhat is it?"), image(URL)],
+    }
 
 
 @pytest.mark.parametrize(

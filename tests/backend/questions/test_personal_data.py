@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.questions.personal_data import redact
-from backend.questions.redaction import RedactedText, read_edits
+from backend.questions.redaction import Redactor
 
 PAGE = (Path(__file__).parents[3] / "docs" / "redaction.md").read_text("utf-8")
 
 
 def redacted(text: str) -> str:
-    return RedactedText(text, read_edits(redact(text), text)).text
+    return Redactor("ours", redact).redact({"text": text})["text"].text
 
 
 def table(heading: str) -> list[tuple[str, str]]:
@@ -65,7 +65,7 @@ def test_the_function_on_the_page_is_one() -> None:
     names: dict[str, Any] = {}
     exec(code, names)  # noqa: S102 - our own page
     text = "Where is ORD-123456?"
-    assert RedactedText(text, read_edits(names["redact"](text), text)).text == "Where is <ORDER>?"
+    assert Redactor("page", names["redact"]).redact({"text": text})["text"].text == "Where is <ORDER>?"
 
 
 def test_parts_that_overlap_are_replaced_together() -> None:
@@ -74,4 +74,4 @@ def test_parts_that_overlap_are_replaced_together() -> None:
 
 @given(st.text(st.sampled_from("a@.+0442079 :/-GB82WEST\n😀<>٣"), max_size=60))
 def test_any_text_can_be_redacted(text: str) -> None:
-    read_edits(redact(text), text)
+    redacted(text)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backend import settings
-from backend.commands.accept import load_evidence
+from backend.commands.accept import Evidence
 from backend.learning.states import StateKey
 from backend.learning.teaching import record_blind_answer
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
@@ -82,7 +82,7 @@ class Audit:
         with self.ledger.read() as connection:
             project = projects.get(connection, PROJECT)
             assert project is not None
-            found = load_evidence(connection, project, TARGET)
+            found = Evidence.load(connection, project, TARGET)
         return [task for task, decided in found.decided.items() if decided.certified]
 
     def report(self) -> ProjectReport:

@@ -11,8 +11,7 @@ import pytest
 from labelling import LabelFolder, always
 from rich.console import Console
 
-from backend.commands.report import tables
-from backend.commands.shared.certificate import project_report
+from backend.commands.report import print_report
 from backend.commands.teach import teach_file
 from backend.server.status.build import build_report
 from backend.server.status.report import ProjectReport
@@ -73,12 +72,9 @@ def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_model
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder.path / 'ledger.sqlite'}")
         teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
-    with folder.ledger.read() as connection:
-        report = project_report(connection, load(None), "in")  # with the models of no camvo.yaml
-    assert report is not None
+    without_models = folder.environment.model_copy(update={"config": None})
     console = Console(file=io.StringIO(), width=200)
-    for table in tables(report):
-        console.print(table)
+    print_report(console, without_models, project="in", as_json=False)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert row["camvo_task"] in said
     assert "red" in said

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from whole_backend import Backend, votes
 
 from backend.label_studio.payloads import WebhookEvent
-from backend.learning.annotators import ReliabilityFits, is_due
+from backend.learning.annotators import ReliabilityFits
 from backend.ledger import Writer
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import Reliabilities, StoredReliabilities
@@ -196,8 +196,8 @@ def test_withdrawn_annotations_do_not_count_towards_a_fit(backend: Backend) -> N
 def test_a_fit_is_due_after_ten_annotations_and_a_tenth_more(
     annotations: int, fitted_on: int, due: bool
 ) -> None:
-    assert is_due(annotations, fitted_on) == due
+    assert ReliabilityFits.is_due(annotations, fitted_on) == due
 
 
 def test_a_fit_is_due_after_many_deletions() -> None:
-    assert is_due(50, 100)
+    assert ReliabilityFits.is_due(50, 100)

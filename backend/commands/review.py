@@ -1,20 +1,30 @@
-"""The tasks of a project that are most worth labelling, by :mod:`camvo.scores.reviews`."""
+"""``camvo review``: the tasks most worth labelling, by :mod:`camvo.scores.reviews`, and the disputed ones."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Final
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 from sqlalchemy import Connection
 
+from backend import settings
+from backend.commands.shared import tabs
+from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
+from backend.label_studio import payloads
+from backend.label_studio.client import Client
 from backend.learning.annotators import AnsweredQuestion, answered_questions
 from backend.learning.projects import closed_controls, project_settings
 from backend.learning.states import States
@@ -34,7 +44,8 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import label_price
 from backend.recounting.recounter import Doubting, Recounter
-from backend.settings import Settings
+from backend.server.status.report import dollars, of
+from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from camvo.annotators.annotators import PRIOR_PERSON
 from camvo.policies.joint import Joint
@@ -50,20 +61,8 @@ _VOTE: Final = "the vote"
 
 
 @dataclass(frozen=True, slots=True)
-class DisputedTask:
-    """A task to adjudicate, and why.
-
-    Attributes:
-        task: the task's number.
-        control: the question's control tag.
-        wrong: the probability that the label in force, which is the people's or without one the vote's, is
-            wrong.
-        answers: what people said → how many of them; ``None`` for answers outside a closed set, which may
-            quote the text.
-        people: how many people answered.
-        label: the voted label; ``None`` outside a closed set, without a round, and for a blind task.
-        score: the probability that it is right; ``None`` without a round and for a blind task.
-    """
+class _DisputedTask:
+    """A task to adjudicate, and why; ``wrong`` is the probability that its label in force is wrong."""
 
     task: int
     control: str
@@ -86,7 +85,7 @@ class DisputedTask:
         return f"{said}, the vote says {self.label}"
 
 
-def disputed_tasks(connection: Connection, project: str, limit: int) -> list[DisputedTask]:
+def _disputed_tasks(connection: Connection, project: str, limit: int) -> list[_DisputedTask]:
     """Return the ``limit`` disputed tasks whose label is most probably wrong, the worst first.
 
     A task with a ground truth is settled. Whether a blind task is disputed does not depend on its vote: if it
@@ -105,7 +104,7 @@ def _accuracies(connection: Connection, project: str, control: str) -> Mapping[s
     return fits[0].accuracies if fits else {}
 
 
-def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) -> list[DisputedTask]:
+def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) -> list[_DisputedTask]:
     found = []
     for task, counted in question.annotations.items():
         if any(annotation.ground_truth for annotation in counted):
@@ -122,7 +121,7 @@ def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) ->
         counts = dict(Counter(answers.values()).most_common()) if closed else None
         label = vote.label if vote is not None and closed else None
         score = None if vote is None else vote.score
-        found.append(DisputedTask(task, question.control, wrong, counts, len(answers), label, score))
+        found.append(_DisputedTask(task, question.control, wrong, counts, len(answers), label, score))
     return found
 
 
@@ -163,21 +162,8 @@ class _Pricing:
     models: Mapping[int, float] = field(default_factory=dict)
 
 
-def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing | None:
-    """Load the cost and the value of a human label of a project.
-
-    Args:
-        ledger: the ledger.
-        project: the project's key.
-        settings: the server's settings.
-
-    Returns:
-        ``None`` if ``humans`` has no price, or nothing was predicted yet.
-
-    Raises:
-        ConfigError: the policy has no worth of a right label.
-        LedgerError: the ledger cannot be read.
-    """
+def _load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing | None:
+    """Load the cost and the value of a human label of a project."""
     with ledger.read() as connection:
         price = label_price(connection, project, settings.humans)
         if price is None:
@@ -236,17 +222,8 @@ class _DecidedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class SuggestedTask:
-    """A task to label, and why.
-
-    Attributes:
-        task: its number.
-        gain: how many labels are expected to be put right; its parts ``wrong`` and ``lesson``, and
-            ``novelty``, are those of :class:`camvo.scores.reviews.Suggestion`.
-        answers: how its questions were decided.
-        value_usd: what the gain is worth, in $; ``None`` without a price of labels.
-        models_first: whether a dollar for further votes of models brings more here than one for a label.
-    """
+class _SuggestedTask:
+    """A task to label, and why."""
 
     task: int
     gain: float
@@ -272,23 +249,11 @@ class SuggestedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewList:
-    """The tasks of one project that are left to label.
-
-    Attributes:
-        project: its key.
-        tasks: the tasks to label next, the best first.
-        open: how many tasks have a prediction and no annotation.
-        blind: how many more are blind for an audit.
-        blind_next: the first of these, in the order of the queue; only labels without a gap certify.
-        label_usd: what a label costs, in $; ``None`` without a price of labels.
-        worth_usd: what one more right label is worth, in $; ``None`` without a price of labels.
-        worthwhile: how many open tasks there are whose label is worth its price; ``None`` without one.
-        models_first: how many open tasks there are on which models bring more for a dollar.
-    """
+class _ReviewList:
+    """The tasks of one project that are left to label; fields are ``None`` without a price of labels."""
 
     project: str
-    tasks: tuple[SuggestedTask, ...]
+    tasks: tuple[_SuggestedTask, ...]
     open: int
     blind: int
     blind_next: tuple[int, ...]
@@ -298,9 +263,9 @@ class ReviewList:
     models_first: int = 0
 
 
-def review_list(
+def _review_list(
     connection: Connection, project: Project, limit: int, pricing: _Pricing | None = None
-) -> ReviewList:
+) -> _ReviewList:
     """Return the ``limit`` tasks of a project that are most worth labelling, and as many blind ones.
 
     With a price of labels, what a label teaches is estimated from the project's own labels, and each task is
@@ -341,7 +306,7 @@ def review_list(
         if candidates
         else []
     )
-    return ReviewList(
+    return _ReviewList(
         project=project.key,
         tasks=tuple(
             _suggested(suggestion, rounds_of[suggestion.task], has_closed_set, pricing)
@@ -396,8 +361,8 @@ def _suggested(
     by_control: Mapping[str, OpenRound],
     has_closed_set: Mapping[str, bool],
     pricing: _Pricing | None,
-) -> SuggestedTask:
-    return SuggestedTask(
+) -> _SuggestedTask:
+    return _SuggestedTask(
         suggestion.task,
         suggestion.gain,
         suggestion.wrong,
@@ -442,3 +407,114 @@ def _decided(control: str, round_: OpenRound, has_closed_set: Mapping[str, bool]
     votes = [vote for vote in said.values() if vote is not None]
     label = round_.label if has_closed_set.get(control) else None
     return _DecidedQuestion(control, label, round_.score, len(said), len(votes), votes.count(round_.label))
+
+
+def show_disputed(
+    console: Console,
+    environment: Environment,
+    client: Client | None,
+    number: int,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Print a project's disputed tasks, and show them in a tab if there is a client of Label Studio."""
+    key = str(number) if client is None else payloads.project_key(client.project(number))
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        tasks = _disputed_tasks(connection, stored_project(connection, key).key, limit)
+    _print(console, tasks, as_json=as_json)
+    if client is not None:
+        unique = list(dict.fromkeys(disputed.task for disputed in tasks))
+        address = tabs.Tabs(client, number).show(unique, tabs.DISPUTED_TITLE)
+        line = f"Tab {tabs.DISPUTED_TITLE!r}: {address}"
+        Console(stderr=as_json).print(line, highlight=False, soft_wrap=True)
+
+
+def _print(console: Console, tasks: Sequence[_DisputedTask], *, as_json: bool) -> None:
+    if as_json:
+        rows = [dataclasses.asdict(disputed) | {"why": disputed.why} for disputed in tasks]
+        console.out(json.dumps({"disputed": rows}, indent=2), highlight=False)
+        return
+    if not tasks:
+        console.print("No task is disputed.")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("task", "wrong", "score"):
+        table.add_column(name, justify="right")
+    table.add_column("question", overflow="fold", max_width=24)
+    table.add_column("why", overflow="fold")
+    for disputed in tasks:
+        score = "–" if disputed.score is None else f"{disputed.score:.2f}"
+        table.add_row(
+            str(disputed.task), f"{disputed.wrong:.2f}", score, escape(disputed.control), escape(disputed.why)
+        )
+    console.print(table)
+    console.print("Mark the right annotation of a task as ground truth, and it is settled.", highlight=False)
+
+
+def _load_review_list(environment: Environment, project: str, limit: int) -> _ReviewList:
+    """Load one project's review list from the ledger."""
+    with existing_ledger(environment) as ledger:
+        with ledger.read() as connection:
+            key = stored_project(connection, project).key
+        pricing = _load_pricing(ledger, key, settings.load(environment.config))
+        with ledger.read() as connection:
+            return _review_list(connection, stored_project(connection, key), limit, pricing)
+
+
+def show_review_list(
+    console: Console, environment: Environment, project: str, limit: int, *, as_json: bool
+) -> _ReviewList:
+    """Print the suggested tasks of a project, the best first, and return them."""
+    review = _load_review_list(environment, project, limit)
+    _print_review_list(console, review, as_json=as_json)
+    return review
+
+
+def _print_review_list(console: Console, review: _ReviewList, *, as_json: bool) -> None:
+    if as_json:
+        tasks = [dataclasses.asdict(suggested) | {"why": suggested.why} for suggested in review.tasks]
+        console.out(json.dumps(dataclasses.asdict(review) | {"tasks": tasks}, indent=2), highlight=False)
+        return
+    if review.tasks:
+        console.print(_table(review.tasks))
+    console.print(f"{review.open} tasks have a prediction and no annotation.", highlight=False)
+    for line in _about_prices(review):
+        console.print(line, highlight=False, soft_wrap=True)
+    if review.blind:
+        line = f"{review.blind} more are blind for the audit. Label them in this order: "
+        console.print(line + ", ".join(map(str, review.blind_next)), highlight=False)
+
+
+def _about_prices(review: _ReviewList) -> Iterator[str]:
+    """Print how many labels are worth their price, and where models gain more for the same money."""
+    if review.label_usd is None or review.worth_usd is None:
+        return
+    prices = f"A label costs {dollars(review.label_usd)}, a right one is worth {dollars(review.worth_usd)}."
+    if review.worthwhile:
+        yield f"{prices} Labels of {of(review.worthwhile, 'task')} are worth their price."
+    else:
+        yield f"{prices} No other label is worth its price."
+    if review.models_first:
+        command = f"camvo predict --project {review.project.partition('.')[0]} --recount --ask-more USD"
+        where = f"On {of(review.models_first, 'task')} a dollar brings more"
+        yield f"{where} if models are asked first: {command}"
+
+
+def _table(tasks: tuple[_SuggestedTask, ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    priced = any(suggested.value_usd is not None for suggested in tasks)
+    for name in ("task", "gain", *(["value"] if priced else []), "score"):
+        table.add_column(name, justify="right")
+    table.add_column("label", overflow="fold", max_width=30)
+    table.add_column("why")
+    for suggested in tasks:
+        table.add_row(
+            str(suggested.task),
+            f"{suggested.gain:.2f}",
+            *([dollars(suggested.value_usd or 0.0)] if priced else []),
+            "\n".join(f"{answer.score:.2f}" for answer in suggested.answers),
+            "\n".join(escape(answer.label or "–") for answer in suggested.answers),
+            suggested.why,
+        )
+    return table

@@ -44,7 +44,7 @@ def quote(  # noqa: PLR0917 - a command's options
 
     Example: camvo quote reviews.csv --labels Positive,Negative --text-column review --pilot 200
     """
-    from backend.commands.quote import quote_run  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.quote import print_quote_of  # noqa: PLC0415 - keeps the help fast
 
     require_one_source(source, project)
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
@@ -52,10 +52,9 @@ def quote(  # noqa: PLR0917 - a command's options
     if source is None:
         refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name)
         options = options_of(None, None, None, **spending)
-        quote_run.quote_project(
-            int(project or 0), options, config, label_studio, as_json=as_json, target=target
-        )
+        number = int(project or 0)
+        print_quote_of(number, options, config, label_studio, as_json=as_json, target=target)
         return
     refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
     options = options_of(**of_file, id_column=id_column, name=name, **spending)  # type: ignore[arg-type]
-    quote_run.quote_file(source, options, config, as_json=as_json, target=target)
+    print_quote_of(source, options, config, None, as_json=as_json, target=target)

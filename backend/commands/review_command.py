@@ -35,13 +35,9 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.connect import tabs  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.review.terminal import (  # noqa: PLC0415
-        load_review_list,
-        print_review_list,
-        show_disputed,
-    )
+    from backend.commands.review import show_disputed, show_review_list  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared import tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
@@ -51,13 +47,13 @@ def review(  # noqa: PLR0917 - a command's options
         show_disputed(console, environment, client, project, limit, as_json=as_json)
         return
     if not tab:
-        print_review_list(console, load_review_list(environment, str(project), limit), as_json=as_json)
+        show_review_list(console, environment, str(project), limit, as_json=as_json)
         return
     client = addresses.label_studio_client(label_studio, environment)
-    suggestions = load_review_list(environment, webhooks.project_key(client.project(project)), limit)
-    print_review_list(console, suggestions, as_json=as_json)
-    told = Console(stderr=as_json)
-    if (blind := tabs.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
-        told.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
-    address = tabs.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
-    told.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    key = webhooks.project_key(client.project(project))
+    suggestions = show_review_list(console, environment, key, limit, as_json=as_json)
+    shown, notes = tabs.Tabs(client, project), Console(stderr=as_json)
+    if (blind := shown.show_blind(suggestions.blind_next)) is not None:
+        notes.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
+    address = shown.show([suggested.task for suggested in suggestions.tasks])
+    notes.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)

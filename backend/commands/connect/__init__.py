@@ -1,1 +1,0 @@
-"""``camvo connect`` and ``camvo disconnect``, and the tabs that they make."""

@@ -1,1 +1,0 @@
-"""``camvo quote``: the price of a job before it is run."""

@@ -1,1 +1,0 @@
-"""``camvo review``: which tasks a human should label next."""

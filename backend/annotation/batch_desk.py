@@ -161,12 +161,12 @@ class Desk:
         """End a job early. Lines that have run are paid and settled as usual; the others cost nothing."""
         await self._writer.persist(lambda connection: batches.change_job(connection, job.id, cancelled=True))
         if job.state == "out" and job.provider_id is not None:
-            await self._pool.batch_provider(job.model).cancel(job.provider_id)
+            await self._pool[job.model].batches.cancel(job.provider_id)
         elif job.state == "filling" and await self._leased(job):
             await self._refuse(job, "batch_cancelled")
 
     async def _look_at(self, job: BatchJob, report: DeskReport) -> None:
-        provider = self._pool.batch_provider(job.model)
+        provider = self._pool[job.model].batches
         if job.state == "ended":
             await self._close(job, provider)
         elif job.state == "out" and job.provider_id is not None:
@@ -216,7 +216,7 @@ class Desk:
             model,
             self._owner,
             self._lease,
-            self._pool.batch_provider(model).limits,
+            self._pool[model].batches.limits,
             allowed,
             budget,
             purse,
@@ -248,7 +248,7 @@ class Desk:
         Raises:
             ModelError: nobody knows whether it did. It is looked for before anything is sent again.
         """
-        provider = self._pool.batch_provider(job.model)
+        provider = self._pool[job.model].batches
         self._sending.add(job.id)
         try:
             out = self._lines(job)

@@ -60,7 +60,7 @@ class Requests:
 
     def pack_size(self, arm: str) -> int:
         """The most lines of a request."""
-        return self._pool.pack_size(arm)
+        return self._pool[arm].pack_size
 
     def bundle(self, lines: Sequence[BatchLine], most: int | None = None) -> list[_BatchRequest]:
         """Put lines of one arm into requests.
@@ -112,18 +112,18 @@ class Requests:
         ]
         lead = replace(
             first,
-            ceiling_usd=self._pool.batch_ceiling(arm, messages, schema, tasks=len(numbers)),
-            counted_tokens=self._pool.count(arm, messages),
-            most_input=self._pool.most_input(arm, messages, schema),
-            size=self._pool.batch_provider(arm).size(self._body(arm, pack)),
+            ceiling_usd=self._pool[arm].model.for_tasks(len(numbers)).batch_ceiling(messages, schema),
+            counted_tokens=self._pool[arm].model.count(messages),
+            most_input=self._pool[arm].model.most_input(messages, schema),
+            size=self._pool[arm].batches.size(self._body(arm, pack)),
         )
         shares = pack.shares
         return _BatchRequest([lead, *others], {line.task: shares[line.key] for line in (lead, *others)})
 
     def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
         tasks = len(pack.members)
-        request = self._pool.request(arm, pack.messages, pack.schema, tasks=tasks)
-        return self._pool.batch_provider(arm).body(request)
+        request = self._pool[arm].model.for_tasks(tasks).request(pack.messages, pack.schema)
+        return self._pool[arm].batches.body(request)
 
 
 def _grouped(lines: Sequence[BatchLine], most: int) -> list[list[_PackedLine]]:

@@ -116,8 +116,8 @@ class Settlement:
         try:
             if result.error is not None:
                 raise result.error
-            answer = self._pool.read_batched(
-                lead.model, result.response, lead.counted_tokens, lead.most_input, tasks=len(request)
+            answer = self._pool[lead.model].read_batched(
+                result.response, lead.counted_tokens, lead.most_input, tasks=len(request)
             )
         except ModelError as error:
             _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)

@@ -163,7 +163,7 @@ def pack_key(pool: Pool, arm: str, task: PackedTask) -> str:
         task: the task as written in a prompt.
     """
     alone = {TYPICAL_ID: task}
-    fingerprint = pool.fingerprint(arm, packed_messages(alone), packed_schema(alone))
+    fingerprint = pool[arm].model.fingerprint(packed_messages(alone), packed_schema(alone))
     identity = f"pack {PACK_VERSION} {arm.rpartition(':')[2]} {fingerprint}"
     return hashlib.sha256(identity.encode()).hexdigest()[:KEY_LENGTH]
 

@@ -57,13 +57,14 @@ class JobTally:
             job: the task.
             questions: the questions that models will be asked about it.
         """
-        asked = [question.question for question in questions]
-        alone = pool.count(pool.names[0], prompt_messages(asked, job.settings.instructions))
-        answer = {question.name: next(iter(question.question.options), "") for question in questions}
+        alone = pool[pool.names[0]].model.count(prompt_messages(questions, job.settings.instructions))
+        answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
         self.input += alone
-        self.answers += pool.count(pool.names[0], [{"role": "assistant", "content": json.dumps(answer)}])
-        packed = packed_task(asked, job.settings.instructions)
+        self.answers += pool[pool.names[0]].model.count(
+            [{"role": "assistant", "content": json.dumps(answer)}]
+        )
+        packed = packed_task(questions, job.settings.instructions)
         if packed is None:
             self.unpackable += alone
             return
@@ -123,15 +124,17 @@ def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[s
 def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> Asking:
     """How a model would be asked with batches and packing on or off, as far as it can be."""
     packs = pack and tally.packable > 0 and not model.is_embedded
-    return Asking(batch and pool.batch_prices(model.name) is not None, (model.pack or _PACK) if packs else 1)
+    return Asking(
+        batch and pool[model.name].model.batch_prices is not None, (model.pack or _PACK) if packs else 1
+    )
 
 
 def _meter_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenMeter:
     """The measurements of an arm, or of its twin if only that was asked so far."""
     own = asking.arm(model)
-    known = {model.name} | ({model.packed.name} if model.packed is not None else set())
-    measured = sorted((name for name in known if pool.meter(name).calls), key=lambda name: name != own)
-    return pool.meter(measured[0] if measured else own if own in known else model.name)
+    known = {model.name, model.packed_name or model.name}
+    measured = sorted((name for name in known if pool[name].model.meter.calls), key=lambda name: name != own)
+    return pool[measured[0] if measured else own if own in known else model.name].model.meter
 
 
 def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
@@ -145,7 +148,7 @@ def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Aski
 
 def _prices_of(pool: Pool, model: ModelSettings, asking: Asking) -> TokenPrices:
     """The prices of one model's tokens."""
-    return (pool.batch_prices(model.name) if asking.batch else None) or pool.prices(model.name)
+    return (pool[model.name].model.batch_prices if asking.batch else None) or pool[model.name].model.prices
 
 
 _LABELS = 1000

@@ -101,7 +101,7 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
 def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
     """The rounds on a question that asked all arms with a price."""
     with ledger.read() as connection:
-        return read_known_rounds(connection, _state_key(question), question.question.options, prices)
+        return read_known_rounds(connection, _state_key(question), question.options, prices)
 
 
 def _state_key(question: JobQuestion) -> StateKey:

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import ModelReply, Voters, ask_models
+from backend.annotation.asking import Asking, Voters
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
+from backend.annotation.replies import ModelReply
 from backend.annotation.task_prompt import StoredContexts, TaskPrompt, write_prompt
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
@@ -154,14 +155,14 @@ class FurtherAsking:
         prompt, policy = await self._prompt(job, found), further.policy_for(worth_usd)
         costs = found.costs(not_voted(self._voters.expected_costs(job, prompt), found.replies))
         terms = Terms(policy, costs, Conditions(decided=True))
-        plan, _ = await self._planner.plan(job, found.questions, found.contexts, terms)
+        planned = await self._planner.plan(job, found.questions, found.contexts, terms)
         request_size.set(_BULK)
-        known = found.replies
+        known, asking = found.replies, Asking(self._voters, job, prompt)
         try:
-            replies, _ = await ask_models(policy, plan, self._voters, job, prompt, known=known)
+            replies = await asking.ask(policy, planned.plan, known)
         except BudgetExhaustedError:  # no model had voted at all
             return _Bought(exhausted=True)
-        return await self._store(job, found, known, replies, "doubt")
+        return await self._store(job, found, known, replies.arms, "doubt")
 
     async def ask_everyone(self, job: Job) -> _Bought:
         """Ask every remaining model about a task that people have labelled, so that the label teaches more.

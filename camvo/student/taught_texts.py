@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,12 +112,12 @@ def is_sealed(ngrams: Ngrams) -> bool:
 
 def to_json(ngrams: Ngrams) -> str:
     """The features as a string of JSON."""
-    return b85encode(ngrams).decode()
+    return b64encode(ngrams).decode()
 
 
 def from_json(data: str) -> Ngrams:
     """Inverse of :func:`to_json`."""
-    return b85decode(data)
+    return b64decode(data)
 
 
 def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:

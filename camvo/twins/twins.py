@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from camvo.numerics.sequential_tests import PromiseTest
@@ -62,6 +63,7 @@ def packed_arm(model: str, size: int) -> str:
     return f"{model}:{size}"
 
 
+@lru_cache(maxsize=1024)
 def model_of(arm: str) -> str | None:
     """The name of the model whose packed arm would have this name; ``None`` for any other name.
 

@@ -70,10 +70,10 @@ def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: boo
     chosen = [
         model.name
         for model in settings.models
-        if model.batch or (everyone and not model.is_embedded and pool.has_batches(model.name))
+        if model.batch or (everyone and not model.is_embedded and pool[model.name].has_batches)
     ]
     for name in chosen:
-        pool.batch_provider(name)
+        _ = pool[name].batches  # an error says why there are none
     if everyone and not chosen:
         raise BatchesUnsupportedError(
             "no model of the pool has batches", where="--batch", fix="leave it out, or name other models"

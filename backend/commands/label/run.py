@@ -113,11 +113,10 @@ def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
     return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
 
 
-def _predictions(jobs: DatasetJobs, decided: Sequence[tuple[JobQuestion, Round]]) -> list[dict[str, Any]]:
-    if not decided:
+def _predictions(jobs: DatasetJobs, answered: Sequence[tuple[JobQuestion, Round]]) -> list[dict[str, Any]]:
+    if not answered:
         return []
     version = jobs.settings.model_version
-    answered = [(question.question, round_) for question, round_ in decided]
     each = model_predictions(answered, version) if jobs.settings.show_votes else []
     return [*each, prediction_of(answered, version)]
 

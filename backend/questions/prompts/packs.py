@@ -97,7 +97,7 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
     """
     if not questions or not all(map(_is_short, questions)):
         return None
-    asked = [question.question for question in questions]
+    asked = [question.config for question in questions]
     forms = [question.control.answer_format.form for question in asked]
     form = forms[0] if len(asked) == 1 else dict(zip([each.name for each in asked], forms, strict=True))
     system = "\n".join([_TASKS, *question_lines(asked, instructions), "", _FORM, _json({"<id>": form})])
@@ -195,7 +195,7 @@ def _listed_entry(item: object) -> tuple[str, object] | None:
 
 
 def _is_short(question: TaskQuestion) -> bool:
-    return not question.images and question.question.control.answer_format.packs
+    return not question.images and question.config.control.answer_format.packs
 
 
 def _without_labels(schema: Mapping[str, Any]) -> dict[str, Any]:

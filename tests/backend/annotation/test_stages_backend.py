@@ -207,7 +207,7 @@ def test_a_model_that_fails_gives_no_vote_and_the_others_decide(tmp_path: Path) 
 
     with Backend(tmp_path, broken, MODELS, policy=JOINT, student=False) as backend:
         rounds = [predicted(backend, number) for number in range(1, 9)]
-        assert backend.runtime.pool.resting("amber")
+        assert backend.runtime.pool["amber"].resting
     failed = [round_ for round_ in rounds if "amber" in round_.votes]
     assert len(failed) == 5
     for round_ in failed:

@@ -383,9 +383,9 @@ def test_a_restarted_pool_knows_the_usage_of_its_models(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "How much is this?"}]
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))
-        before = backend.runtime.pool.cost("red", messages)
+        before = backend.runtime.pool["red"].model.cost(messages)
     with Backend(tmp_path, SPLIT) as backend:
-        assert backend.runtime.pool.cost("red", messages) == pytest.approx(before)
+        assert backend.runtime.pool["red"].model.cost(messages) == pytest.approx(before)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

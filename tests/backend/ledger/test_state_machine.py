@@ -36,6 +36,8 @@ from sqlalchemy import Connection, event, func, select
 from backend import settings as server_settings
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.recording import FinishedTask, record_rounds
+from backend.annotation.replies import ModelReply, Replies
+from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
@@ -125,17 +127,18 @@ def _decided(votes: tuple[str, ...]) -> dict[str, Any]:
     question = CONFIG.questions[0].about({"text": "A long day."})
     policy = policy_of(PolicySettings(name="majority"))
     context = np.array([1.0, 0.5])
-    aggregation = question.question.control.aggregation
+    aggregation = question.config.control.aggregation
     observation = Observation(State(2), context, question.options, aggregation)
     plan = policy.plan({question.name: observation}, dict.fromkeys(ARMS, 0.001))
     given = {arm: {question.name: label} for arm, label in zip(ARMS, votes, strict=True)}
     return {
         "policy": policy,
         "plan": plan,
-        "votes": given,
+        "prompt": TaskPrompt([question], (), {}),
+        "replies": Replies({arm: ModelReply(cast, 0.001) for arm, cast in given.items()}),
         "decisions": policy.decide(plan, given),
-        "costs": dict.fromkeys(ARMS, 0.001),
         "scores": {},
+        "studied": {},
     }
 
 
@@ -267,7 +270,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def record(self, process: int, task: int, votes: tuple[str, ...], fault: str | None) -> None:
         job = Job(PROJECT, task, {"text": "A long day."}, CONFIG, SETTINGS)
         question = CONFIG.questions[0].about(job.data)
-        questions = [JobQuestion(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
+        questions = [JobQuestion.of(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
 
         def step(worker: Worker) -> object:
             return worker.transactions.now(

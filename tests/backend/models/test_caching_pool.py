@@ -230,7 +230,7 @@ def key_of(processes: Processes) -> str:
         output_price=2.0,
         parameters={"api_base": processes.server.url},
     )
-    return Pool([model]).fingerprint("red", MESSAGES, {})[:32]
+    return Pool([model])["red"].model.fingerprint(MESSAGES, {})[:32]
 
 
 def claimed_by_the_dead(processes: Processes, until: float) -> None:
@@ -468,7 +468,7 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     with pytest.raises(ModelTimeoutError):
         asyncio.run(pool.ask(query(), 0.3))
     released.set()
-    expected = pool._pool.cost("red", MESSAGES)
+    expected = pool._pool["red"].model.cost(MESSAGES)
     with processes.ledger.read() as connection:
         account = money.balance(connection, "7.1", money.TOTAL)
     assert account.spent == pytest.approx(expected * 1e12)

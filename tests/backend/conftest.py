@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import shutil
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from backend.ledger.database import database, writer
 
 settings.register_profile("any machine", deadline=None)  # no test may depend on the machine's speed
 settings.load_profile("any machine")
+
+# Each HTTP client reads all authorities' certificates anew, which takes longer than a test of one fact.
+ssl.create_default_context = functools.cache(ssl.create_default_context)
 
 writer._PAUSE = 0.0  # commits are quick here, and thousands of tests would wait for others to share theirs
 

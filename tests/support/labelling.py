@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import migrated
+import yaml
 from rich.console import Console
 from scripted_litellm import HashedTexts
 
@@ -71,7 +71,7 @@ class LabelFolder:
         common |= self._of_models
         models = [{"name": name, "model": f"openai/{name}", **common} for name in ("red", "green")]
         config = self.path / "camvo.yaml"
-        config.write_text(json.dumps({"models": models, **self._settings}))
+        config.write_text(yaml.safe_dump({"models": models, **self._settings}))
         url = migrated.sqlite(self.path / "ledger.sqlite")
         self.environment = Environment(database_url=url, config=config)
         self.ledger = Ledger(url)

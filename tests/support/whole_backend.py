@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import migrated
+import yaml
 from label_studio_requests import Project, predict
 from rewards import rewards
 from werkzeug.test import TestResponse
@@ -97,7 +97,7 @@ class Backend:
         url = self._database_url or migrated.sqlite(self._folder / "ledger.sqlite")
         self.ledger = Ledger(url)
         config = self._folder / "camvo.yaml"
-        config.write_text(json.dumps({"models": self._pool(), **self._settings}))
+        config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
         environment = Environment(database_url=url, config=config, **self._environment)
         embedder = Embedder(self._settings["embedder"]) if "embedder" in self._settings else _embedder()
         self.app = create_app(environment, embedder)

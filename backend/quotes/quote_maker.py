@@ -86,7 +86,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
         return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
     agreement = isinstance(policy, Joint) and policy.agreement is not None
-    if isinstance(policy, Joint) and not agreement and to_come and sum(prices.values()) > 0.0:
+    labels = all(question.aggregation == LABEL_VOTE for question in questions)
+    if isinstance(policy, Joint) and labels and not agreement and to_come and sum(prices.values()) > 0.0:
         known = [_known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)

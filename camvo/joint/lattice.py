@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.errors import InvalidParameterError
 from camvo.joint.votes import Rows, renumber
 from camvo.state.exploration import UNASKED
 from camvo.typing import Array
@@ -117,13 +118,19 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 
 @lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
     """The largest number of arms whose lattice has at most ``nodes`` nodes.
 
     Args:
         labels: M ≥ 1.
         nodes: at most :data:`MOST_NODES`.
+
+    Raises:
+        InvalidParameterError: there are no labels, so that no number of arms is too large.
     """
+    if labels < 1:
+        raise InvalidParameterError("the lattice of votes needs labels")
     arms = 1
     while _nodes(arms + 1, labels) <= nodes:
         arms += 1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.spans import MOST_SPANS
 from camvo.errors import InvalidParameterError
 from camvo.votes.spans import Span, read_spans, write_spans
 
@@ -127,6 +128,12 @@ def test_paragraphs_are_counted_in_utf_16_line_by_line() -> None:
         ("1", 0, 8),
         ("1", 18, 23),
     ]
+
+
+def test_an_answer_of_more_than_a_thousand_spans_is_none() -> None:
+    spans = [quoted("Bob")] * (MOST_SPANS + 1)
+    assert asked().vote_from_answer(spans) is None
+    assert asked().vote_from_answer(spans[1:]) is not None
 
 
 def test_the_names_of_those_who_speak_are_not_marked() -> None:

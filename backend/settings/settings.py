@@ -380,11 +380,12 @@ def _read_yaml(path: Path) -> dict[object, object]:
 
 
 def _parse(text: str, where: str) -> dict[object, object]:
+    content = None
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None:
+        loader = yaml.SafeLoader(text)
+        if (node := loader.get_single_node()) is not None:
             _refuse_repeated_keys(node, where, "", set())
-        content = yaml.safe_load(text)
+            content = loader.construct_document(node)
     except yaml.YAMLError as error:
         raise _syntax_error(error, where) from None
     except ValueError as error:  # PyYAML reads 2024-99-99 as a date

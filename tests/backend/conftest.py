@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,44 @@ import pytest
 import structlog
 from hypothesis import settings
 from postgres import Postgres
+from sqlalchemy import Engine, create_engine
 
 from backend.ledger import Ledger
+from backend.ledger.database import database, writer
 
 settings.register_profile("any machine", deadline=None)  # no test may depend on the machine's speed
 settings.load_profile("any machine")
+
+# Each HTTP client reads all authorities' certificates anew, which takes longer than a test of one fact.
+ssl.create_default_context = functools.cache(ssl.create_default_context)
+
+writer._PAUSE = 0.0  # commits are quick here, and thousands of tests would wait for others to share theirs
+
+
+class _SharedStatements(dict[Any, Any]):
+    """Compiled statements of all ledgers of a kind; an engine of its own compiles each statement again.
+
+    SQLAlchemy's keys begin with the engine's dialect object.
+    """
+
+    def get(self, key: tuple[Any, ...], default: Any = None) -> Any:
+        return super().get((key[0].name, *key[1:]), default)
+
+    def __setitem__(self, key: tuple[Any, ...], compiled: Any) -> None:
+        super().__setitem__((key[0].name, *key[1:]), compiled)
+
+
+_STATEMENTS = _SharedStatements()
+
+
+def _create_engine(
+    *arguments: Any, execution_options: Mapping[str, Any] | None = None, **others: Any
+) -> Engine:
+    options = {"compiled_cache": _STATEMENTS, **(execution_options or {})}
+    return create_engine(*arguments, execution_options=options, **others)
+
+
+database.create_engine = _create_engine  # type: ignore[attr-defined]  # imported from SQLAlchemy
 
 gc.disable()  # until all tests are collected; none of them is garbage, and this saves a quarter of the time
 

@@ -117,6 +117,7 @@ class BatchServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def _do(self) -> None:
                 raw = self.rfile.read(int(self.headers.get("content-length") or 0))

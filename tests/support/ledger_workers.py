@@ -1,4 +1,4 @@
-"""What the processes of the ledger's tests run; imports little, because every process imports it again."""
+"""What the processes of the ledger's tests run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class Together:
     """One process for each tuple of arguments; all begin at the same moment."""
 
     def __init__(self, work: Callable[..., None], *arguments: tuple[Any, ...]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._barrier = context.Barrier(len(arguments))  # a spawned process looks it up by name
+        context = multiprocessing.get_context("forkserver")  # which imports the backend once for all
+        context.set_forkserver_preload(["backend.ledger", "backend.models.rates.controller"])
+        self._barrier = context.Barrier(len(arguments))  # a process looks it up by name
         self._processes = [
             context.Process(target=work, args=(self._barrier.wait, *each), daemon=True) for each in arguments
         ]

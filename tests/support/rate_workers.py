@@ -1,4 +1,4 @@
-"""What the processes of the rates' tests run; a spawned process imports it by name."""
+"""What the processes of the rates' tests run; a process imports it by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import time
 
+from ledger_workers import Start
 from simulated_calls import model_settings
 
 from backend.ledger import Ledger, Writer
@@ -20,11 +21,12 @@ def lease_calls(rates: LedgerRates, report: RateReport) -> int:
     return lease.calls
 
 
-def lease_for(url: str, seconds: float, leased: multiprocessing.Queue[int]) -> None:
+def lease_for(start: Start, url: str, seconds: float, leased: multiprocessing.Queue[int]) -> None:
     """Lease as many calls as possible for some seconds, then die without a word."""
     ledger = Ledger(url)
     writer = Writer(ledger)
     rates = LedgerRates(writer)
+    start()
     until, count = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         count += lease_calls(rates, RateReport("", wanted=7))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import migrated
 import pytest
 import yaml
 from blind_project import BlindProject
@@ -84,9 +88,24 @@ class Certified:
         return list(outcome_lines(report))
 
 
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Certified:
+    """The project that each test gets a copy of; its ledger is closed."""
+    folder = tmp_path_factory.mktemp("predicted")
+    with closing(Ledger(migrated.sqlite(folder / "ledger.sqlite"))) as ledger:
+        return Certified(ledger, ledger.place, folder)
+
+
 @pytest.fixture
-def certified(sqlite_ledger: Ledger, tmp_path: Path) -> Certified:
-    return Certified(sqlite_ledger, sqlite_ledger.place, tmp_path)
+def certified(predicted: Certified, tmp_path: Path) -> Iterator[Certified]:
+    shutil.copytree(predicted.folder, tmp_path, dirs_exist_ok=True)
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    with closing(Ledger(url)) as ledger:
+        certified, project = copy.copy(predicted), copy.copy(predicted.project)
+        project.ledger, project.rounds = ledger, dict(project.rounds)
+        certified.ledger, certified.folder, certified.project = ledger, tmp_path, project
+        certified.environment = Environment(database_url=url, config=tmp_path / "camvo.yaml")
+        yield certified
 
 
 def test_the_page_has_the_guarantee_the_shares_and_the_cost(certified: Certified) -> None:

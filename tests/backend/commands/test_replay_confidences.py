@@ -15,7 +15,7 @@ from topic_texts import draw_topic_texts
 from camvo.replays.synthetic import SyntheticModel
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
-ITEMS = 400
+ITEMS = 250
 
 Replayed = tuple[dict[str, Any], str]
 """The JSON of a replay, and what it printed."""

@@ -281,7 +281,7 @@ def test_the_student_does_not_teach_itself():
 
 
 def test_joint_has_the_student_by_default_where_there_are_texts():
-    table = topics(800)
+    table = topics(600)
     by_default, with_student, without = (
         replay(Joint(), table, window=50, student=on).asked.sum() for on in (None, True, False)
     )
@@ -364,6 +364,6 @@ def test_all_models_are_asked_and_paid_about_what_a_human_labels_if_labelled_ite
 
 
 def test_completing_labelled_items_does_not_change_what_was_decided_about_them():
-    items, human = drawn(), np.arange(300) == 299
+    items, human = drawn(items=150), np.arange(150) == 149
     plain = replay(Joint(), items, human=human)
     assert replay(Joint(), items, human=human, complete=True).labels.tolist() == plain.labels.tolist()

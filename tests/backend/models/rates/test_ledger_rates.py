@@ -7,6 +7,7 @@ import multiprocessing
 from collections.abc import Iterator
 
 import pytest
+from ledger_workers import Together
 from rate_workers import MODEL, lease_calls, lease_for
 from sqlalchemy import Connection
 
@@ -34,14 +35,10 @@ def writer(ledger: Ledger) -> Iterator[Writer]:
 def test_two_processes_together_lease_no_more_than_the_settings_allow(
     ledger: Ledger, ledger_url: str
 ) -> None:
-    context = multiprocessing.get_context("spawn")
-    leased: multiprocessing.Queue[int] = context.Queue()
-    processes = [context.Process(target=lease_for, args=(ledger_url, 2.0, leased)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    counts = [leased.get(timeout=100) for _ in processes]
-    for process in processes:
-        process.join()
+    leased: multiprocessing.Queue[int] = multiprocessing.get_context("forkserver").Queue()
+    processes = Together(lease_for, *[(ledger_url, 0.5, leased)] * 2)
+    counts = [leased.get(timeout=100) for _ in range(2)]
+    assert processes.succeeded()
     assert sum(counts) == 120
 
 

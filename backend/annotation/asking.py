@@ -123,7 +123,7 @@ class Voters:
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
         query, usable = _query(job, arm, prompt, prompt.messages), _usable(prompt)
-        answer = await _answer_of(self._packs.ask(query, task, job.settings.deadline, usable), arm)
+        answer = await _answer_of(self._packs.ask(query, task, job.patience, usable), arm)
         if isinstance(answer, ModelReply):
             return answer
         return packed_reply(votes_in(answer.content, prompt.questions), answer.cost, answer.version)
@@ -131,7 +131,7 @@ class Voters:
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
         query = _query(job, arm, prompt, prompt.for_model(arm))
-        asking = self._queries.ask(query, patience=job.settings.deadline, usable=_usable(prompt))
+        asking = self._queries.ask(query, patience=job.patience, usable=_usable(prompt))
         answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
@@ -159,6 +159,7 @@ def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQ
         prompt.questions,
         job.again,
         job.purse,
+        job.hurried,
     )
 
 

@@ -44,6 +44,7 @@ class Job:
         everyone: whether every model is asked, as in a pilot.
         review: whether people may review the task, for which its text is embedded in any case. Otherwise it
             is embedded only if the plan, or what is learnt from the round, reads its context.
+        hurried: whether its calls end at the deadline of the settings, because somebody waits for the task.
     """
 
     project: str
@@ -58,6 +59,12 @@ class Job:
     aim_usd: float | None = None
     everyone: bool = False
     review: bool = True
+    hurried: bool = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds that each of its calls may wait before it is sent; in a hurry, for everything."""
+        return self.settings.deadline if self.hurried else 3600.0 * self.settings.patience_hours
 
     @property
     def audit(self) -> bool:

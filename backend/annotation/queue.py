@@ -155,11 +155,19 @@ class JobQueue:
         """Start a job, or join the identical one under way: Label Studio sends equal requests in parallel.
 
         A joined job keeps the ``size`` that it was started with. A task of a batch that somebody opens
-        meanwhile is still asked in stages.
+        meanwhile gets a job of its own, which shares the calls and decides by the deadline.
         """
         # Equal settings are one object. Equal configs may be several: threads that parse the same text for
         # the first time together each get their own.
-        key = (job.project, job.task, repr(job.data), job.config, id(job.settings), job.stored_only)
+        key = (
+            job.project,
+            job.task,
+            repr(job.data),
+            job.config,
+            id(job.settings),
+            job.stored_only,
+            job.hurried,
+        )
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
             task.add_done_callback(lambda done: self._remove(key, done))

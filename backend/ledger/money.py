@@ -471,6 +471,21 @@ def shares_of(connection: Connection, call: int) -> dict[int, float]:
     return {row.task: row.share for row in connection.execute(query)}
 
 
+_RENEW = (
+    update(_calls)
+    .where(_calls.c.id.in_(bindparam("calls", expanding=True)), _calls.c.state == tables.RESERVED)
+    .values(expires_at=bindparam("until"))
+)
+
+
+def renew(connection: Connection, calls: Mapping[int, float]) -> None:
+    """Let the reservations of calls that are not settled last for some seconds more, call → seconds."""
+    at = now(connection)
+    for seconds in sorted(set(calls.values())):
+        some = sorted(call for call, own in calls.items() if own == seconds)
+        connection.execute(_RENEW, {"calls": some, "until": at + seconds})
+
+
 def expire(connection: Connection) -> int:
     """Mark calls whose reservation has expired as lost, and count their reservations as spent in full.
 

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import hashlib
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -69,6 +69,7 @@ class ModelQuery:
         questions: the questions in the prompt, for embedded voters; they do not read prompts.
         again: whether the model makes another attempt after its last one.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
+        hurried: whether the call ends at the deadline, because somebody waits for the task.
     """
 
     project: str
@@ -80,6 +81,7 @@ class ModelQuery:
     questions: Sequence[TaskQuestion] = ()
     again: bool = False
     purse: Purse | None = None
+    hurried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ LEASE = 15.0
 """Seconds until a claim expires unless it is renewed, so the longest wait after a process crashed."""
 
 GRACE = 30.0
-"""Seconds from the latest possible end of an attempt until its reservation counts as spent."""
+"""Seconds after a model's timeout until the reservation of a call whose process died counts as spent."""
 
 _T = TypeVar("_T")
 
@@ -200,29 +202,37 @@ class CallLedger:
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
         self._writer, self._clock = writer, clock
         self.owner = uuid.uuid4().hex
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, tuple[int, float]] = {}
+        self._check: Callable[[], None] = lambda: None
         self._not_booked: set[int] = set()
         self._contacts = Contacts(LEASE)
         self._money = MoneyQueue()
         self.settlements = Settlements(writer)
 
+    def stop_by(self, check: Callable[[], None]) -> None:
+        """Let calls wait for money and for other processes only until ``check`` raises an error."""
+        self._check = check
+
     async def renew_claims(self) -> None:
-        """Renew the claims of all running attempts until this coroutine is cancelled.
+        """Renew the claims and reservations of all running attempts until this coroutine is cancelled.
+
+        So both last as long as an attempt waits for its turn, and end soon after its process.
 
         This also measures how far the host's clock is ahead of the ledger's.
         """
         while True:
             await asyncio.sleep(LEASE / 3)
-            keys = sorted(self._claimed)
+            held = dict(sorted(self._claimed.items()))
             try:
-                metrics.clock_skew.set(await self._writer.run(functools.partial(self._renew, keys)))
+                metrics.clock_skew.set(await self._writer.run(functools.partial(self._renew, held)))
             except LedgerError as error:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
 
-    def _renew(self, keys: Sequence[str], connection: Connection) -> float:
+    def _renew(self, held: Mapping[str, tuple[int, float]], connection: Connection) -> float:
         self._contacts.note()
-        if keys:
-            Claims(connection).renew(keys, self.owner, LEASE)
+        if held:
+            Claims(connection).renew(held, self.owner, LEASE)
+            money.renew(connection, dict(held.values()))
         before = self._clock()
         theirs = now(connection)
         return (before + self._clock()) / 2 - theirs
@@ -240,9 +250,10 @@ class CallLedger:
             query: the prompt, its project and its budget.
             estimate: the money to reserve, and the counted tokens.
             until: unix seconds; the latest time to wait for another process or for the database.
-            seconds: the longest duration of the attempt.
+            seconds: the longest duration of the call, from when it is sent.
 
         Raises:
+            StoppingError: the process stops.
             BudgetExhaustedError: the budget does not cover the call.
             BatchPendingError: the answer is in a provider's batch.
             ModelTimeoutError: another process is still making the call.
@@ -258,7 +269,7 @@ class CallLedger:
                 )
             await asyncio.sleep(POLL)
         if result.call is not None:
-            self.keep_renewing(key)
+            self.keep_renewing([key], result.call, seconds)
         return result
 
     def _find_or_reserve(self, connection: Connection, wanted: Sequence[_Wanted]) -> list[ClaimResult | None]:
@@ -323,6 +334,7 @@ class CallLedger:
             until: unix seconds; the latest time to wait for money or for the database.
 
         Raises:
+            StoppingError: the process stops.
             BudgetExhaustedError: the budget does not cover the call.
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
@@ -333,6 +345,7 @@ class CallLedger:
             return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
 
         while True:
+            self._check()
             try:
                 return await _booked(reserved, query)
             except BudgetExhaustedError as error:
@@ -395,9 +408,15 @@ class CallLedger:
         metrics.model_dollars.labels(model=query.model).inc(usage.cost)
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
-    def keep_renewing(self, key: str) -> None:
-        """Renew a claim from now on."""
-        self._claimed.add(key)
+    def keep_renewing(self, keys: Iterable[str], call: int, seconds: float) -> None:
+        """Renew the claims and the reservation of a call from now on.
+
+        Args:
+            keys: the keys of its answers.
+            call: its id.
+            seconds: its longest duration, from when it is sent.
+        """
+        self._claimed.update(dict.fromkeys(keys, (call, seconds + GRACE)))
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
         """Record that the query's task uses an answer that another task pays for."""
@@ -409,7 +428,7 @@ class CallLedger:
 
     def stop_renewing(self, key: str) -> None:
         """Stop renewing a claim, because the attempt has ended."""
-        self._claimed.discard(key)
+        self._claimed.pop(key, None)
 
 
 async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:

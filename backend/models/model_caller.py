@@ -152,7 +152,8 @@ class ModelCaller:
     def failure_usage(self, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
         """Return the reported usage of a failed call about ``tasks`` tasks.
 
-        A provider may bill a call that timed out, so it counts as answered.
+        A provider may bill a call that timed out, so it counts as answered; one that was never sent says that
+        it used nothing.
         """
         if error.usage is not None or not isinstance(error, ModelTimeoutError):
             return error.usage or Usage(0, 0, 0.0)
@@ -166,17 +167,19 @@ class ModelCaller:
         *,
         questions: Sequence[TaskQuestion] = (),
         tasks: int = 1,
+        hurried: bool = False,
     ) -> ModelAnswer:
         """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
 
         Args:
             messages: system and user message.
             schema: JSON schema of the answer; sent if the model accepts one.
-            patience: seconds for everything, including the wait for the call's turn.
-                The model's own ``timeout`` limits the call itself.
+            patience: seconds to wait for the call's turn. The model's own ``timeout`` limits the call itself,
+                from when it is sent.
             questions: the questions in the prompt. Embedded voters answer them without reading the prompt;
                 other models ignore them.
             tasks: the number of tasks in the prompt.
+            hurried: whether ``patience`` limits the call itself, too.
 
         Raises:
             ModelError: there is no answer; ``usage`` holds what the failure cost.
@@ -201,7 +204,7 @@ class ModelCaller:
                 raise refusal or error from None
             asked_at = self._clock()
             try:
-                call = self._send(request, until)
+                call = self._send(request, until if hurried else math.inf)
                 response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
                 failure = self._failure(error)
@@ -254,6 +257,7 @@ class ModelCaller:
                 "had no room for another request in time",
                 where=self.model.where,
                 fix="send fewer tasks at once, or raise rpm, tpm or max_concurrency if they are set",
+                usage=Usage(0, 0, 0.0),
             ) from None
         try:
             self._gate.admit()

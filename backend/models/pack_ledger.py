@@ -233,7 +233,7 @@ class PackLedger:
             pack: the prompt.
             estimate: the money to reserve for all its tasks, and the counted tokens.
             until: unix seconds; the latest time to wait for money or for the database.
-            seconds: the longest duration of the attempt.
+            seconds: the longest duration of the call, from when it is sent.
 
         Raises:
             BudgetExhaustedError: the budget does not cover the call; nothing is claimed.
@@ -264,8 +264,8 @@ class PackLedger:
             return _PackClaim(stored, tuple(mine), call)
 
         claimed = await self._calls.reserve(find_or_reserve, first.query, until)
-        for key in claimed.mine:
-            self._calls.keep_renewing(key)
+        if claimed.call is not None:
+            self._calls.keep_renewing(claimed.mine, claimed.call, seconds)
         return claimed
 
     @staticmethod

@@ -191,7 +191,7 @@ class PackedPool:
         Args:
             query: what to ask; its prompt and schema are those about one task, and are not sent.
             task: the task as written in a prompt.
-            patience: seconds for waiting, retries and the call.
+            patience: seconds for waiting and retries; for the call itself, too, if the query is hurried.
             usable: whether an answer gives a vote.
 
         Returns:
@@ -271,7 +271,7 @@ class PackedPool:
         self._pool.gate.check()
         if (pack := Pack.drawn(members, self._rng)) is None:
             return None
-        seconds = max(until - self._clock(), 0.0) + OVERTIME
+        seconds = self._pool[members[0].query.model].model.settings.timeout
         claimed = await self._packs.claim(pack, self._estimate(pack), until, seconds)
         for member in members:
             if (answer := claimed.stored.get(member.key)) is not None:
@@ -315,9 +315,10 @@ class PackedPool:
         """
         started, name = self._clock(), next(iter(pack.members.values())).query.model
         messages, schema, number = pack.messages, pack.schema, len(pack.members)
+        hurried = any(member.query.hurried for member in pack.members.values())
         try:
             answer = await self._pool[name].attempt(
-                messages, schema, until - started + OVERTIME, tasks=number
+                messages, schema, until - started + OVERTIME, tasks=number, hurried=hurried
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)

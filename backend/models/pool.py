@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from weakref import WeakSet
 
 import structlog
 
@@ -17,6 +17,7 @@ from backend.errors import (
     BudgetExhaustedError,
     LedgerError,
     ModelError,
+    ModelTimeoutError,
     ModelUnknownError,
     RefusedError,
     StoppingError,
@@ -110,7 +111,7 @@ class Pool:
 
 
 OVERTIME = 30.0
-"""Seconds that a running attempt may continue after the deadline, so that a paid answer is still stored."""
+"""Seconds that a hurried attempt may continue after the deadline, so that a paid answer is still stored."""
 
 _log = structlog.get_logger(__name__)
 
@@ -136,7 +137,9 @@ class CachingPool:
         self._pool, self._calls = pool, calls
         self._retries, self._clock = Retries(lambda name: pool[name].resting, retries, clock), clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
+        self._hurried: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
         pool.gate.hold_by(calls.settlements.check)
+        calls.stop_by(pool.gate.check)
 
     async def ask(
         self, query: ModelQuery, patience: float, usable: Callable[[str], bool] = lambda content: True
@@ -151,7 +154,8 @@ class CachingPool:
 
         Args:
             query: what to ask.
-            patience: seconds for all retries and for waiting on another process.
+            patience: seconds for all retries, and for waiting on another process, for money and for the
+                call's turn; for the call itself, too, if the query is hurried.
             usable: whether an answer gives a vote.
 
         Raises:
@@ -174,14 +178,35 @@ class CachingPool:
     async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
-            # The first query pays. If its project has no money left, this query asks for itself.
-            with contextlib.suppress(BudgetExhaustedError):
-                await self._calls.record_use(key, query)
-                return replace(await asyncio.shield(shared), cost=0.0)
+            # The first query pays. If its project has no money left, or if it was in a hurry and this query
+            # is not, this query asks for itself.
+            await self._calls.record_use(key, query)
+            try:
+                return replace(await self._joined(shared, query, patience), cost=0.0)
+            except BudgetExhaustedError:
+                pass
+            except ModelTimeoutError:
+                if query.hurried or shared not in self._hurried:
+                    raise
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
         task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
+        if query.hurried:
+            self._hurried.add(task)
         forget_when_done(self._running, key, task)
         return await asyncio.shield(task)
+
+    async def _joined(
+        self, shared: asyncio.Task[PaidAnswer], query: ModelQuery, patience: float
+    ) -> PaidAnswer:
+        """The answer to the same query; in a hurry, no longer than that after one that is not."""
+        waits = query.hurried and shared not in self._hurried
+        try:
+            async with asyncio.timeout(patience + OVERTIME if waits else None):
+                return await asyncio.shield(shared)
+        except TimeoutError:
+            raise ModelTimeoutError(
+                "has not answered another task's call in time", where=f"model {query.model}"
+            ) from None
 
     async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
         model = self._pool[query.model].model
@@ -191,8 +216,7 @@ class CachingPool:
         )
         for tried in self._retries.tries:
             self._pool.gate.check()
-            seconds = max(until - self._clock(), 0.0) + OVERTIME
-            claimed = await self._calls.claim(key, query, estimate, until, seconds)
+            claimed = await self._calls.claim(key, query, estimate, until, model.settings.timeout)
             if claimed.content is not None:
                 metrics.answers_reused.labels(model=query.model).inc()
                 return PaidAnswer(
@@ -219,6 +243,7 @@ class CachingPool:
                 query.schema,
                 until - started + OVERTIME,
                 questions=query.questions,
+                hurried=query.hurried,
             )
         except ModelError as error:
             outcome = CallOutcome(

@@ -454,4 +454,8 @@ class Completing:
         config = parse_label_config(payload["label_config"])
         found: list[dict[str, Any]] = await asyncio.to_thread(client.tasks, payload["id"], tasks)
         parsed = (parse_task(raw) for raw in found)
-        return [Job(project, *task, config, settings, purse=purse) for task in parsed if task is not None]
+        return [
+            Job(project, *task, config, settings, purse=purse, hurried=True)  # the claim of the project ends
+            for task in parsed
+            if task is not None
+        ]

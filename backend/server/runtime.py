@@ -428,7 +428,11 @@ class Runtime:
         """
         require_questions(config)
         settings = self.projects.settings(project)
-        job = partial(Job, config=config, settings=settings, again=again, stored_only=stored_only)
+        # A person may have opened a single task. Further ones come from a list or from camvo predict.
+        hurried = len(tasks) == 1 and terms is None
+        job = partial(
+            Job, config=config, settings=settings, again=again, stored_only=stored_only, hurried=hurried
+        )
         if terms is not None:
             job = partial(job, purse=terms.purse, aim_usd=terms.aim_usd, everyone=terms.everyone)
         jobs = [None if (task := parse_task(raw)) is None else job(project, *task) for raw in tasks]
@@ -473,7 +477,7 @@ class Runtime:
         require_questions(config)
         settings, purse = self.projects.settings(project), Purse("further", usd)
         jobs = [
-            Job(project, *task, config, settings, purse=purse)
+            Job(project, *task, config, settings, purse=purse, hurried=True)
             for raw in tasks
             if (task := parse_task(raw)) is not None
         ]

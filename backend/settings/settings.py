@@ -149,6 +149,8 @@ class Settings(BaseModel):
     """Share of tasks that are recorded but get no prediction, so that annotators label them blind."""
     deadline: Annotated[Real, Field(gt=0, lt=100, allow_inf_nan=False)] = 85.0
     """Seconds that a request to ``/predict`` may take; Label Studio gives up after 100."""
+    patience_hours: Annotated[Real, Field(gt=0, allow_inf_nan=False)] = 12.0
+    """Hours that a call may wait for its turn, or for money, if nobody waits for its answer."""
     model_version: str = Field(default="camvo", min_length=1)
     """The model version of the predictions; it must equal the backend's title in Label Studio."""
     human_rewards: bool = True

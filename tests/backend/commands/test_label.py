@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from whole_backend import prompt_of
 from backend.commands.bulk import labelling
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
+from backend.models import pool
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -59,6 +61,23 @@ def test_the_costs_of_the_rows_add_up_to_what_was_spent(tmp_path: Path) -> None:
         spent = sum(float(row["camvo_cost_usd"]) for row in folder.rows())
         with folder.ledger.read() as connection:
             assert spent == pytest.approx(money.balance(connection, "in", money.TOTAL).spent / 1e12)
+
+
+def test_no_vote_of_a_slow_server_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers one call at a time, so that the queue is much longer than the deadline for a person."""
+    monkeypatch.setattr(pool, "OVERTIME", 0.0)
+    turn = threading.Lock()
+
+    def slow(body: dict[str, Any]) -> Reply:
+        with turn:
+            time.sleep(0.02)
+        return Reply.says({"label": "Glad"})
+
+    with LabelFolder(tmp_path, slow, concurrency=40, deadline=0.3) as folder:
+        folder.table(*(f"lovely {number}" for number in range(40)))
+        folder.label()
+        assert [len(json.loads(row["camvo_votes"])) for row in folder.rows()] == [2] * 40
+        assert folder.server.count() == 80
 
 
 def test_rows_of_equal_text_are_asked_about_once_and_all_labelled(tmp_path: Path) -> None:

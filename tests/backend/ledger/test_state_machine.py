@@ -252,7 +252,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(process=PROCESSES)
     def renew(self, process: int) -> None:
         worker = self.workers[process]
-        worker.transactions.now(lambda c: worker.calls._renew(sorted(worker.running), c))
+        held = {key: (call, 60.0) for key, (call, _) in sorted(worker.running.items())}
+        worker.transactions.now(lambda c: worker.calls._renew(held, c))
         for key in worker.running:
             if self.holders.get(key, ("", 0.0))[0] == worker.calls.owner:
                 self.holders[key] = (worker.calls.owner, self.time + LEASE)

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ from answer_users import ANSWER_USERS
 from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
 
-from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
+from backend.errors import (
+    BudgetExhaustedError,
+    ModelTimeoutError,
+    RejectedError,
+    StoppingError,
+    UnavailableError,
+)
 from backend.ledger import Ledger, Writer, money
 from backend.ledger.answers import Claims
 from backend.ledger.database import tables
@@ -93,6 +100,10 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def query(task: int = 1, project: str = "7.1", **budget: float) -> ModelQuery:
     return ModelQuery(project, task, "red", MESSAGES, {}, BudgetSettings(**budget))
+
+
+def hurried() -> ModelQuery:
+    return replace(query(), hurried=True)
 
 
 # -- once
@@ -211,13 +222,70 @@ def test_a_call_under_way_outlives_the_patience_of_who_asked(processes: Processe
     pool = processes.pool()
 
     async def ask() -> Any:
-        running = asyncio.create_task(pool.ask(query(), 0.1))
+        running = asyncio.create_task(pool.ask(hurried(), 0.1))
         _, waiting = await asyncio.wait({running}, timeout=0.5)
         assert waiting == {running}
         gate.set()
         return await running
 
     assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+
+
+@pytest.fixture
+def no_overtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching_pool, "OVERTIME", 0.0)
+
+
+@pytest.mark.usefixtures("no_overtime")
+def test_the_call_of_a_job_has_the_model_s_timeout_from_when_it_is_sent(processes: Processes) -> None:
+    gate = threading.Event()
+    processes.replies(GLAD.held_until(gate))
+    pool = processes.pool()
+
+    async def ask() -> Any:
+        running = asyncio.create_task(pool.ask(query(), 0.3))
+        assert await asyncio.to_thread(processes.server.wait_for, 1)
+        _, waiting = await asyncio.wait({running}, timeout=0.4)
+        assert waiting == {running}
+        gate.set()
+        return await running
+
+    assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+
+
+@pytest.mark.usefixtures("no_overtime")
+def test_a_hurried_query_does_not_wait_for_the_call_of_a_job(processes: Processes) -> None:
+    gate = threading.Event()
+    processes.replies(GLAD.held_until(gate))
+    pool = processes.pool()
+
+    async def ask() -> Any:
+        job = asyncio.create_task(pool.ask(query(), 60.0))
+        assert await asyncio.to_thread(processes.server.wait_for, 1)
+        with pytest.raises(ModelTimeoutError):
+            await pool.ask(hurried(), 0.1)
+        gate.set()
+        return await job
+
+    assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+    assert processes.server.count() == 1
+
+
+@pytest.mark.usefixtures("no_overtime")
+def test_a_job_asks_for_itself_when_a_hurried_call_ran_out_of_time(processes: Processes) -> None:
+    gate = threading.Event()
+    processes.replies(GLAD.held_until(gate), GLAD)
+    pool = processes.pool()
+
+    async def ask() -> Sequence[Any]:
+        first = asyncio.create_task(pool.ask(hurried(), 0.5))
+        assert await asyncio.to_thread(processes.server.wait_for, 1)
+        return await asyncio.gather(first, pool.ask(query(), 60.0), return_exceptions=True)
+
+    late, reply = asyncio.run(ask())
+    gate.set()
+    assert isinstance(late, ModelTimeoutError)
+    assert (reply.content, processes.server.count()) == ('{"mood": "Glad"}', 2)
 
 
 # -- claims
@@ -289,6 +357,48 @@ def test_the_claim_of_a_slow_call_is_renewed(processes: Processes, monkeypatch: 
 
     asked, first, second = asyncio.run(ask())
     assert (asked, first.content, second.cost) == (1, second.content, 0.0)
+
+
+def test_a_reservation_is_kept_while_its_process_lives_and_lost_soon_after(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_ledger, "LEASE", 0.03)
+    now, gate = [1000.0], threading.Event()
+    processes.replies(GLAD.held_until(gate))
+    pool = processes.pool(clock=lambda: now[0])
+    expire = processes.writers[0].run
+
+    async def ask() -> Sequence[int]:
+        first = asyncio.create_task(pool.ask(query(), 1e6))
+        assert await asyncio.to_thread(processes.server.wait_for, 1)
+        keeper = asyncio.create_task(processes.calls[0].renew_claims())
+        now[0] += 50.0  # the call was reserved for the model's 30 seconds and 30 more
+        while processes.rows(tables.calls)[0].expires_at < 1110.0:
+            await asyncio.sleep(0.01)
+        keeper.cancel()
+        lost = []
+        for seconds in (59.0, 2.0):
+            now[0] += seconds
+            lost.append(await expire(money.expire))
+        gate.set()
+        await first
+        return lost
+
+    assert asyncio.run(ask()) == [0, 1]
+
+
+def test_nobody_waits_for_another_process_s_call_when_the_process_stops(processes: Processes) -> None:
+    claimed_by_the_dead(processes, until=1000.0)
+    pool = processes.pool(clock=lambda: 999.0)
+
+    async def ask() -> None:
+        waiting = asyncio.create_task(pool.ask(query(), 1e6))
+        await asyncio.wait({waiting}, timeout=0.1)
+        pool._pool.gate.shut()
+        await waiting
+
+    with pytest.raises(StoppingError):
+        asyncio.run(ask())
 
 
 def test_a_renewal_that_had_to_wait_lasts_a_whole_lease(
@@ -404,6 +514,14 @@ def test_a_model_that_is_put_to_rest_is_not_asked_again(processes: Processes) ->
 # -- money
 
 
+@pytest.mark.usefixtures("no_overtime")
+def test_a_call_that_was_never_sent_costs_nothing(processes: Processes) -> None:
+    with pytest.raises(ModelTimeoutError):
+        asyncio.run(processes.pool().ask(hurried(), 0.0))
+    [call] = processes.rows(tables.calls)
+    assert (call.error_code, call.cost, processes.server.count()) == ("model_timeout", 0, 0)
+
+
 def test_every_attempt_is_a_settled_call(processes: Processes) -> None:
     processes.replies(Reply.fails(500), GLAD)
     asyncio.run(processes.pool(retries=1).ask(query(), 10.0))
@@ -458,16 +576,14 @@ def test_projects_with_money_share_one_call_when_the_first_asker_had_none(proces
     assert processes.server.count() == 1
 
 
-def test_a_call_that_timed_out_is_booked_at_its_expected_price(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_overtime")
+def test_a_call_that_timed_out_is_booked_at_its_expected_price(processes: Processes) -> None:
     """The provider may bill it, and the budget must not be exceeded."""
-    monkeypatch.setattr(caching_pool, "OVERTIME", 0.0)
     released = threading.Event()
     processes.replies(GLAD.held_until(released))
     pool = processes.pool()
     with pytest.raises(ModelTimeoutError):
-        asyncio.run(pool.ask(query(), 0.3))
+        asyncio.run(pool.ask(hurried(), 0.3))
     released.set()
     expected = pool._pool["red"].model.cost(MESSAGES)
     with processes.ledger.read() as connection:

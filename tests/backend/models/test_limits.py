@@ -58,14 +58,14 @@ def pool_of(
     return Pool([model], keys={"test": "k"}, rates=rates, clock=clock)
 
 
-async def attempt(pool: Pool, patience: float = 10.0) -> str:
-    return (await pool["test"].attempt(MESSAGES, None, patience)).content
+async def attempt(pool: Pool, patience: float = 10.0, *, hurried: bool = False) -> str:
+    return (await pool["test"].attempt(MESSAGES, None, patience, hurried=hurried)).content
 
 
-async def outcome(pool: Pool, patience: float = 10.0) -> str:
+async def outcome(pool: Pool, patience: float = 10.0, *, hurried: bool = False) -> str:
     """Return the content, or the code of the error."""
     try:
-        return await attempt(pool, patience)
+        return await attempt(pool, patience, hurried=hurried)
     except ModelError as error:
         return error.code
 
@@ -92,7 +92,7 @@ def test_the_shorter_timeout_ends_a_call_to_a_server_that_hangs(
     server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, timeout=own)
     asyncio.run(outcome(pool_of(server), 0.01))  # litellm's first call takes longer than the others
-    assert asyncio.run(outcome(pool, patience)) == "model_timeout"
+    assert asyncio.run(outcome(pool, patience, hurried=True)) == "model_timeout"
 
 
 def test_a_timeout_is_one_request(server: OpenAIServer) -> None:

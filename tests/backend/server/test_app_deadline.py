@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from front_thread import Front
 from label_studio_requests import Annotation, Project, annotated, predict, setup, task
 from whole_backend import Backend, prompt_of, says
 
+from backend.models import pool
 from backend.testing import Reply
 
 AMPLE = 10.0
@@ -83,6 +85,28 @@ def test_asking_again_while_the_work_goes_on_joins_it(tmp_path: Path, gate: Gate
         gate.open.set()
     assert len(backend.rounds(1)) == 1
     assert backend.server.count() == 6
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_only_the_task_that_a_person_opened_is_decided_without_late_votes(
+    tmp_path: Path, gate: Gate, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "OVERTIME", 0.0)
+
+    def script(body: dict[str, Any]) -> Reply:
+        return gate(body) if body["model"] == "blue" else says(mood="Glad")
+
+    with Backend(tmp_path, script, deadline=SOON, policy={"name": "baseline"}) as backend:
+        warm(backend)
+        backend.predict(*(task(number, f"slow {number}") for number in range(1, tasks + 1)))
+        backend.predict(task(99, "quick"))
+        until = time.monotonic() + 1.0
+        while not backend.rounds(1) and time.monotonic() < until:
+            time.sleep(0.05)
+        early = [set(round_.votes) for round_ in backend.rounds(1)]
+        gate.open.set()
+    assert early == ([{"red", "green"}] if tasks == 1 else [])
+    assert backend.server.count("blue") >= tasks
 
 
 def test_the_deadline_is_counted(tmp_path: Path, gate: Gate) -> None:

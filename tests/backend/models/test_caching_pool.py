@@ -366,20 +366,25 @@ def test_a_reservation_is_kept_while_its_process_lives_and_lost_soon_after(
     now, gate = [1000.0], threading.Event()
     processes.replies(GLAD.held_until(gate))
     pool = processes.pool(clock=lambda: now[0])
-    expire = processes.writers[0].run
+    writer, run, renewed = processes.writers[0], processes.writers[0].run, asyncio.Event()
+
+    async def noted(function: Callable[[Connection], Any]) -> Any:
+        result = await run(function)
+        renewed.set()
+        return result
 
     async def ask() -> Sequence[int]:
         first = asyncio.create_task(pool.ask(query(), 1e6))
         assert await asyncio.to_thread(processes.server.wait_for, 1)
-        keeper = asyncio.create_task(processes.calls[0].renew_claims())
         now[0] += 50.0  # the call was reserved for the model's 30 seconds and 30 more
-        while processes.rows(tables.calls)[0].expires_at < 1110.0:
-            await asyncio.sleep(0.01)
+        monkeypatch.setattr(writer, "run", noted)
+        keeper = asyncio.create_task(processes.calls[0].renew_claims())
+        await renewed.wait()
         keeper.cancel()
         lost = []
         for seconds in (59.0, 2.0):
             now[0] += seconds
-            lost.append(await expire(money.expire))
+            lost.append(await run(money.expire))
         gate.set()
         await first
         return lost

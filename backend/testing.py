@@ -45,7 +45,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-_PACKED_TEXT = re.compile(r'^BEGIN (\d{3})(?: "[^\n]*")?\n(.*?)\nEND \1$', re.MULTILINE | re.DOTALL)
+_PACKED_TEXT = re.compile(r'^BEGIN (\d{6})(?: "[^\n]*")?\n(.*?)\nEND \1$', re.MULTILINE | re.DOTALL)
 _TEXT = re.compile(r'^BEGIN ([0-9a-f]{12}) "[^\n]*"\n(.*?)\nEND \1$', re.MULTILINE | re.DOTALL)
 """The texts of tasks in CaMVo's prompts, each between its lines."""
 
@@ -140,9 +140,9 @@ class Reply:
             leave_out: texts of tasks that the answer to a prompt about several says nothing about.
             options: as for :meth:`says`.
 
-        >>> body = {"messages": [{"role": "user", "content": "BEGIN 417\nNice.\nEND 417\nLabel each."}]}
+        >>> body = {"messages": [{"role": "user", "content": "BEGIN 417082\nNice.\nEND 417082\nLabel each."}]}
         >>> Reply.answers(body, lambda text: "Glad").body["choices"][0]["message"]["content"]
-        '{"417": "Glad"}'
+        '{"417082": "Glad"}'
         """
         tasks = packed_texts(body)
         if not tasks:

@@ -38,9 +38,8 @@ from sqlalchemy import func, insert, select
 
 from backend.learning.states import StateKey, States
 from backend.ledger import Ledger, Writer, projects
-from backend.ledger import events as snapshots
 from backend.ledger.database import tables
-from backend.ledger.events import after
+from backend.ledger.events import ProjectEvents, StateRecords
 from backend.testing import Reply
 from backend.upkeep.copying import copy
 from camvo.state.contribution import Contribution
@@ -108,7 +107,7 @@ def newest(ledger: Ledger) -> int:
 def snapshot_in_memory(ledger: Ledger, rows: list[dict[str, Any]]) -> None:
     """Store the snapshot that a process makes that has read all events."""
     with ledger.read() as connection:
-        stored = after(connection, PROJECT, 0, limit=TEXTS)
+        stored = ProjectEvents(connection, PROJECT).after(0, limit=TEXTS)
     lessons = [Contribution.unpack(event.contribution) for event in stored]
     state = State(8, linear=False)
     repeated = itertools.islice(itertools.cycle(lessons), newest(ledger))
@@ -118,7 +117,7 @@ def snapshot_in_memory(ledger: Ledger, rows: list[dict[str, Any]]) -> None:
     last = newest(ledger)
     with ledger.write() as connection:
         names = PROJECT, rows[0]["control"], rows[0]["epoch"]
-        snapshots.save_snapshot(connection, *names, last, state.snapshot(), now=time.time())
+        StateRecords(connection, *names).save_snapshot(last, state.snapshot(), now=time.time())
     print(f"a snapshot of {state.rounds:,} rounds takes {len(state.snapshot()):,} bytes")
 
 

@@ -21,7 +21,7 @@ from backend.commands.replay import inputs
 from camvo.joint.votes import renumber
 from camvo.policies.joint import Joint
 from camvo.quotes.forecast import JointProject, KnownVotes
-from camvo.quotes.mixes import LabelledVotes, Mix, labels_and_scores, mixes
+from camvo.quotes.mixes import LabelledVotes, Mix, mixes
 from camvo.state.exploration import UNASKED
 
 
@@ -57,7 +57,7 @@ def run(path: Path, seed: int, given: argparse.Namespace) -> dict[str, float]:
     best: Mix = min(found, key=lambda mix: mix.models + mix.humans_sure * given.price)
     done, partial = project(known, some(votes, rest), base * best.times, rng)
     assert done.fit is not None
-    labels, scores = labels_and_scores(done.fit, partial)
+    labels, scores = done.fit.leaders(partial)
     first = np.argsort(scores, kind="stable")
     outcome = {"worth": best.times, "quoted": best.models, "models": done.share}
     for name, share in (("likely", best.humans), ("sure", best.humans_sure)):

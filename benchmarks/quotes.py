@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ import numpy as np
 from backend.commands.replay import inputs
 from camvo.joint.votes import renumber
 from camvo.numerics.small import clopper_pearson
-from camvo.policies.ensemble import Choice
+from camvo.policies.ensemble import Choice, Situation
 from camvo.policies.joint import Joint
-from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan
+from camvo.policies.policy import Plan
 from camvo.quotes.forecast import JointProject, KnownVotes, forecast
 from camvo.replays.replay import VotesTable, replay
 from camvo.typing import Array
@@ -40,17 +39,9 @@ class Piloted(Joint):
 
     pilot: int = 200
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-        conditions: Conditions = ORDINARY,
-    ) -> Plan:
-        rounds = min(observation.state.rounds for observation in observations.values())
-        conditions = replace(conditions, everyone=rounds < self.pilot)
-        return super().assemble(observations, costs, estimates, choice, conditions)
+    def assemble(self, situation: Situation, choice: Choice) -> Plan:
+        conditions = replace(situation.conditions, everyone=situation.rounds < self.pilot)
+        return super().assemble(replace(situation, conditions=conditions), choice)
 
 
 def votes_of(path: Path) -> KnownVotes:

@@ -101,7 +101,7 @@ def call_for_ever(url: str, database: str, window: float, seconds: float, outcom
     async def worker(until: float) -> None:
         while time.monotonic() < until:
             try:
-                await pool.attempt("test", [{"role": "user", "content": "A text."}], None, PATIENCE)
+                await pool["test"].attempt([{"role": "user", "content": "A text."}], None, PATIENCE)
                 counts["answered"] += 1
             except ModelError as error:
                 counts[error.code] += 1

@@ -25,12 +25,11 @@ import numpy as np
 
 import camvo
 from backend.commands.replay.inputs import read_prices, read_votes
-from camvo.joint.further_votes import FurtherValue
-from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
+from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.questions.question import Task
 from camvo.replays.replay import VotesTable
-from camvo.scores.calibration import FinishedRound, Scorer, fit_scorer
+from camvo.scores.calibration import FinishedRound, Scorer
 from camvo.votes.aggregation import Decision
 
 POLICIES: dict[str, Policy] = {
@@ -111,7 +110,7 @@ def scorer_of(
         label = relabelled.get(at, item.first.label)
         right = float(label == item.truth) if at in relabelled else None
         rounds.append(FinishedRound(item.votes, label, right))
-    return fit_scorer(rounds, arms, labels)
+    return Scorer.fit(rounds, arms, labels)
 
 
 def measure(decisions: list[Decision], items: list[Item], scorer: Scorer) -> tuple[float, float]:

@@ -22,8 +22,7 @@ import numpy as np
 from scipy.special import betainc
 
 from camvo.subsets.confidence import Copula
-from camvo.subsets.oracle import cheapest_subset
-from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
+from camvo.subsets.oracle import MOST_SETS, cheapest_subset, cheapest_subsets
 
 TASKS = 64
 

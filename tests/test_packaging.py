@@ -77,11 +77,11 @@ def test_a_ledger_is_migrated_from_the_wheel(wheel: Path, tmp_path: Path) -> Non
 import sys
 import backend.ledger, backend.models, backend.questions, camvo.policies.camvo
 from backend.ledger import Ledger
-from backend.ledger.database import readiness
+from backend.ledger.database import statements
 ledger = Ledger("sqlite:///new.sqlite")
 ledger.migrate()
 with ledger.write() as connection:
-    readiness.try_write(connection)
+    statements.try_write(connection)
 print(backend.ledger.__file__)
 """
     printed = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(wheel))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -291,3 +293,92 @@ def test_no_module_is_a_sliver_of_its_only_importer() -> None:
         and lines_of_code(module) < FEW_LINES
     }
     assert {module for module in slivers if not {module, folder_of(module)} & set(SHORT)} == set()
+
+
+USED_UNSEEN: Mapping[str, str] = {
+    "backend.__main__": "the command in pyproject.toml",
+    "backend.ledger.migrations.versions": "Alembic calls upgrade and downgrade",
+    "backend.questions.tags": "the registry reads a module for each tag",
+}
+"""Modules, and folders of them, whose public names are used by somebody who does not name them."""
+
+OWN_USERS: Mapping[str, frozenset[str]] = {
+    "backend.annotation.batch_stage": frozenset({"BatchStage"}),
+    "backend.annotation.pack_checks": frozenset({"unpacked_arms"}),
+    "backend.annotation.planner": frozenset({"Planned"}),
+    "backend.annotation.queue": frozenset({"failure"}),
+    "backend.commands.bulk.quoting": frozenset({"hours", "money"}),
+    "backend.commands.connect.connect": frozenset({"description"}),
+    "backend.commands.replay.report_blocks": frozenset({"grid"}),
+    "backend.label_studio.client": frozenset({"failures"}),
+    "backend.ledger.database.database": frozenset({"create", "place", "reader", "writer"}),
+    "backend.ledger.database.tables": frozenset({"where"}),
+    "backend.models.embedded_voters": frozenset({"all_phrases"}),
+    "backend.models.embedder": frozenset({"encode_texts"}),
+    "backend.models.model": frozenset({"accepts_schema", "batch_prices"}),
+    "backend.models.short_path": frozenset({"Path"}),
+    "backend.runtime.annotation_process": frozenset({"warm_up"}),
+    "backend.server.app": frozenset({"environment", "install", "runtime"}),
+    "backend.server.camvo_model": frozenset({"CamvoModel"}),
+    "backend.server.front": frozenset({"Connection", "refusal"}),
+    "backend.server.gunicorn_server": frozenset({"GunicornServer"}),
+    "backend.server.status.drawings": frozenset({"reliability"}),
+    "backend.telemetry.tracing": frozenset({"Response", "TraceSpan"}),
+    "backend.testing": frozenset({"ReceivedRequest"}),
+}
+"""Module → the names that nobody outside it uses, and that should be private. The table may only shrink."""
+
+
+def code_of_users() -> Iterator[tuple[str, ast.Module]]:
+    """The code that may use a public name, and the examples of pages, each with the path of its file."""
+    for folder in (*ROOMS, "tests", "benchmarks", ".ci"):
+        for file in (ROOT / folder).rglob("*.py"):
+            yield str(file), ast.parse(file.read_text())
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for example in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            yield str(page), ast.parse(textwrap.dedent(example))
+
+
+def names_used(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The module and the name of everything that some code imports by name, or reads from a module."""
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield node.module, alias.name
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            yield aliases[node.value.id], node.attr
+
+
+def public_names(module: str) -> set[str]:
+    """The public functions and classes of a module that no framework is handed by a decorator."""
+    return {
+        node.name
+        for node in ast.parse(modules()[module].read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not any(
+            isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute)
+            for mark in node.decorator_list
+        )
+    }
+
+
+def test_every_public_name_has_a_user_outside_its_module() -> None:
+    users: dict[tuple[str, str], set[str]] = {}
+    for path, tree in code_of_users():
+        for used in names_used(tree):
+            users.setdefault(used, set()).add(path)
+    own = {
+        module: {
+            name
+            for name in public_names(module)
+            if not users.get((module, name), set()) - {str(modules()[module])}
+        }
+        for module in modules()
+        if not any(is_within(module, folder) for folder in USED_UNSEEN)
+    }
+    unknown = {module: names - OWN_USERS.get(module, frozenset()) for module, names in own.items()}
+    assert {module: names for module, names in unknown.items() if names} == {}

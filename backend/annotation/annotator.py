@@ -5,34 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import (
-    ModelReply,
-    PackGuard,
-    Voters,
-    ask_models,
-    compared,
-    confidences_of,
-    no_vote_error,
-    offered,
-    votes_of,
-)
-from backend.annotation.batch_stage import BatchStage, BatchStages, pending
+from backend.annotation.asking import Asking, Voters
+from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Planner, Terms
 from backend.annotation.recording import (
     FinishedTask,
     LookUp,
+    count_rounds,
     forget_failure,
     look_up,
     record_failure,
     record_rounds,
 )
+from backend.annotation.replies import no_vote_error
 from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
 from backend.errors import BatchPendingError, LedgerError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
@@ -44,10 +35,9 @@ from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder
 from backend.settings.policies import policy_of
-from backend.telemetry import metrics, tracing
+from backend.telemetry import tracing
 from camvo.numerics.small import is_known
-from camvo.policies.policy import Conditions, Plan, Policy
-from camvo.student.taught_texts import STUDENT
+from camvo.policies.policy import Conditions, Plan
 from camvo.votes.aggregation import Decision
 from camvo.votes.labels import LABEL_VOTE
 
@@ -75,7 +65,6 @@ class Annotator:
         self._writer, self._readers = writer, readers
         self._stored = GroupedReads(ledger, readers, look_up)
         self._embedder, self._questions, self._examples = embedder, questions, examples
-        self._pack_guard = PackGuard(ledger, readers)
         self._batch_stages = batch_stages
         self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
@@ -135,9 +124,7 @@ class Annotator:
             return None
         if not finished:
             return None
-        decided = [
-            (question.question, finished[question.key]) for question in questions if question.key in finished
-        ]
+        decided = [(question, finished[question.key]) for question in questions if question.key in finished]
         prediction = prediction_of(decided, job.settings.model_version)
         if not job.settings.show_votes:
             return prediction
@@ -162,17 +149,16 @@ class Annotator:
         """Plan, ask, decide and record the questions that have no round yet."""
         contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
-        stage = await self._stage(job, questions, prompt)
-        terms = await self._terms(job, questions, prompt, stage)
+        asking = await self._asking(job, questions, prompt)
+        terms = await self._terms(job, questions, asking)
+        policy = terms.policy
         with tracing.plan() as span:
-            plan, student = await self._planner.plan(job, questions, contexts, terms)
-            plan = plan if stage is None else stage.fixed(plan)
+            planned = await self._planner.plan(job, questions, contexts, terms)
+            plan = asking.fixed(planned.plan)
             embedding = self._embed(job, questions, contexts, plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
-        known = {} if student is None else student.replies
-        replies, beside = await self._replies(terms.policy, plan, job, prompt, known, stage)
-        votes, confidences = votes_of(replies), confidences_of(replies)
-        decisions = terms.policy.decide(plan, votes, confidences=confidences)
+        replies = await asking.ask(policy, plan, planned.known)
+        decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
         if not decisions:
             raise no_vote_error(job, replies)
         if embedding is not None:
@@ -181,38 +167,36 @@ class Annotator:
         finished = FinishedTask(
             job=job,
             questions=questions,
-            policy=terms.policy,
+            prompt=prompt,
+            policy=policy,
             plan=plan,
-            votes=votes,
+            replies=replies,
             decisions=decisions,
-            costs={arm: reply.cost for arm, reply in (beside | replies).items()},
-            scores=await self._scores(job, questions, plan, votes, decisions),
+            scores=await self._scores(job, questions, plan, replies.votes, decisions),
+            studied=planned.studied(policy, plan, replies),
             now=self._clock(),
-            examples=prompt.tasks,
-            shown={arm: count for arm, count in prompt.shown.items() if arm in votes},
-            confidences=confidences,
-            versions={arm: reply.version for arm, reply in replies.items() if reply.version is not None},
-            studied={} if student is None else student.studied(terms.policy, plan, votes, confidences),
-            packs=compared(job, plan, replies, beside),
         )
         stored, new = await self._writer.persist(GroupedWrite(record_rounds, finished))
-        for round_ in new:
-            _count(round_)
-        if stage is not None:
-            stage.ended()
+        count_rounds(new)
+        asking.ended()
         return [*stored, *new]
 
-    async def _terms(
-        self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt, stage: BatchStage | None
-    ) -> Terms:
+    async def _asking(self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt) -> Asking:
+        """How the task's models are asked: at once, or in the stages of a provider's batch.
+
+        Raises:
+            BatchPendingError: the task waits for an earlier stage.
+        """
+        if job.batching is None:
+            return Asking(self._voters, job, prompt)
+        return await self._batch_stages.begin(job, job.batching, questions, prompt)
+
+    async def _terms(self, job: Job, questions: Sequence[JobQuestion], asking: Asking) -> Terms:
         """The policy, the price of each arm that it may ask, and the task's conditions."""
         policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
-        unpacked = await self._pack_guard.unpacked(job)
-        unpacked = unpacked if stage is None else stage.unpacked(unpacked)
-        policy, costs = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
+        policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
-        conditions = Conditions(everyone=job.everyone, allowance=allowance)
-        return Terms(policy, costs, conditions if stage is None else stage.limit(conditions))
+        return Terms(policy, costs, asking.limit(Conditions(everyone=job.everyone, allowance=allowance)))
 
     @staticmethod
     def _embed(
@@ -254,53 +238,3 @@ class Annotator:
             scorer = await self._scorers.current(key, plan.arms, estimates.labels)
             scores[name] = scorer.score_decision(votes_cast, decisions[name])
         return scores
-
-    async def _stage(
-        self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt
-    ) -> BatchStage | None:
-        """The task's stage of a batch; ``None`` if all models are asked at once.
-
-        Raises:
-            BatchPendingError: the task waits for an earlier stage.
-        """
-        if job.batching is None:
-            return None
-        stage = await self._batch_stages.begin(job, job.batching, questions, prompt)
-        if stage.incomplete:
-            await stage.keep(None)
-            raise pending(job)
-        return stage
-
-    async def _replies(  # noqa: PLR0917 - what asking needs
-        self,
-        policy: Policy,
-        plan: Plan,
-        job: Job,
-        prompt: TaskPrompt,
-        known: Mapping[str, ModelReply],
-        stage: BatchStage | None,
-    ) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
-        """Ask the models, at once or by batches.
-
-        Raises:
-            BatchPendingError: lines of the stage have to be bought first; they are stored with the plan.
-        """
-        waiting = partial(self._voters.waiting, prompt)
-        if stage is None:
-            return await ask_models(policy, plan, self._voters, job, prompt, known=known, waiting=waiting)
-        known = {**known, **{arm: stage.replies[arm] for arm in plan.arms if arm in stage.replies}}
-        beside = {arm: reply for arm, reply in stage.replies.items() if arm not in known}
-        try:
-            return await ask_models(
-                policy, plan, stage, job, prompt, known=known, known_beside=beside, waiting=waiting
-            )
-        except BatchPendingError:
-            await stage.keep(plan)
-            raise
-
-
-def _count(round_: Round) -> None:
-    """Count a new round, and the models that it asked, in the metrics."""
-    labels = {"project": round_.key.project, "control": metrics.label_value(round_.key.control)}
-    metrics.rounds.labels(**labels).inc()
-    metrics.models_asked.labels(**labels).inc(len(round_.votes.keys() - {STUDENT}))

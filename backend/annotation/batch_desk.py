@@ -28,8 +28,8 @@ from backend.errors import (
     RejectedError,
     TaskDeletedError,
 )
-from backend.ledger import Ledger, Writer, batches
-from backend.ledger.batches import OPEN, BatchJob, BatchLine
+from backend.ledger import Ledger, Writer
+from backend.ledger.batches import OPEN, BatchJob, BatchLine, Jobs, Lines
 from backend.ledger.money import Purse
 from backend.models import Pool
 from backend.models.batches.provider import WINDOW, BatchProvider, ProviderBatch
@@ -102,11 +102,12 @@ class Desk:
             if self._sending:
                 sending = sorted(self._sending)
                 try:
-                    await self._writer.run(
-                        partial(batches.renew_jobs, jobs=sending, owner=self._owner, seconds=self._lease)
-                    )
+                    await self._writer.run(partial(self._renew, sending))
                 except LedgerError as error:
                     _log.error("leases_not_renewed", code=error.code, reason=str(error))
+
+    def _renew(self, jobs: Sequence[str], connection: Connection) -> None:
+        Jobs(connection).renew(jobs, self._owner, self._lease)
 
     async def look(self, project: str | None = None) -> DeskReport:
         """Poll the jobs; settle those that have ended, and clean up after them.
@@ -116,7 +117,7 @@ class Desk:
         """
         report = DeskReport()
         for job in self._read(
-            lambda connection: batches.find_jobs(connection, states=(*OPEN, "ended"), project=project)
+            lambda connection: Jobs(connection).find(states=(*OPEN, "ended"), project=project)
         ):
             if job.model not in self._models:
                 report.problems.append(
@@ -133,7 +134,7 @@ class Desk:
     def out(self, project: str | None = None) -> list[BatchJob]:
         """The jobs whose answers are still to come."""
         found: list[BatchJob] = self._read(
-            lambda connection: batches.find_jobs(connection, states=OPEN, project=project)
+            lambda connection: Jobs(connection).find(states=OPEN, project=project)
         )
         return found
 
@@ -159,14 +160,14 @@ class Desk:
 
     async def cancel(self, job: BatchJob) -> None:
         """End a job early. Lines that have run are paid and settled as usual; the others cost nothing."""
-        await self._writer.persist(lambda connection: batches.change_job(connection, job.id, cancelled=True))
+        await self._writer.persist(lambda connection: Jobs(connection).change(job.id, cancelled=True))
         if job.state == "out" and job.provider_id is not None:
-            await self._pool.batch_provider(job.model).cancel(job.provider_id)
+            await self._pool[job.model].batches.cancel(job.provider_id)
         elif job.state == "filling" and await self._leased(job):
             await self._refuse(job, "batch_cancelled")
 
     async def _look_at(self, job: BatchJob, report: DeskReport) -> None:
-        provider = self._pool.batch_provider(job.model)
+        provider = self._pool[job.model].batches
         if job.state == "ended":
             await self._close(job, provider)
         elif job.state == "out" and job.provider_id is not None:
@@ -184,7 +185,7 @@ class Desk:
             else:
                 await self._send(job, report)
             return
-        known = self._read(batches.provider_ids)
+        known = self._read(lambda connection: Jobs(connection).provider_ids())
         found = await provider.search(job.id, job.sent_at or job.created_at, known)
         if found.batch is not None:
             await self._found(job, found.batch)
@@ -216,7 +217,7 @@ class Desk:
             model,
             self._owner,
             self._lease,
-            self._pool.batch_provider(model).limits,
+            self._pool[model].batches.limits,
             allowed,
             budget,
             purse,
@@ -229,18 +230,15 @@ class Desk:
             )
         if filling.short is not None:
             report.short = filling.short
-        return (
-            self._read(lambda connection: batches.get_job(connection, request.id))
-            if filling.requests
-            else None
-        )
+        return self._read(lambda connection: Jobs(connection).get(request.id)) if filling.requests else None
 
     def _tokens_left(self, model: str, connection: Connection) -> int | None:
         """How many more tokens may be enqueued; ``None`` for any number."""
         one_model = same_model(self._models).get(model, frozenset({model}))
-        limits = [self._models[model].batch_tokens, batches.learned_limit(connection, one_model)]
+        jobs = Jobs(connection)
+        limits = [self._models[model].batch_tokens, jobs.learned_limit(one_model)]
         known = [limit for limit in limits if limit is not None]
-        return min(known) - batches.enqueued(connection, one_model) if known else None
+        return min(known) - jobs.enqueued(one_model) if known else None
 
     async def _send(self, job: BatchJob, report: DeskReport) -> bool:
         """Send a filled job, and return whether its provider took it.
@@ -248,7 +246,7 @@ class Desk:
         Raises:
             ModelError: nobody knows whether it did. It is looked for before anything is sent again.
         """
-        provider = self._pool.batch_provider(job.model)
+        provider = self._pool[job.model].batches
         self._sending.add(job.id)
         try:
             out = self._lines(job)
@@ -275,8 +273,8 @@ class Desk:
     async def _found(self, job: BatchJob, batch: ProviderBatch) -> None:
         files = {**job.files, **batch.files}
         await self._writer.persist(
-            lambda connection: batches.change_job_if(
-                connection, job.id, "sending", state="out", provider_id=batch.id, files=files
+            lambda connection: Jobs(connection).change_if(
+                job.id, "sending", state="out", provider_id=batch.id, files=files
             )
         )
 
@@ -284,20 +282,20 @@ class Desk:
         self, job: BatchJob, batch: ProviderBatch, provider: BatchProvider, report: DeskReport
     ) -> None:
         files = {**job.files, **batch.files}
-        await self._writer.persist(lambda connection: batches.change_job(connection, job.id, files=files))
+        await self._writer.persist(lambda connection: Jobs(connection).change(job.id, files=files))
         if batch.refusal is not None:
             limit = (batch.token_limit or job.tokens // 2) if batch.full else None
             await self._not_taken(job, batch.refusal, limit, report)
             return
         await self._settlement.settle(job, batch, provider, self._lines(job))
         report.settled += 1
-        await self._close(self._read(lambda connection: batches.get_job(connection, job.id)) or job, provider)
+        await self._close(self._read(lambda connection: Jobs(connection).get(job.id)) or job, provider)
 
     async def _close(self, job: BatchJob, provider: BatchProvider) -> None:
         """Delete what the provider keeps of a settled job."""
         await provider.delete(job.provider_id, job.files)
         await self._writer.persist(
-            lambda connection: batches.change_job_if(connection, job.id, "ended", state="closed")
+            lambda connection: Jobs(connection).change_if(job.id, "ended", state="closed")
         )
 
     async def _refuse(self, job: BatchJob, code: str) -> None:
@@ -305,7 +303,7 @@ class Desk:
         await self._settlement.give_back(job, self._lines(job), code)
         at = self._clock()
         await self._writer.persist(
-            lambda connection: batches.change_job(connection, job.id, state="refused", code=code, ended_at=at)
+            lambda connection: Jobs(connection).change(job.id, state="refused", code=code, ended_at=at)
         )
 
     async def _not_taken(self, job: BatchJob, code: str, limit: int | None, report: DeskReport) -> None:
@@ -320,9 +318,7 @@ class Desk:
         await self._refuse(job, code)
         if limit is not None:
             tokens = max(min(limit, job.tokens - 1), 1)
-            await self._writer.persist(
-                lambda connection: batches.change_job(connection, job.id, token_limit=tokens)
-            )
+            await self._writer.persist(lambda connection: Jobs(connection).change(job.id, token_limit=tokens))
             report.full |= {job.model} if job.lines == 1 else set()
         else:
             self._refused[job.model] = code
@@ -330,7 +326,7 @@ class Desk:
 
     async def _leased(self, job: BatchJob) -> bool:
         return job.id not in self._sending and await self._writer.persist(
-            lambda connection: batches.lease_jobs(connection, job.id, self._owner, self._lease)
+            lambda connection: Jobs(connection).lease(job.id, self._owner, self._lease)
         )
 
     def _lines(self, job: BatchJob) -> Mapping[str, Sequence[BatchLine]]:
@@ -339,7 +335,7 @@ class Desk:
         after = ""
 
         def read(connection: Connection) -> list[BatchLine]:
-            return batches.lines_of(connection, job.id, AT_ONCE, after)
+            return Lines(connection).out_with(job.id, AT_ONCE, after)
 
         while some := self._read(read):
             after = some[-1].key
@@ -354,9 +350,10 @@ class Desk:
 
 def _begin(connection: Connection, *, job: str, files: Mapping[str, str], at: float) -> bool:
     """Note that from now on the provider may have the job; whether it is still to be sent."""
-    stored = batches.get_job(connection, job)
+    jobs = Jobs(connection)
+    stored = jobs.get(job)
     if stored is None or stored.state not in ("filling", "sending"):
         return False
     first = stored.sent_at or at
-    batches.change_job(connection, job, state="sending", files=dict(files), sent_at=first, due_at=at + WINDOW)
+    jobs.change(job, state="sending", files=dict(files), sent_at=first, due_at=at + WINDOW)
     return True

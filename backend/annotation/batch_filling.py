@@ -10,9 +10,9 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from backend.errors import BudgetExhaustedError, Usage
-from backend.ledger import answers, batches, bookings, deletions, money
-from backend.ledger.batches import BatchLine
-from backend.ledger.bookings import CallOutcome, store_answer
+from backend.ledger import answers, money, projects
+from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, store_answers
+from backend.ledger.batches import BatchLine, Jobs, Lines
 from backend.ledger.database.statements import now
 from backend.ledger.money import Purse
 from backend.models import Pool
@@ -60,7 +60,7 @@ class Requests:
 
     def pack_size(self, arm: str) -> int:
         """The most lines of a request."""
-        return self._pool.pack_size(arm)
+        return self._pool[arm].pack_size
 
     def bundle(self, lines: Sequence[BatchLine], most: int | None = None) -> list[_BatchRequest]:
         """Put lines of one arm into requests.
@@ -112,18 +112,18 @@ class Requests:
         ]
         lead = replace(
             first,
-            ceiling_usd=self._pool.batch_ceiling(arm, messages, schema, tasks=len(numbers)),
-            counted_tokens=self._pool.count(arm, messages),
-            most_input=self._pool.most_input(arm, messages, schema),
-            size=self._pool.batch_provider(arm).size(self._body(arm, pack)),
+            ceiling_usd=self._pool[arm].model.for_tasks(len(numbers)).batch_ceiling(messages, schema),
+            counted_tokens=self._pool[arm].model.count(messages),
+            most_input=self._pool[arm].model.most_input(messages, schema),
+            size=self._pool[arm].batches.size(self._body(arm, pack)),
         )
         shares = pack.shares
         return _BatchRequest([lead, *others], {line.task: shares[line.key] for line in (lead, *others)})
 
     def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
         tasks = len(pack.members)
-        request = self._pool.request(arm, pack.messages, pack.schema, tasks=tasks)
-        return self._pool.batch_provider(arm).body(request)
+        request = self._pool[arm].model.for_tasks(tasks).request(pack.messages, pack.schema)
+        return self._pool[arm].batches.body(request)
 
 
 def _grouped(lines: Sequence[BatchLine], most: int) -> list[list[_PackedLine]]:
@@ -227,17 +227,16 @@ def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Fi
         so_far: what earlier transactions filled it with.
     """
     pack = requests.pack_size(job.model)
-    found = batches.wanted_lines(
-        connection, job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after
-    )
-    held = batches.held_lines(connection, job.id)
+    lines = Lines(connection)
+    found = lines.wanted(job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after)
+    held = lines.held(job.id)
     filling = replace(so_far, requests=held.requests, size=held.size, tokens=held.tokens, full=not found)
-    owner = bookings.batch_owner(job.id)
+    owner = answers.batch_owner(job.id)
     # A line that a process asks for at the moment is left for later.
     mine = [
         line
         for line in _open(connection, found)
-        if bookings.acquire_claim(connection, line.key, owner, _HELD) is not None
+        if Claims(connection).acquire(line.key, owner, _HELD) is not None
     ]
     bundled = requests.bundle(mine)
     for request in bundled:
@@ -245,7 +244,7 @@ def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Fi
     taken = {line.key for request in bundled for line in request.lines}
     _ask_singly(connection, [line for line in mine if line.key not in taken], owner)
     if filling.requests:
-        batches.change_job(connection, job.id, lines=filling.requests, tokens=filling.tokens)
+        Jobs(connection).change(job.id, lines=filling.requests, tokens=filling.tokens)
     return replace(filling, after=found[-1].key) if found else filling
 
 
@@ -254,10 +253,11 @@ def _open(connection: Connection, found: Sequence[BatchLine]) -> list[BatchLine]
     stored = answers.find_by_key(connection, [line.key for line in found])
     still = []
     for line in found:
+        lines = Lines(connection)
         if line.key in stored:
-            batches.end_lines(connection, line.key, "answered", None, 0)
-        elif line.body is None or deletions.is_deleted(connection, line.project, line.task):
-            batches.end_lines(connection, line.key, "discarded", None, 0)
+            lines.end(line.key, "answered", None, 0)
+        elif line.body is None or projects.is_deleted(connection, line.project, line.task):
+            lines.end(line.key, "discarded", None, 0)
         else:
             still.append(line)
     return still
@@ -270,7 +270,7 @@ def _take(
 
     A budget that covers a part of the tasks of a prompt is spent on that part.
     """
-    owner = bookings.batch_owner(job.id)
+    owner = answers.batch_owner(job.id)
     if filling.full or not filling.has_room(job, request):
         _let_go(connection, request.lines, owner)
         return replace(filling, full=True)
@@ -285,17 +285,16 @@ def _take(
             filling = _take(connection, job, requests, filling, part)
         return filling
     if not filling.requests:
-        batches.create_job(connection, job.id, job.project, job.model, job.owner, job.lease)
+        Jobs(connection).create(job.id, job.project, job.model, job.owner, job.lease)
     for line in request.lines:
-        bookings.note_call(connection, line.key, owner, call)
-        batches.take_lines(connection, line, job.id, call)
+        Claims(connection).note_call(line.key, owner, call)
+        Lines(connection).take(line, job.id, call)
     return filling.plus(request)
 
 
 def _reserve(connection: Connection, job: JobRequest, request: _BatchRequest) -> int:
     lead = request.lead
-    return money.reserve(
-        connection,
+    wanted = money.Reservation(
         project=lead.project,
         task=lead.task,
         model=lead.model,
@@ -308,17 +307,19 @@ def _reserve(connection: Connection, job: JobRequest, request: _BatchRequest) ->
         shares=request.shares,
         purse=job.purse,
     )
+    return money.reserve_each(connection, [wanted])[lead.key]
 
 
 def _ask_singly(connection: Connection, alone: Sequence[BatchLine], owner: str) -> None:
     """Store an empty answer about tasks that no prompt can hold, so that they are asked about singly."""
     for line in alone:
-        payer, at = (line.project, line.task), now(connection)
-        store_answer(connection, line.key, line.model, payer, "", _UNSENT, now=at)
-        batches.end_lines(connection, line.key, "answered", None, 0)
+        payer = (line.project, line.task)
+        empty = BoughtAnswer(key=line.key, model=line.model, payer=payer, content="", outcome=_UNSENT)
+        store_answers(connection, [empty], now=now(connection))
+        Lines(connection).end(line.key, "answered", None, 0)
     _let_go(connection, alone, owner)
 
 
 def _let_go(connection: Connection, some: Sequence[BatchLine], owner: str) -> None:
     for line in some:
-        bookings.release_claim(connection, line.key, owner)
+        Claims(connection).release([line.key], owner)

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from backend.annotation.batch_filling import AT_ONCE, Requests
 from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
-from backend.ledger import Writer, batches, bookings, money
-from backend.ledger.batches import BatchJob, BatchLine
-from backend.ledger.bookings import CallOutcome, settle_call, store_answer
+from backend.ledger import Writer, answers, money
+from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
+from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
 from backend.models.pack_ledger import count_parts
@@ -99,7 +99,7 @@ class Settlement:
         await self._book_all(job, ready)
         at = self._clock()
         await self._writer.persist(
-            lambda connection: batches.change_job_if(connection, job.id, "out", state="ended", ended_at=at)
+            lambda connection: Jobs(connection).change_if(job.id, "out", state="ended", ended_at=at)
         )
 
     async def give_back(self, job: BatchJob, out: Mapping[str, Sequence[BatchLine]], code: str) -> None:
@@ -116,8 +116,8 @@ class Settlement:
         try:
             if result.error is not None:
                 raise result.error
-            answer = self._pool.read_batched(
-                lead.model, result.response, lead.counted_tokens, lead.most_input, tasks=len(request)
+            answer = self._pool[lead.model].read_batched(
+                result.response, lead.counted_tokens, lead.most_input, tasks=len(request)
             )
         except ModelError as error:
             _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)
@@ -148,7 +148,7 @@ class Settlement:
     def _write(
         self, job: BatchJob, settled: list[_Settled], connection: Connection
     ) -> list[tuple[str, CallOutcome]]:
-        stored = batches.find_lines(connection, [line.key for each in settled for line in each.lines])
+        stored = Lines(connection).find([line.key for each in settled for line in each.lines])
         booked = []
         for each in settled:
             now = [stored[line.key] for line in each.lines if line.key in stored]
@@ -159,7 +159,7 @@ class Settlement:
             shares = {} if call is None else money.shares_of(connection, call)
             for line in out:
                 self._end(connection, job, line, each, shares.get(line.task, 1.0))
-            settle_call(connection, call, each.outcome)
+            settle_calls(connection, [(call, each.outcome)])
             booked.append((out[0].model, each.outcome))
         return booked
 
@@ -168,19 +168,25 @@ class Settlement:
     ) -> None:
         outcome, usd = settled.outcome, settled.outcome.usage.cost * share
         content = None if settled.contents is None else settled.contents[line.key]
-        payer = (line.project, line.task)
-        needed = store_answer(
-            connection, line.key, line.model, payer, content, outcome, now=self._clock(), share=share
+        bought = BoughtAnswer(
+            key=line.key,
+            model=line.model,
+            payer=(line.project, line.task),
+            content=content,
+            outcome=outcome,
+            share=share,
         )
-        bookings.release_claim(connection, line.key, bookings.batch_owner(job.id))
+        needed = store_answers(connection, [bought], now=self._clock())
+        Claims(connection).release([line.key], answers.batch_owner(job.id))
+        lines = Lines(connection)
         if not needed or line.body is None:
-            batches.end_lines(connection, line.key, "discarded", outcome.code, usd)
+            lines.end(line.key, "discarded", outcome.code, usd)
         elif content is not None:
-            batches.end_lines(connection, line.key, "answered", outcome.code, usd)
+            lines.end(line.key, "answered", outcome.code, usd)
         elif settled.again and (not settled.tried or line.tries < self._retries):
-            batches.give_back_lines(connection, line.key, outcome.code, tried=settled.tried)
+            lines.give_back(line.key, outcome.code, tried=settled.tried)
         else:
-            batches.end_lines(connection, line.key, "failed", outcome.code, usd)
+            lines.end(line.key, "failed", outcome.code, usd)
 
 
 def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:

@@ -6,25 +6,26 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.annotation.asking import ModelReply, Voters, asked_singly, packed_reply, votes_in
+from backend.annotation.asking import Asking, Voters
 from backend.annotation.job import Batching, Job, JobQuestion
+from backend.annotation.replies import ModelReply, Replies, asked_singly, packed_reply, votes_in
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BadAnswerError, BatchPendingError, TaskDeletedError, UnusableAnswersError
-from backend.ledger import Ledger, Writer, answers, batches, deletions
+from backend.ledger import Ledger, Writer, answers, projects
 from backend.ledger.answers import StoredAnswer
-from backend.ledger.batches import BatchLine, BatchTask
+from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
 from backend.ledger.database import writer as outages
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
 from backend.models.pack_ledger import pack_key
 from backend.questions.question import TaskQuestion
-from camvo.policies.policy import Conditions, Drawn, Plan, Waiting
+from camvo.policies.policy import Conditions, Drawn, Plan, Policy, Waiting
 from camvo.twins.twins import twins
 
 
@@ -51,7 +52,7 @@ class _KnownAnswers:
     @classmethod
     def read(cls, connection: Connection, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
-        return cls(answers.find_by_key(connection, keys), batches.find_lines(connection, keys))
+        return cls(answers.find_by_key(connection, keys), Lines(connection).find(keys))
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
@@ -109,7 +110,7 @@ def _wanted_line(  # noqa: PLR0917 - what a line is made of
     pool: Pool, job: Job, prompt: TaskPrompt, arm: str, key: str, now: float
 ) -> BatchLine:
     """Return the line that is to be sent."""
-    packed = prompt.pack is not None and pool.pack_size(arm) > 1
+    packed = prompt.pack is not None and pool[arm].pack_size > 1
     sizes = _packed(prompt) if packed else _alone(pool, prompt, arm)
     return BatchLine(
         key=key,
@@ -128,13 +129,13 @@ def _packed(prompt: TaskPrompt) -> dict[str, Any]:
 
 
 def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
-    messages, schema, provider = prompt.for_model(arm), prompt.schema, pool.batch_provider(arm)
-    body = provider.body(pool.request(arm, messages, schema))
+    messages, schema, provider = prompt.for_model(arm), prompt.schema, pool[arm].batches
+    body = provider.body(pool[arm].model.request(messages, schema))
     return {
         "body": body,
-        "ceiling_usd": pool.batch_ceiling(arm, messages, schema),
-        "counted_tokens": pool.count(arm, messages),
-        "most_input": pool.most_input(arm, messages, schema),
+        "ceiling_usd": pool[arm].model.batch_ceiling(messages, schema),
+        "counted_tokens": pool[arm].model.count(messages),
+        "most_input": pool[arm].model.most_input(messages, schema),
         "size": provider.size(body),
     }
 
@@ -167,11 +168,15 @@ class BatchStages:
     async def begin(
         self, job: Job, batching: Batching, questions: Sequence[JobQuestion], prompt: TaskPrompt
     ) -> BatchStage:
-        """Look up what a task has asked for so far."""
+        """Look up what a task has asked for so far.
+
+        Raises:
+            BatchPendingError: the task waits for an earlier stage.
+        """
         asked_about = _hash_of(questions)
 
         def read(connection: Connection) -> tuple[BatchTask | None, _KnownAnswers]:
-            stored = batches.find_tasks(connection, job.project, job.task)
+            stored = WaitingTasks(connection).find(job.project, job.task)
             if stored is not None and stored.questions != asked_about:
                 stored = None
             keys = [key for asked in ([] if stored is None else stored.asked) for key in asked.values()]
@@ -186,7 +191,7 @@ class BatchStages:
     async def _count_waiting(self, project: str) -> None:
         if project not in self._waiting:
             counted = await outages.read(
-                self._ledger, self._readers, lambda connection: batches.count_tasks(connection, project)
+                self._ledger, self._readers, lambda connection: WaitingTasks(connection).count(project)
             )
             self._waiting.setdefault(project, Waiting(*counted))
 
@@ -213,22 +218,21 @@ class BatchStages:
         """
 
         def write(connection: Connection) -> None:
-            if deletions.is_deleted(connection, task.project, task.task):
+            if projects.is_deleted(connection, task.project, task.task):
                 raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task.task}")
-            batches.store_tasks(connection, task)
+            WaitingTasks(connection).store(task)
             for line in wanted:
-                batches.want_lines(connection, line)
+                Lines(connection).want(line)
             for key in used:
                 answers.link_task(connection, key, task.project, task.task)
 
         await self._writer.persist(write)
 
 
-@dataclass(slots=True)
-class BatchStage:
+class BatchStage(Asking):
     """One task's stage: votes for what is stored, and lines for what is not.
 
-    Attributes:
+    Args:
         stages: makes the stages.
         job: the task.
         batching: which models are asked in batches.
@@ -236,41 +240,47 @@ class BatchStage:
         prompt: what the models are shown.
         known: what the ledger holds of the answers that were looked up.
         stored: what the task waited for so far; ``None`` at first.
-        replies: the replies of the arms that were asked in earlier stages.
     """
 
-    stages: BatchStages
-    job: Job
-    batching: Batching
-    questions: str
-    prompt: TaskPrompt
-    known: _KnownAnswers
-    stored: BatchTask | None = None
-    replies: dict[str, ModelReply] = field(default_factory=dict)
-    _asked: list[dict[str, str]] = field(default_factory=list)
-    _asked_now: dict[str, str] = field(default_factory=dict)
-    _open: bool = False
-    _wanted: list[BatchLine] = field(default_factory=list)
-    _used: list[str] = field(default_factory=list)
-    _looked_up: set[str] = field(default_factory=set)
+    def __init__(  # noqa: PLR0917 - what a stage needs
+        self,
+        stages: BatchStages,
+        job: Job,
+        batching: Batching,
+        questions: str,
+        prompt: TaskPrompt,
+        known: _KnownAnswers,
+        stored: BatchTask | None = None,
+    ) -> None:
+        super().__init__(stages.voters, job, prompt)
+        self.stages, self.batching, self.questions = stages, batching, questions
+        self.known, self.stored = known, stored
+        self._asked: list[dict[str, str]] = []
+        self._asked_now: dict[str, str] = {}
+        self._wanted: list[BatchLine] = []
+        self._used: list[str] = []
+        self._looked_up: set[str] = set()
 
     async def resume(self) -> None:
-        """Take the answers of earlier stages."""
+        """Take the answers of earlier stages.
+
+        Raises:
+            BatchPendingError: one is not back yet, or has to be bought again.
+        """
+        waits = False
         self._asked = [dict(asked) for asked in (self.stored.asked if self.stored else ())]
         self._looked_up.update(key for asked in self._asked for key in asked.values())
         for asked in self._asked:
             replies: dict[str, ModelReply] = {}
             for arm in list(asked):
                 if (reply := await self._reply(arm, asked)) is None:
-                    self._open = True
+                    waits = True
                 else:
                     replies[arm] = reply
             self.replies |= _once_each(replies)
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether the answer of an earlier stage is not back yet, or has to be bought again."""
-        return self._open
+        if waits:
+            await self._keep(None)
+            raise _pending(self.job)
 
     def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
         """Return the packed arms that the task must not ask. Those it has already asked are left out.
@@ -301,16 +311,24 @@ class BatchStage:
         propensity = np.array([first["propensity"].get(arm, 0.0) for arm in plan.arms])
         return replace(plan, subset=subset, propensity=propensity)
 
-    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+    async def ask(self, policy: Policy, plan: Plan, known: Mapping[str, ModelReply]) -> Replies:
+        """Ask by stored answers; what has to be bought first is stored with the plan."""
+        try:
+            return await super().ask(policy, plan, known)
+        except BatchPendingError:
+            await self._keep(plan)
+            raise
+
+    async def vote(self, arm: str) -> ModelReply:
         """The arm's vote, if it is stored.
 
         Raises:
-            BatchPendingError: it is not; the line is noted, and :meth:`keep` stores it.
+            BatchPendingError: it is not; its line is noted.
         """
         if self._packed_model(arm, arm) not in self.batching.models:
-            return await self.stages.voters.vote(job, arm, prompt)
+            return await super().vote(arm)
         if (reply := await self._reply(arm, self._asked_now)) is None:
-            raise pending(job)
+            raise _pending(self.job)
         return reply
 
     async def _reply(self, arm: str, asked: dict[str, str]) -> ModelReply | None:
@@ -338,7 +356,7 @@ class BatchStage:
         retry = self.job.again
         if (key := asked.get(arm)) is not None:
             return self._noted(arm, (await self._look_up([key])).again(key, *self._about, retry=retry))
-        fingerprint = self.stages.pool.fingerprint(arm, self.prompt.for_model(arm), self.prompt.schema)
+        fingerprint = self.stages.pool[arm].model.fingerprint(self.prompt.for_model(arm), self.prompt.schema)
         known = await self._look_up([attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)])
         standing = known.first(fingerprint, *self._about, retry=retry)
         asked[arm] = standing.key
@@ -368,7 +386,7 @@ class BatchStage:
             self._wanted.append(line)
         return standing.reply
 
-    async def keep(self, plan: Plan | None) -> None:
+    async def _keep(self, plan: Plan | None) -> None:
         """Store what is new: the plan and the lines of this stage. The plan of the first stage stays.
 
         Raises:
@@ -409,7 +427,7 @@ class BatchStage:
         )
 
 
-def pending(job: Job) -> BatchPendingError:
+def _pending(job: Job) -> BatchPendingError:
     """The error of a task that waits."""
     return BatchPendingError(
         "waits for a provider's batch",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.questions import LabelConfig, TaskQuestion
 from backend.settings import Settings
-from camvo.votes.aggregation import Aggregation
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +66,15 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class JobQuestion:
+class JobQuestion(TaskQuestion):
     """A question of a job, and the key of its round."""
 
-    question: TaskQuestion
-    key: RoundKey
+    key: RoundKey = field(kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """The control's name."""
-        return self.question.name
-
-    @property
-    def aggregation(self) -> Aggregation:
-        """How the control counts votes."""
-        return self.question.question.control.aggregation
+    @classmethod
+    def of(cls, question: TaskQuestion, key: RoundKey) -> JobQuestion:
+        """The question with its key."""
+        return cls(question.config, question.content, question.options, question.category, key=key)
 
 
 def is_audit(project: str, task: int, share: float) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from posixpath import normpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,7 +18,7 @@ from backend.errors import ImageUnavailableError, TaskError
 from backend.label_studio.client import http_client
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
-from backend.questions import ConfigQuestion, TaskQuestion
+from backend.questions import ConfigQuestion
 from backend.questions.label_config import epoch_of, question_hash
 from backend.questions.redaction import redactor_named
 
@@ -49,7 +48,7 @@ class Images:
         self._url, self._key = (url or "").rstrip("/"), key
         self._http: Any = None
 
-    async def question_with_images(self, question: TaskQuestion) -> TaskQuestion:
+    async def question_with_images(self, question: JobQuestion) -> JobQuestion:
         """The question with image addresses that models can open.
 
         Raises:
@@ -157,26 +156,26 @@ class JobQuestions:
         errors: list[TaskError] = []
         for question in questions:
             try:
-                if question.question.images and job.settings.redact and not job.settings.unredacted_images:
+                if question.images and job.settings.redact and not job.settings.unredacted_images:
                     raise ImageUnavailableError(
                         "texts are redacted, but an image cannot be",
                         where=f"control {question.name}",
                         fix="set unredacted_images: true if models may see the images as they are",
                     )
-                if question.question.images and not self._voters.can_see(job):
+                if question.images and not self._voters.can_see(job):
                     raise ImageUnavailableError(
                         "no model that may be asked takes images",
                         where=f"control {question.name}",
                         fix="add a model that does; if litellm does not know that it does, set vision: true",
                     )
-                shown = await self._images.question_with_images(question.question)
+                shown = await self._images.question_with_images(question)
                 if shown.images and not self._voters.can_see(job, list(shown.images.values())):
                     raise ImageUnavailableError(
                         "the image is on the web, and no model that may be asked opens web addresses itself",
                         where=f"control {question.name}",
                         fix="upload the image to Label Studio, or add a model that does (docs/tags.md)",
                     )
-                visible.append(replace(question, question=shown))
+                visible.append(shown)
             except TaskError as error:
                 errors.append(error)
         return visible, errors
@@ -191,7 +190,7 @@ class JobQuestions:
             question=question_hash(question.source),
             epoch=epoch_of(config_question, job.settings.instructions, self._embedder.identity, redactor),
         )
-        return JobQuestion(question, key)
+        return JobQuestion.of(question, key)
 
 
 def skip_questions(job: Job, errors: Sequence[TaskError], *, all_fail: bool) -> None:

@@ -10,21 +10,22 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from backend.annotation.asking import ModelReply
 from backend.annotation.job import Job, JobQuestion
+from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
 from backend.learning.fits import BackgroundFits, Students
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, projects, rounds
+from backend.ledger import Ledger, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
+from backend.ledger.rounds import ProjectRounds
 from camvo.policies.joint import Joint
 from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
 from camvo.state.state import State
+from camvo.student.student import Student
 from camvo.student.taught_texts import STUDENT, StudiedText, hashed_ngrams
 from camvo.twins.twins import once_each
-from camvo.typing import Confidences, Votes
 from camvo.votes.labels import LABEL_VOTE
 
 _SECONDS: Final = 2.0
@@ -97,48 +98,9 @@ class Allowances:
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
         if self._clock() - counted_at > _SECONDS:
-            finished = rounds.count_tasks(connection, project)
+            finished = ProjectRounds(connection, project).count_tasks()
             self._finished[project] = (self._clock(), finished)
         return finished
-
-
-@dataclass(frozen=True, slots=True)
-class _StudentReply:
-    """What the student says of a task's questions. It costs nothing."""
-
-    votes: dict[str, str] = field(default_factory=dict)
-    confidences: dict[str, float] = field(default_factory=dict)
-    texts: dict[str, bytes] = field(default_factory=dict)
-
-    def ask(self, students: Students, key: StateKey, state: State, question: JobQuestion) -> None:
-        """Ask the student about one question; questions whose votes are not labels are left out."""
-        if question.aggregation != LABEL_VOTE:
-            return
-        ngrams = hashed_ngrams(question.question.context)
-        student = students.current(key, state.texts.lessons)
-        vote = None if student is None else student.vote(ngrams)
-        if vote is not None and vote.label in question.question.options:
-            self.votes[question.name] = vote.label
-            self.confidences[question.name] = vote.confidence
-        if not state.texts.full:
-            self.texts[question.name] = ngrams
-
-    @property
-    def replies(self) -> dict[str, ModelReply]:
-        """The reply as one of an arm."""
-        return {STUDENT: ModelReply(self.votes, 0.0, confidences=self.confidences)}
-
-    def studied(
-        self, policy: Policy, plan: Plan, votes: Votes, confidences: Confidences
-    ) -> dict[str, StudiedText]:
-        """Question → its text, beside the label that the other arms voted for."""
-        others = {arm: answers for arm, answers in votes.items() if arm != STUDENT}
-        sure = {arm: answers for arm, answers in confidences.items() if arm != STUDENT}
-        decisions = policy.decide(plan, others, confidences=sure) if self.texts else {}
-        return {
-            name: StudiedText(ngrams, decisions[name].label if name in decisions else None)
-            for name, ngrams in self.texts.items()
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +118,52 @@ class Terms:
     conditions: Conditions = ORDINARY
 
 
+@dataclass(frozen=True, slots=True)
+class _StudentReply:
+    """What the student, which learns from the project's texts, says of a task. It costs nothing."""
+
+    votes: dict[str, str] = field(default_factory=dict)
+    confidences: dict[str, float] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+    def ask(self, student: Student | None, state: State, question: JobQuestion) -> None:
+        """Ask the student about one question whose votes are labels."""
+        ngrams = hashed_ngrams(question.context)
+        vote = None if student is None else student.vote(ngrams)
+        if vote is not None and vote.label in question.options:
+            self.votes[question.name] = vote.label
+            self.confidences[question.name] = vote.confidence
+        if not state.texts.full:
+            self.texts[question.name] = ngrams
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and what is known of the task before anybody is asked."""
+
+    plan: Plan
+    _student: _StudentReply | None = None
+
+    @property
+    def known(self) -> dict[str, ModelReply]:
+        """The replies that are there already, by arm."""
+        if self._student is None:
+            return {}
+        return {STUDENT: ModelReply(self._student.votes, 0.0, confidences=self._student.confidences)}
+
+    def studied(self, policy: Policy, plan: Plan, replies: Replies) -> dict[str, StudiedText]:
+        """Question → its text, which teaches the student, beside the label that the other arms voted for."""
+        if self._student is None or not self._student.texts:
+            return {}
+        others = {arm: answers for arm, answers in replies.votes.items() if arm != STUDENT}
+        sure = {arm: answers for arm, answers in replies.confidences.items() if arm != STUDENT}
+        decisions = policy.decide(plan, others, confidences=sure)
+        return {
+            name: StudiedText(ngrams, decisions[name].label if name in decisions else None)
+            for name, ngrams in self._student.texts.items()
+        }
+
+
 class Planner:
     """Plans with the current states. Used from one event loop only."""
 
@@ -168,7 +176,7 @@ class Planner:
         questions: Sequence[JobQuestion],
         contexts: Contexts,
         terms: Terms,
-    ) -> tuple[Plan, _StudentReply | None]:
+    ) -> Planned:
         """The policy's plan for several questions of a task.
 
         Args:
@@ -178,11 +186,10 @@ class Planner:
             terms: the policy, the prices and the task's conditions.
 
         Returns:
-            The plan, and what the student says; ``None`` if there is no student.
+            The plan, and what the student says if there is one.
         """
-        policy, costs = terms.policy, terms.costs
-        student = _StudentReply() if job.settings.has_student(policy) else None
-        if student is not None:
+        policy, costs, student = terms.policy, terms.costs, _StudentReply()
+        if studies := job.settings.has_student(policy):
             costs = {**costs, STUDENT: 0.0}
         observations = {}
         for question in questions:
@@ -195,17 +202,18 @@ class Planner:
                 lambda_l=job.settings.policy.lambda_l,
                 linear=policy.linear(question.aggregation),
             )
-            if student is not None:
-                student.ask(self._students, key, state, question)
+            if studies and question.aggregation == LABEL_VOTE:
+                student.ask(self._students.current(key, state.texts.lessons), state, question)
             observation = Observation(
-                state, context, question.question.options, question.aggregation, task=_task_name(question)
+                state, context, question.options, question.aggregation, task=_task_name(question)
             )
             if (data := policy.fit_data(observation, costs)) is not None:
                 fit = await self._background_fits.current(key, data)
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
-        return policy.plan(observations, costs, terms.conditions), student
+        plan = policy.plan(observations, costs, terms.conditions)
+        return Planned(plan, student if studies else None)
 
 
 def _task_name(question: JobQuestion) -> str:

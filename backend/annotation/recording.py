@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
+from backend.annotation.pack_checks import compared
+from backend.annotation.replies import Replies
+from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import TaskDeletedError, TaskError
 from backend.learning.teaching import NewRound, confirmation, human_label, store_rounds, teacher
 from backend.ledger import answers as pack_checks
-from backend.ledger import batches, deletions, human_annotations, projects, recounts, rounds
+from backend.ledger import human_annotations, projects, recounts, rounds
+from backend.ledger.batches import WaitingTasks
 from backend.ledger.human_annotations import Annotation
+from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
+from backend.telemetry import metrics
 from camvo.policies.policy import Plan, Policy
 from camvo.stages.stages import on_question
-from camvo.student.taught_texts import StudiedText
+from camvo.student.taught_texts import STUDENT, StudiedText
 from camvo.twins.twins import once_each
-from camvo.typing import Confidences
 from camvo.votes import registry
 from camvo.votes.aggregation import Decision
 
@@ -62,37 +67,26 @@ class FinishedTask:
     Attributes:
         job: the task.
         questions: the questions that models were asked about.
+        prompt: what the models were shown.
         policy: the policy that planned and decided.
         plan: its plan.
-        votes: for each model asked, its votes by question; empty if the call failed.
+        replies: what the models replied.
         decisions: by question, for the questions that got a vote.
-        costs: the cost of each model asked, in $.
         scores: the calibrated score by question, for questions whose policy score was calibrated.
-        now: unix seconds.
-        examples: the tasks shown as examples.
-        shown: how many examples each model's prompt had.
-        confidences: for each model that says how sure it is, its confidences by question.
-        versions: the version that each model's answer reports, for those that report one.
         studied: question → its text, which teaches the student.
-        packs: question → packed arm → whether its vote was that of its model, asked singly; of the arms that
-            were compared.
+        now: unix seconds.
     """
 
     job: Job
     questions: Sequence[JobQuestion]
+    prompt: TaskPrompt
     policy: Policy
     plan: Plan
-    votes: Mapping[str, Mapping[str, str]]
+    replies: Replies
     decisions: Mapping[str, Decision]
-    costs: Mapping[str, float]
     scores: Mapping[str, float]
+    studied: Mapping[str, StudiedText]
     now: float
-    examples: Sequence[int] = ()
-    shown: Mapping[str, int] = field(default_factory=dict)
-    confidences: Confidences = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    studied: Mapping[str, StudiedText] = field(default_factory=dict)
-    packs: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
 
     @property
     def task(self) -> tuple[str, int]:
@@ -102,7 +96,17 @@ class FinishedTask:
     @property
     def cost(self) -> float:
         """What was paid, in $."""
-        return sum(self.costs.values())
+        return sum(self.replies.costs.values())
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """How many examples the prompt of each model had."""
+        return {arm: count for arm, count in self.prompt.shown.items() if arm in self.replies.arms}
+
+    @property
+    def packs(self) -> dict[str, dict[str, bool]]:
+        """Question → packed arm → whether its vote was that of its model, asked singly; of those compared."""
+        return compared(self.job, self.plan, {**self.replies.beside, **self.replies.arms})
 
     @property
     def full_cost(self) -> float:
@@ -111,7 +115,7 @@ class FinishedTask:
         For arms not asked it is their expected price.
         """
         expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
-        return sum(once_each(expected | dict(self.costs)).values())
+        return sum(once_each(expected | self.replies.costs).values())
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -123,14 +127,14 @@ class FinishedTask:
             "aggregation": registry.describe_aggregation(aggregation),
             "score": self.decisions[question].score,
         }
-        if sure := on_question(self.confidences, question):
+        if sure := on_question(self.replies.confidences, question):
             description["confidences"] = sure
-        if self.versions:
-            description["versions"] = dict(self.versions)
+        if versions := self.replies.versions:
+            description["versions"] = versions
         if question in self.studied:
             description["studied"] = self.studied[question].to_list()
-        if self.examples:
-            description["examples"] = list(self.examples)
+        if self.prompt.tasks:
+            description["examples"] = list(self.prompt.tasks)
         return self.plan.describe(question) | description
 
 
@@ -154,14 +158,14 @@ def record_rounds(
         LedgerError: a question of a task was decided twice; nothing is stored.
     """
     tasks = [each.task for each in finished]
-    for _, task in sorted(deletions.deleted_among(connection, tasks)):
+    for _, task in sorted(projects.deleted_among(connection, tasks)):
         raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task}")
     keys = [question.key for each in finished for question in each.questions]
     stored = rounds.find_by_key(connection, keys)
     people = human_annotations.of_tasks(connection, tasks)
     new = [_new_rounds(connection, each, stored.keys(), people[each.task]) for each in finished]
     store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
-    batches.forget_task(connection, tasks)
+    WaitingTasks(connection).forget(tasks)
     return [
         (
             [stored[question.key] for question in each.questions if question.key in stored],
@@ -181,22 +185,31 @@ def _new_rounds(
     ]
 
 
+def count_rounds(new: Sequence[Round]) -> None:
+    """Count new rounds, and the models that they asked, in the metrics."""
+    for round_ in new:
+        labels = {"project": round_.key.project, "control": metrics.label_value(round_.key.control)}
+        metrics.rounds.labels(**labels).inc()
+        metrics.models_asked.labels(**labels).inc(len(round_.votes.keys() - {STUDENT}))
+
+
 def record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
     """Record that the task ended without a prediction, unless it was deleted meanwhile."""
-    if not deletions.is_deleted(connection, job.project, job.task):
+    if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
-        projects.record_failures(connection, job.project, job.task, error.code, now)
+        FailedTasks(connection, job.project).record(job.task, error.code, now)
 
 
 def forget_failure(connection: Connection, job: Job) -> None:
     """Forget that the task failed, because it has a prediction now."""
-    projects.forget_failures_of(connection, job.project, job.task)
+    FailedTasks(connection, job.project).forget(job.task)
 
 
 def _finished_round(
     connection: Connection, finished: FinishedTask, question: JobQuestion, people: Sequence[Annotation]
 ) -> NewRound:
     """One round and what it teaches. The task's cost is shared equally among its questions."""
+    votes, confidences = finished.replies.votes, finished.replies.confidences
     job, decision, questions = finished.job, finished.decisions[question.name], len(finished.questions)
     plan = finished.describe(question.name)
     human = human_label(connection, question.key, plan, people)
@@ -205,7 +218,7 @@ def _finished_round(
     round_ = Round(
         key=question.key,
         plan=plan,
-        votes={arm: answers.get(question.name) for arm, answers in finished.votes.items()},
+        votes={arm: answers.get(question.name) for arm, answers in votes.items()},
         label=decision.label,
         score=finished.scores.get(question.name, decision.score),
         cost_usd=finished.cost / questions,
@@ -222,13 +235,13 @@ def _finished_round(
     lesson = finished.policy.contribution(
         finished.plan,
         question.name,
-        finished.votes,
+        votes,
         label,
         human=taught_by == "human",
-        confidences=finished.confidences,
+        confidences=confidences,
     )
     for arm, agreed in finished.packs.get(question.name, {}).items():
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
-    contribution = replace(lesson, versions=finished.versions, taught=taught)
+    contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
     return NewRound(round_, contribution, finished.shown)

@@ -65,9 +65,9 @@ class EmbeddedContexts:
         the plan used, in half the space; cosines change by less than 0.001.
         """
         if question.name not in self._known:
-            vector = await self._embedder.vector(question.question.context)
+            vector = await self._embedder.vector(question.context)
             short = vector.astype(np.float16).astype(np.float64)
-            self._known[question.name] = with_category(short, question.question.category)
+            self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
 
     async def of_all(self, questions: Sequence[JobQuestion]) -> None:
@@ -149,13 +149,12 @@ async def write_prompt(
         examples: the labelled tasks to take examples from.
         alone: whether somebody may be waiting for this one task, so that it waits for no others.
     """
-    asked = [question.question for question in questions]
     packs = not alone and any(model.pack for model in job.settings.models)
     prompt = TaskPrompt(
-        asked,
-        prompt_messages(asked, job.settings.instructions),
-        answer_schema(asked),
-        pack=packed_task(asked, job.settings.instructions) if packs else None,
+        questions,
+        prompt_messages(questions, job.settings.instructions),
+        answer_schema(questions),
+        pack=packed_task(questions, job.settings.instructions) if packs else None,
         alone=alone,
     )
     if job.settings.few_shot and len(questions) == 1:
@@ -166,8 +165,8 @@ async def write_prompt(
 async def _with_examples(
     prompt: TaskPrompt, job: Job, question: JobQuestion, contexts: Contexts, examples: Examples
 ) -> TaskPrompt:
-    texts = label_texts(question.question.question)
-    if texts is None or question.question.images:
+    texts = label_texts(question.config)
+    if texts is None or question.images:
         return prompt
     labelled = await examples.current(StateKey(job.project, question.key.control, question.key.epoch))
     nearest = labelled.nearest(question.key, await contexts.of(question), job.settings.few_shot)

@@ -12,11 +12,11 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError
 from backend.label_studio.client import PAGE, Client
-from backend.ledger import Ledger, blind_tasks, recounts, rounds
-from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger import Ledger
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.projects import Project
-from backend.ledger.recounts import OpenRound
-from backend.ledger.rounds import Accepted
+from backend.ledger.recounts import CountedRounds, OpenRound
+from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
 from backend.server.status.promises import covered_rounds
 
 
@@ -58,15 +58,15 @@ def load_evidence(connection: Connection, project: Project, target: float) -> Ev
         project: the project.
         target: the share of labels that must be right, as set.
     """
-    epochs = recounts.latest_epochs(connection, project.key)
-    queues = blind_tasks.queues(connection, project.key)
+    epochs = ProjectRounds(connection, project.key).latest_epochs()
+    queues = BlindQueues(connection, project.key).all()
     covers = {
         control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
         for control, epoch in epochs.items()
     }
     rounds: dict[int, dict[str, OpenRound]] = {}
     for control, epoch in epochs.items():
-        for round_ in recounts.latest_per_task(connection, project.key, control, epoch):
+        for round_ in CountedRounds(connection, project.key, control, epoch).open():
             rounds.setdefault(round_.task, {})[control] = round_
 
     def is_certified(control: str, round_: OpenRound) -> bool:
@@ -206,9 +206,8 @@ class Acceptance:
     def _note(self, tasks: Sequence[int]) -> None:
         now = self.clock()
         with self.ledger.write() as connection:
-            rounds.store_accepted(
-                connection, [self._record(task, self.evidence.decided[task], now) for task in tasks]
-            )
+            accepted = [self._record(task, self.evidence.decided[task], now) for task in tasks]
+            AcceptedTasks(connection, self.key).store(accepted)
 
     def _record(self, task: int, decided: Decided, now: float) -> Accepted:
         return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, now)
@@ -223,8 +222,8 @@ class Acceptance:
         }
         with self.ledger.write() as connection:
             for task, annotation in made.items():
-                rounds.set_accepted_annotation(connection, self.key, task, annotation)
-            rounds.forget_accepted(connection, self.key, [task for task in tasks if task not in made])
+                AcceptedTasks(connection, self.key).set_annotation(task, annotation)
+            AcceptedTasks(connection, self.key).forget([task for task in tasks if task not in made])
         return len(made)
 
 
@@ -242,7 +241,7 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
     """
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
-        records = rounds.accepted_of(connection, key)
+        records = AcceptedTasks(connection, key).all()
     for portion in _portions(records):
         listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
         for record in portion:
@@ -251,7 +250,7 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
                 client.remove_annotation(annotation)
             outcome[what] += 1
         with ledger.write() as connection:
-            rounds.forget_accepted(connection, key, [record.task for record in portion])
+            AcceptedTasks(connection, key).forget([record.task for record in portion])
     return outcome
 
 

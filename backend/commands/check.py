@@ -57,8 +57,8 @@ def _call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[_
 
 async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Messages) -> _LiveCall:
     try:
-        answer = await pool.attempt(
-            name, messages, answer_schema([question]), _PATIENCE, questions=[question]
+        answer = await pool[name].attempt(
+            messages, answer_schema([question]), _PATIENCE, questions=[question]
         )
     except ModelError as error:
         return _LiveCall(name, problem=_described(error))
@@ -270,7 +270,7 @@ def _print_estimate(
     console: Console, loaded: Settings, pool: Pool, question: TaskQuestion, messages: Messages
 ) -> None:
     """Print the cost of one short text in a project that has learnt nothing yet."""
-    costs = {name: pool.cost(name, messages) for name in pool.names}
+    costs = {name: pool[name].model.cost(messages) for name in pool.names}
     state = State(1, loaded.policy.lambda_l)
     observation = Observation(state, np.ones(1), question.options)
     plan = policy_of(loaded.policy).plan({question.name: observation}, costs)
@@ -279,12 +279,12 @@ def _print_estimate(
         table.add_column(column, justify="right" if column == "expected $" else "left")
     for model in loaded.models:
         asked = "yes" if model.name in plan.subset else ""
-        calls = pool.measured_calls(model.name)
+        calls = pool[model.name].model.meter.calls
         source = of(calls, "call") if calls else "max_tokens"
         table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
-    unmeasured = [name for name in plan.subset if not pool.measured_calls(name)]
+    unmeasured = [name for name in plan.subset if not pool[name].model.meter.calls]
     console.print(
         f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
         + (", at most" if unmeasured else "")

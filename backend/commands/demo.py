@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.ledger import Ledger, events, rounds
-from backend.ledger.rounds import Round
+from backend.ledger import Ledger
+from backend.ledger.events import ProjectEvents
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.settings import PolicySettings, child_environment
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
@@ -274,7 +275,7 @@ def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> N
 def _mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
     """Return model → number of rewards and their mean, from the sum over the ledger."""
     with ledger.read() as connection:
-        stored = events.after(connection, project, 0)
+        stored = ProjectEvents(connection, project).after(0)
     contributions = [Contribution.unpack(event.contribution) for event in stored]
     state = State(len(contributions[0].context))
     state.add(*contributions)
@@ -479,7 +480,7 @@ def _with_rounds(
 ) -> list[_LabelledText]:
     """Add the rounds, because the models asked are in the ledger and not in the prediction."""
     with ledger.read() as connection:
-        stored = [rounds.of_task(connection, project.key, text.task["id"]) for text in texts]
+        stored = [ProjectRounds(connection, project.key).of_task(text.task["id"]) for text in texts]
     return [
         _LabelledText(text, prediction, of_text[0])
         for text, prediction, of_text in zip(texts, predictions, stored, strict=True)

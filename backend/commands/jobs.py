@@ -17,8 +17,8 @@ from backend import settings as settings_module
 from backend.annotation.batch_desk import Desk
 from backend.commands.shared.setup import existing_ledger
 from backend.errors import ConfigError
-from backend.ledger import Ledger, Writer, batches
-from backend.ledger.batches import OPEN, BatchJob
+from backend.ledger import Ledger, Writer
+from backend.ledger.batches import OPEN, BatchJob, Jobs, Lines
 from backend.ledger.money import from_picodollars
 from backend.models import Pool
 from backend.settings import Environment
@@ -34,11 +34,11 @@ def print_jobs(console: Console, environment: Environment, project: str | None, 
         ConfigError: there is no ledger.
     """
     with _ledger(environment) as ledger, ledger.read() as connection:
-        out = batches.find_jobs(connection, states=OPEN, project=project)
-        rest = batches.find_jobs(connection, project=project, limit=_MOST)
+        out = Jobs(connection).find(states=OPEN, project=project)
+        rest = Jobs(connection).find(project=project, limit=_MOST)
         found = list({job.id: job for job in (*rest, *out)}.values())
         found.sort(key=lambda job: (job.created_at, job.id))
-        rows = _rows(found, batches.sums_by_job(connection, [job.id for job in found]))
+        rows = _rows(found, Lines(connection).sums_by_job([job.id for job in found]))
     if as_json:
         console.print_json(json.dumps(rows))
     elif not rows:
@@ -66,7 +66,7 @@ def cancel_jobs(console: Console, environment: Environment, project: str | None,
     settings = settings_module.load(environment.config)
     with _ledger(environment) as ledger, closing(Writer(ledger)) as writer:
         with ledger.read() as connection:
-            out = batches.find_jobs(connection, states=OPEN, project=project)
+            out = Jobs(connection).find(states=OPEN, project=project)
         wanted = [job for job in out if chosen == "all" or job.id.startswith(chosen)]
         if not wanted:
             raise ConfigError(

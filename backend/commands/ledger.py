@@ -22,7 +22,7 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError, LedgerError
 from backend.learning import actions
 from backend.learning.actions import AffectedLabels
-from backend.ledger import Ledger, human_annotations, projects
+from backend.ledger import Ledger, projects
 from backend.ledger.human_annotations import Withdrawal
 from backend.settings import Environment, Settings
 from backend.upkeep import copying, pruning, verification
@@ -140,7 +140,7 @@ def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: 
         LedgerError: the ledger failed; the same withdrawal again does the rest.
     """
     with ledger.write() as connection:
-        human_annotations.append_withdrawal(connection, withdrawal)
+        withdrawal.store(connection)
     with ledger.read() as connection:
         affected = actions.affected_labels(connection, withdrawal)
     corrected = 0

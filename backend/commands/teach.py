@@ -29,8 +29,8 @@ from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits, is_due
-from backend.ledger import Ledger, Writer, human_annotations, projects
-from backend.ledger.human_annotations import Annotation, annotation_time
+from backend.ledger import Ledger, Writer, projects
+from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
 from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
@@ -332,7 +332,7 @@ def _teach(  # noqa: PLR0917 - one transaction's part of a file
 
 
 def _stored(connection: Connection, row: _HumanRow) -> Annotation | None:
-    of_task = human_annotations.of_task(connection, row.project, row.task)
+    of_task = Annotations(connection, row.project).of_task(row.task)
     return next((annotation for annotation in of_task if annotation.annotation_id == row.annotation), None)
 
 

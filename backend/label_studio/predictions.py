@@ -129,7 +129,7 @@ def _prediction(answers: Sequence[tuple[TaskQuestion, str, float]], model_versio
         for question, label, score in answers
     }
     for question, _, _ in answers:
-        if isinstance(control := question.question.control, RegionChoices):
+        if isinstance(control := question.config.control, RegionChoices):
             regions |= _classified(question.name, control, regions)
     score = math.prod(question_score for _, _, question_score in answers)
     return {

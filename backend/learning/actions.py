@@ -17,8 +17,9 @@ from backend.label_studio.predictions import annotations_in
 from backend.learning import examples, teaching
 from backend.learning.projects import project_settings, remember_project
 from backend.learning.teaching import correct_rewards
-from backend.ledger import Ledger, Writer, deletions, human_annotations, projects, rounds
-from backend.ledger.human_annotations import Annotation, Withdrawal, withdrawn_by
+from backend.ledger import Ledger, Writer, deletions, human_annotations, projects
+from backend.ledger.human_annotations import Annotation, Annotations, Withdrawal, is_withdrawn
+from backend.ledger.rounds import AcceptedTasks, ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
@@ -110,7 +111,7 @@ def _annotated(
         return
     for annotation in answers.annotations:
         task = annotation.task
-        if task is not None and deletions.is_deleted(connection, event.project_key, task):
+        if task is not None and projects.is_deleted(connection, event.project_key, task):
             continue
         heard = _as_machine_label(connection, annotation) if annotation.teaches else annotation
         if human_annotations.store(connection, heard, now) and task is not None:
@@ -122,8 +123,8 @@ def _as_machine_label(connection: Connection, annotation: Annotation) -> Annotat
     """The annotation, which teaches nothing if ``camvo accept`` made it and nobody has changed it since."""
     if annotation.task is None or annotation.ground_truth:
         return annotation
-    machine = rounds.is_machine_label(
-        connection, annotation.project, annotation.task, annotation.annotation_id, annotation.labels
+    machine = AcceptedTasks(connection, annotation.project).has_label(
+        annotation.task, annotation.annotation_id, annotation.labels
     )
     return replace(annotation, teaches=False) if machine else annotation
 
@@ -132,7 +133,7 @@ def _annotations_deleted(
     connection: Connection, event: WebhookEvent, answers: _Answers, settings: Settings, now: float
 ) -> None:
     """ANNOTATIONS_DELETED, which carries ids only, and label-studio-ml's ANNOTATION_DELETED."""
-    for task in human_annotations.delete(connection, event.project_key, event.annotation_ids, now):
+    for task in Annotations(connection, event.project_key).delete(event.annotation_ids, now):
         teaching.correct_rewards(connection, event.project_key, task, settings, now)
         examples.forget_texts(connection, event.project_key, task)
 
@@ -177,13 +178,13 @@ def _forget(
     Labels take milliseconds per task, and texts nearly one. If many of the tasks have human labels or
     texts that taught, only the first of those are forgotten.
     """
-    taught = rounds.tasks_with_texts(connection, project, tasks)
+    taught = ProjectRounds(connection, project).tasks_with_texts(tasks)
     if len(taught) > _UNTAUGHT:
         tasks = taught[:_UNTAUGHT]
-    labelled = rounds.labelled_tasks(connection, project, tasks)
+    labelled = ProjectRounds(connection, project).labelled_tasks(tasks)
     if len(labelled) > _CORRECTED:
         tasks = labelled = labelled[:_CORRECTED]
-    human_annotations.forget_tasks(connection, project, labelled)
+    Annotations(connection, project).forget_tasks(labelled)
     for task in labelled:
         teaching.correct_rewards(connection, project, task, settings, now)
     teaching.forget_texts(connection, project, tasks, now)
@@ -290,7 +291,7 @@ class CatchUp:
 
     def _known(self, project: str) -> frozenset[int]:
         with self.ledger.read() as connection:
-            return human_annotations.annotation_ids(connection, project)
+            return Annotations(connection, project).ids()
 
 
 def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:
@@ -326,7 +327,7 @@ class AffectedLabels:
 def bounded(connection: Connection, withdrawal: Withdrawal) -> Withdrawal:
     """The withdrawal, limited to the annotations that were made up to now."""
     updates = [annotation.updated_at for annotation in _in_scope(connection, withdrawal)]
-    return human_annotations.withdrawals_up_to(withdrawal, updates)
+    return withdrawal.up_to(updates)
 
 
 def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedLabels:
@@ -336,8 +337,8 @@ def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedL
     for annotation in _in_scope(connection, withdrawal):
         project = annotation.project
         if project not in commands:
-            commands[project] = [*human_annotations.withdrawals_of(connection, project), withdrawal]
-        if withdrawn_by(commands[project], annotation) != annotation.withdrawn:
+            commands[project] = [*Annotations(connection, project).withdrawals(), withdrawal]
+        if is_withdrawn(commands[project], annotation) != annotation.withdrawn:
             changing.append(annotation)
     tasks = {
         project: sorted({a.task for a in changing if a.project == project and a.task is not None})
@@ -347,7 +348,7 @@ def affected_labels(connection: Connection, withdrawal: Withdrawal) -> AffectedL
         tasks,
         annotations=len(changing),
         ground_truths=sum(annotation.ground_truth for annotation in changing),
-        rounds=sum(rounds.count_of_tasks(connection, project, of) for project, of in tasks.items()),
+        rounds=sum(ProjectRounds(connection, project).count_of(of) for project, of in tasks.items()),
     )
 
 
@@ -369,7 +370,7 @@ def apply_withdrawals(
     own_settings, _ = project_settings(projects.get(connection, project), settings)
     corrected = 0
     for task in tasks:
-        human_annotations.apply_withdrawals(connection, project, task)
+        Annotations(connection, project).apply_withdrawals(task)
         corrected += correct_rewards(connection, project, task, own_settings, now)
     return corrected
 

@@ -15,10 +15,12 @@ from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.teaching import aggregation_of, answering, correct_rewards, person, weigh
-from backend.ledger import Ledger, Writer, human_annotations, learning_data, recounts, reports
+from backend.ledger import Ledger, Writer, learning_data
 from backend.ledger.database import writer as outages
-from backend.ledger.human_annotations import Annotation
-from backend.ledger.learning_data import JudgedRound, StoredReliabilities
+from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.learning_data import JudgedRound, LearningRounds, Reliabilities, StoredReliabilities
+from backend.ledger.reports import QuestionSums
+from backend.ledger.rounds import ProjectRounds
 from backend.settings import Settings
 from camvo.annotators.annotators import PeoplesTask, fit_reliabilities
 from camvo.errors import CamvoError
@@ -81,10 +83,10 @@ class AnsweredQuestion:
 
 def answered_questions(connection: Connection, project: str) -> list[AnsweredQuestion]:
     """Return the project's questions that models voted on, each with all answers of people to it."""
-    of_task = _by_task(human_annotations.of_project(connection, project))
+    of_task = _by_task(Annotations(connection, project).all())
     questions = []
-    for control, epoch in sorted(recounts.latest_epochs(connection, project).items()):
-        plan = reports.latest_plan(connection, project, control, epoch)
+    for control, epoch in sorted(ProjectRounds(connection, project).latest_epochs().items()):
+        plan = QuestionSums(connection, project, control, epoch).latest_plan()
         if plan is None:
             continue
         aggregation, options = aggregation_of(plan), plan["labels"]
@@ -93,7 +95,7 @@ def answered_questions(connection: Connection, project: str) -> list[AnsweredQue
             for task, annotations in of_task.items()
             if (counted := answering(annotations, control, aggregation, options))
         }
-        rounds = learning_data.latest_judged(connection, project, control, epoch)
+        rounds = LearningRounds(connection, project, control, epoch).judged()
         questions.append(AnsweredQuestion(control, aggregation, options, answers, rounds))
     return questions
 
@@ -153,9 +155,7 @@ class ReliabilityFits:
     async def _store_news(self, project: str) -> bool:
         """Fit, and store what has changed; return whether all of it was stored."""
         news = await self._read(partial(_news, project, self.clock()))
-        return all(
-            [await self.writer.persist(partial(learning_data.store_reliabilities, fit=fit)) for fit in news]
-        )
+        return all([await self.writer.persist(fit.store) for fit in news])
 
     async def apply(self, project: str) -> None:
         """Correct every task whose human label differs by the latest fits, unless that is done already."""
@@ -163,7 +163,7 @@ class ReliabilityFits:
             for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
                 portion = tasks[start : start + _TASKS_PER_TRANSACTION]
                 await self.writer.persist(partial(self._correct, project, portion))
-            await self.writer.persist(partial(learning_data.set_reliabilities_applied, fit=fit))
+            await self.writer.persist(fit.set_applied)
             _log.info(
                 "reliabilities_fitted",
                 project=project,
@@ -194,12 +194,12 @@ def is_due(annotations: int, fitted_on: int) -> bool:
 
 
 def _counts(project: str, connection: Connection) -> tuple[int, int]:
-    return human_annotations.count(connection, project), learning_data.fitted_on(connection, project)
+    return Annotations(connection, project).count(), Reliabilities(connection, project).fitted_on()
 
 
 def _news(project: str, now: float, connection: Connection) -> list[StoredReliabilities]:
     """The fits that differ from the stored ones."""
-    annotations = human_annotations.count(connection, project)
+    annotations = Annotations(connection, project).count()
     found = []
     for question in answered_questions(connection, project):
         if not question.is_labels:
@@ -207,7 +207,7 @@ def _news(project: str, now: float, connection: Connection) -> list[StoredReliab
         tasks = [question.peoples_task(task) for task in question.annotations]
         people = fit_reliabilities(tasks, len(question.options)).people
         accuracies = {name: reliability.right for name, reliability in people.items()}
-        stored = learning_data.latest_reliabilities(connection, project, question.control)
+        stored = Reliabilities(connection, project).latest(question.control)
         before = stored[0].accuracies if stored else {}
         differs = accuracies.keys() != before.keys() or any(
             abs(right - before[name]) > _NEWS for name, right in accuracies.items()
@@ -225,7 +225,7 @@ def _to_correct(project: str, connection: Connection) -> list[tuple[StoredReliab
     return [
         (fit, _changed(question, fit))
         for question in answered_questions(connection, project)
-        for fit in learning_data.latest_reliabilities(connection, project, question.control)
+        for fit in Reliabilities(connection, project).latest(question.control)
         if not fit.applied
     ]
 

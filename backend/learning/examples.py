@@ -18,9 +18,11 @@ from backend.errors import TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.fits import PAUSE, FitCache
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, deletions, human_annotations, learning_data, reports
+from backend.ledger import Ledger, projects
 from backend.ledger.database.writer import outlast
-from backend.ledger.learning_data import LabelledTask
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.learning_data import ExampleTexts, LabelledTask, LearningRounds
+from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import RoundKey
 from backend.questions import ConfigQuestion, LabelConfig
 from backend.questions.controls import OneOf
@@ -95,8 +97,8 @@ class Examples:
     def _load(self, key: StateKey) -> LabelledTasks:
         now = self._clock()
         with self._ledger.read() as connection:
-            tasks = learning_data.labelled_tasks(connection, key.project, key.control, key.epoch)
-            tried = reports.sum_example_trials(connection, key.project)
+            tasks = LearningRounds(connection, key.project, key.control, key.epoch).examples()
+            tried = ProjectSums(connection, key.project).example_trials()
         contexts = np.array([task.context / np.linalg.norm(task.context) for task in tasks])
         return LabelledTasks(tuple(tasks), contexts, tried, now)
 
@@ -124,10 +126,10 @@ def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig,
     """
     project = event.project_key
     if not settings.few_shot:
-        learning_data.forget_examples(connection, project)
+        ExampleTexts(connection, project).forget_all()
         return
     for task in event.data:
-        if forget_texts(connection, project, task) or deletions.is_deleted(connection, project, task):
+        if forget_texts(connection, project, task) or projects.is_deleted(connection, project, task):
             continue
         for question in config.questions:
             if label_texts(question) is not None:
@@ -136,10 +138,10 @@ def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig,
 
 def forget_texts(connection: Connection, project: str, task: int) -> bool:
     """Delete a task's texts if none of its annotations teaches; return whether that is the case."""
-    annotations = human_annotations.of_task(connection, project, task)
+    annotations = Annotations(connection, project).of_task(task)
     if any(annotation.teaches for annotation in annotations):
         return False
-    learning_data.forget_example_tasks(connection, project, [task])
+    ExampleTexts(connection, project).forget([task])
     return True
 
 
@@ -150,6 +152,4 @@ def _keep(connection: Connection, event: WebhookEvent, task: int, question: Conf
         return
     if not task_question.images:
         text_hash = question_hash(task_question.texts)
-        learning_data.store_examples(
-            connection, event.project_key, task, question.name, text_hash, task_question.texts
-        )
+        ExampleTexts(connection, event.project_key).store(task, question.name, text_hash, task_question.texts)

@@ -11,8 +11,9 @@ from typing import Generic, TypeVar
 import structlog
 
 from backend.learning.states import COPIES, StateKey
-from backend.ledger import Ledger, learning_data
+from backend.ledger import Ledger
 from backend.ledger.database.writer import outlast
+from backend.ledger.learning_data import LearningRounds
 from camvo.policies.policy import Fit, FitData, fitted
 from camvo.scores import calibration
 from camvo.scores.calibration import GROWTH, Scorer
@@ -199,14 +200,14 @@ class Scorers:
     ) -> _FittedScorer:
         now = self._clock()
         with self._ledger.read() as connection:
-            rounds, confirmed = learning_data.count_rounds(connection, key.project, key.control, key.epoch)
+            rounds, confirmed = LearningRounds(connection, key.project, key.control, key.epoch).count()
             if latest is not None and not (
                 _grown(rounds, latest.rounds) or _grown(confirmed, latest.confirmed)
             ):
                 return _FittedScorer(latest.scorer, latest.rounds, latest.confirmed, now)
-            newest = learning_data.latest_rounds(connection, key.project, key.control, key.epoch)
+            newest = LearningRounds(connection, key.project, key.control, key.epoch).latest()
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        return _FittedScorer(calibration.fit_scorer(newest, all_arms, labels), rounds, confirmed, now)
+        return _FittedScorer(calibration.Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
 
 
 def _grown(now: int, before: int) -> bool:

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.learning.teaching import append_restart
-from backend.ledger import Ledger, Writer, events, learning_data, projects
+from backend.ledger import Ledger, Writer, learning_data, projects
 from backend.ledger.database import writer as outages
-from backend.ledger.events import Base, Event, Snapshot
+from backend.ledger.events import Base, Event, ProjectEvents, Snapshot, StateRecords
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.state import State, findings
@@ -135,8 +135,8 @@ class States:
         """Start from the latest snapshot, or else the base, unless the copy has every event before these."""
 
         def stored(connection: Connection) -> tuple[list[Snapshot], Base | None]:
-            names = (key.project, key.control, key.epoch)
-            return events.latest_snapshots(connection, *names), events.base_of(connection, *names)
+            records = StateRecords(connection, key.project, key.control, key.epoch)
+            return records.snapshots(), records.base()
 
         saved, base = await self._in_reader(stored)
         folded = 0 if base is None else base.sequence
@@ -165,13 +165,8 @@ class States:
         end: int | None = None
 
         def portion(connection: Connection) -> tuple[list[Event], int]:
-            found = events.after(
-                connection,
-                key.project,
-                copy.sequence,
-                control=key.control,
-                epoch=key.epoch,
-                limit=_PORTION,
+            found = ProjectEvents(connection, key.project).after(
+                copy.sequence, control=key.control, epoch=key.epoch, limit=_PORTION
             )
             more = len(found) == _PORTION
             return found, projects.last_event(connection, key.project) if more else 0
@@ -215,8 +210,8 @@ class States:
         data, sequence = copy.state.snapshot(), copy.sequence
         copy.snapshot = sequence
         await self._writer.persist(
-            lambda connection: events.save_snapshot(
-                connection, key.project, key.control, key.epoch, sequence, data, now=self._clock()
+            lambda connection: StateRecords(connection, key.project, key.control, key.epoch).save_snapshot(
+                sequence, data, now=self._clock()
             )
         )
 

@@ -21,17 +21,15 @@ from backend.ledger import (
     Ledger,
     Writer,
     blind_tasks,
-    events,
-    human_annotations,
-    learning_data,
     projects,
     recounts,
     rounds,
 )
-from backend.ledger.events import Kind, NewEvent
-from backend.ledger.human_annotations import Annotation
-from backend.ledger.recounts import FurtherVote
-from backend.ledger.rounds import Round, RoundKey, Teacher
+from backend.ledger.events import Kind, NewEvent, ProjectEvents
+from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.learning_data import Reliabilities
+from backend.ledger.recounts import FurtherVote, Recounts
+from backend.ledger.rounds import ProjectRounds, Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.annotators.annotators import PRIOR_PERSON, weighed_label
@@ -81,7 +79,7 @@ def human_label(
     )
     truths = [annotation for annotation in counted if annotation.ground_truth]
     if counted and not truths and aggregation == LABEL_VOTE:
-        for fit in learning_data.latest_reliabilities(connection, key.project, key.control):
+        for fit in Reliabilities(connection, key.project).latest(key.control):
             return weigh(counted, key.control, fit.accuracies, len(plan["labels"]))
     answers = [annotation.labels[key.control] for annotation in truths or counted]
     return registry.agreed_answer(aggregation, answers, plan["labels"])
@@ -114,7 +112,7 @@ def person(annotation: Annotation) -> str:
 
 def _counted_answers(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> list[Annotation]:
     """The annotations that answer the question of a round and count, by id."""
-    of_task = human_annotations.of_task(connection, key.project, key.task)
+    of_task = Annotations(connection, key.project).of_task(key.task)
     return answering(of_task, key.control, aggregation_of(plan), plan["labels"])
 
 
@@ -138,7 +136,7 @@ def record_blind_answer(connection: Connection, round_: Round, round_id: int) ->
     If the votes were counted again before an answer, the answer is about the label by that counting.
     """
     key = round_.key
-    if not human_annotations.is_annotated(connection, key.project, key.task):
+    if not Annotations(connection, key.project).is_annotated(key.task):
         return
     counted = _counted_answers(connection, key, round_.plan)
     aggregation = aggregation_of(round_.plan)
@@ -206,7 +204,7 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         new_events.setdefault(round_.key.project, []).append(event)
     rounds.add_votes(connection, rows)
     for project, of_project in new_events.items():
-        events.append_each(connection, project, of_project, now)
+        ProjectEvents(connection, project).append(of_project, now)
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)
@@ -222,7 +220,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         How many rounds are now taught by another label, or by somebody else.
     """
     corrected = 0
-    of_task = rounds.of_task(connection, project, task)
+    of_task = ProjectRounds(connection, project).of_task(task)
     further = recounts.further_votes_of(connection, [round_.id for round_ in of_task])
     for round_ in of_task:
         later = further.get(round_.id, ())
@@ -235,7 +233,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             rounds.set_votes_confirmed(connection, round_, _confirmed(round_, human))
             confirm = partial(confirmation, human=human, plan=round_.plan)
-            recounts.record_check_answers(connection, project, task, round_.id, confirm)
+            Recounts(connection, project).record_answer(task, round_.id, confirm)
         if round_.audit:
             record_blind_answer(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
@@ -251,7 +249,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             recounts.set_further_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
             event = _event(round_, "revision", change, round_.id)
-            events.append_each(connection, project, [event], now)
+            ProjectEvents(connection, project).append([event], now)
             metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
@@ -271,7 +269,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
         tasks: the tasks' numbers.
         now: unix seconds.
     """
-    known = rounds.with_texts(connection, project, tasks)
+    known = ProjectRounds(connection, project).with_texts(tasks)
     rounds.seal_texts(connection, known)
     new: list[NewEvent] = []
     for round_ in known:
@@ -281,7 +279,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
             beside = replace(round_, text=sealed(round_.text)) if round_.text else round_
             new.append(_event(beside, "revision", back, round_.id))
     if new:
-        events.append_each(connection, project, new, now)
+        ProjectEvents(connection, project).append(new, now)
 
 
 def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
@@ -327,19 +325,12 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
         dimension: d, the length of the state's contexts.
         now: unix seconds.
     """
-    later = events.after(connection, project, sequence, control=control, epoch=epoch)
+    later = ProjectEvents(connection, project).after(sequence, control=control, epoch=epoch)
     if any(event.kind == "restart" for event in later):
         return
-    events.append(
-        connection,
-        project,
-        control=control,
-        epoch=epoch,
-        kind="restart",
-        contribution=Contribution.of_restart(restart, dimension).pack(),
-        round_id=None,
-        now=now,
-    )
+    contribution = Contribution.of_restart(restart, dimension).pack()
+    event = NewEvent(control=control, epoch=epoch, kind="restart", contribution=contribution, round_id=None)
+    ProjectEvents(connection, project).append([event], now)
 
 
 def _event(round_: Round, kind: Kind, contribution: Contribution, round_id: int) -> NewEvent:
@@ -404,7 +395,7 @@ class RewardCorrections:
         project = event.project_key
         try:
             with self.ledger.read() as connection:
-                tasks = human_annotations.annotated_tasks(connection, project)
+                tasks = Annotations(connection, project).tasks()
             for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
                 portion = tasks[start : start + _TASKS_PER_TRANSACTION]
                 await self.writer.persist(functools.partial(self._correct, project, portion))

@@ -3,8 +3,9 @@
 The state of every question is the sum of its events, in order. The ledger also holds the rounds behind the
 events, the paid answers, the money, the human annotations and snapshots of states.
 
-Each module holds the functions for one kind of record. They take a SQLAlchemy ``Connection`` and leave the
-transaction to the caller: :meth:`Ledger.read`, :meth:`Ledger.write` or :meth:`Writer.run`. Times are unix
+Each module is about one kind of record. Its classes and functions take a SQLAlchemy ``Connection``, most
+classes also what they are about: a project, or a question in one epoch. They leave the transaction to the
+caller: :meth:`Ledger.read`, :meth:`Ledger.write` or :meth:`Writer.run`. Times are unix
 seconds, and the caller passes the current time as ``now``.
 """
 

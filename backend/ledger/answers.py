@@ -1,4 +1,4 @@
-"""Answers of models, stored so that no answer is paid for twice.
+"""Answers of models: the right to request one, and its row, stored so that no answer is paid for twice.
 
 An answer's row names the task that it was bought for. The few further tasks that use it, because their prompt
 is the same, are rows of a table of their own.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,6 +22,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
     exists,
     func,
@@ -28,11 +30,15 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy import insert as insert_rows
 from sqlalchemy.sql.dml import ReturningInsert
 
+from backend.errors import Usage
+from backend.ledger import money, projects
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace
-from backend.ledger.money import from_picodollars, to_picodollars
+from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now
+from backend.ledger.database.writer import Writer
+from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
 _table, _links = tables.answers, tables.answer_tasks
@@ -143,7 +149,7 @@ def _link(dialect: Dialect) -> Insert:
     return insert(dialect, _links).from_select(["key", "project", "task"], row).on_conflict_do_nothing()
 
 
-def task_using(connection: Connection, key: str) -> tuple[str, int] | None:
+def _task_using(connection: Connection, key: str) -> tuple[str, int] | None:
     """Return the project and number of one task that uses the answer, or ``None`` if there is none."""
     row = connection.execute(_TASK_USING, {"of": key}).first()
     return None if row is None else (row.project, row.task)
@@ -210,14 +216,7 @@ def read_rates(connection: Connection, model: str) -> dict[str, Any] | None:
 
 
 def store_rates(connection: Connection, model: str, state: Mapping[str, Any], now: float) -> None:
-    """Store the state of a model's rates.
-
-    Args:
-        connection: in a write transaction.
-        model: the model's name in the pool.
-        state: JSON.
-        now: unix seconds.
-    """
+    """Store the state of a model's rates."""
     row = {"model": model, "state": dict(state), "updated_at": now}
     connection.execute(insert_or_replace(connection.dialect, _rates), row)
 
@@ -263,18 +262,260 @@ def record_pack_checks(connection: Connection, key: RoundKey, arm: str, *, agree
     connection.execute(insert_new(connection.dialect, _pack_checks), row)
 
 
-def mark_pack_check(connection: Connection, project: str) -> tuple[int, int | None]:
-    """Return a value that changes with every comparison of a project."""
-    row = connection.execute(_COUNT_PACK_CHECKS, {"of": project}).one()
-    return int(row[0]), row[1]
+@dataclass(frozen=True, slots=True)
+class PackChecks:
+    """A project's comparisons of votes by packed prompts with those by single ones."""
+
+    connection: Connection
+    project: str
+
+    def mark(self) -> tuple[int, int | None]:
+        """Return a value that changes with every comparison of a project."""
+        row = self.connection.execute(_COUNT_PACK_CHECKS, {"of": self.project}).one()
+        return int(row[0]), row[1]
+
+    def all(self) -> list[PackCheck]:
+        """Return a project's comparisons in the order in which they were recorded."""
+        return [
+            PackCheck(**row._mapping)
+            for row in self.connection.execute(_ALL_PACK_CHECKS, {"of": self.project})
+        ]
 
 
-def pack_checks_of(connection: Connection, project: str) -> list[PackCheck]:
-    """Return a project's comparisons in the order in which they were recorded."""
-    return [PackCheck(**row._mapping) for row in connection.execute(_ALL_PACK_CHECKS, {"of": project})]
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How one attempt ended.
+
+    Attributes:
+        content: the answer to one task to store; ``None`` if nothing was paid, so that there is nothing to
+            store, or if the call was about several tasks, each of which has its own.
+        usage: tokens and cost.
+        code: the code of the error; ``None`` for an answer.
+        seconds: duration of the attempt.
+        confidences: question → the probability of the answer's tokens; empty if the provider sent none.
+        version: what the provider says answered; ``None`` if it says nothing.
+    """
+
+    content: str | None
+    usage: Usage
+    code: str | None
+    seconds: float
+    confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
 
 
-def forget_pack_checks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete tasks' comparisons."""
-    of_tasks = among(connection.dialect, _pack_checks.c.task, tasks)
-    connection.execute(delete(_pack_checks).where(_pack_checks.c.project == project, of_tasks))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoughtAnswer:
+    """The result of a call for one task.
+
+    Attributes:
+        key: the key of the answer.
+        model: the model's name in the pool.
+        payer: the project and the task that the answer was bought for.
+        content: the answer; ``None`` if there is nothing to store.
+        outcome: how the call that produced it ended.
+        share: the answer's share of the call, in (0, 1].
+    """
+
+    key: str
+    model: str
+    payer: tuple[str, int]
+    content: str | None
+    outcome: CallOutcome
+    share: float = 1.0
+
+    def stored(self) -> StoredAnswer:
+        """The answer's row."""
+        usage = self.outcome.usage
+        return StoredAnswer(
+            key=self.key,
+            model=self.model,
+            content=self.content or "",
+            input_tokens=round(usage.input_tokens * self.share),
+            output_tokens=round(usage.output_tokens * self.share),
+            cost=usage.cost * self.share,
+            seconds=self.outcome.seconds,
+            confidences=self.outcome.confidences,
+            version=self.outcome.version,
+        )
+
+
+def store_answers(connection: Connection, bought: Sequence[BoughtAnswer], *, now: float) -> set[str]:
+    """Store answers, except those whose task is deleted and that no other task needs.
+
+    Returns:
+        The keys of the answers that a task still has a use for.
+    """
+    deleted = projects.deleted_among(connection, [each.payer for each in bought])
+    used: list[tuple[BoughtAnswer, tuple[str, int]]] = []
+    for each in bought:
+        # Another task may have shared the call and still need the answer.
+        user = _task_using(connection, each.key) if each.payer in deleted else each.payer
+        if user is not None:
+            used.append((each, user))
+    stored = [(each.stored(), user) for each, user in used if each.content is not None]
+    store_each(connection, stored, now)
+    return {each.key for each, _ in used}
+
+
+def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallOutcome]]) -> None:
+    """Book what calls cost, in a write transaction.
+
+    Args:
+        connection: a write transaction.
+        ended: the id of each call's reservation, ``None`` if nothing was reserved, and how it ended.
+    """
+    settlements = [
+        CallCost(
+            call=call,
+            usd=outcome.usage.cost,
+            input_tokens=outcome.usage.input_tokens,
+            output_tokens=outcome.usage.output_tokens,
+            cached_tokens=outcome.usage.cached_tokens,
+            error_code=outcome.code,
+            seconds=outcome.seconds,
+        )
+        for call, outcome in ended
+        if call is not None
+    ]
+    money.settle_each(connection, settlements)
+
+
+_claims = tables.claims
+_RENEW = (
+    update(_claims)
+    .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
+    .values(expires_at=bindparam("until"))
+)
+_NOTE = (
+    update(_claims)
+    .where(_claims.c.key == bindparam("of"), _claims.c.owner == bindparam("by"))
+    .values(call=bindparam("number"))
+)
+_BATCH = "batch:"
+_OWNER = select(_claims.c.owner).where(_claims.c.key == bindparam("of"))
+_RELEASE = delete(_claims).where(
+    _claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by")
+)
+_CLAIMED = select(_claims.c.key).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
+_ADD_CLAIM = insert_rows(_claims)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that its owner holds.
+
+    Attributes:
+        call: the call that the owner has reserved money for under this claim; ``None`` if there is none.
+    """
+
+    call: int | None
+
+
+@cache
+def _acquire(dialect: Dialect) -> ReturningInsert[Any]:
+    statement = insert(dialect, _claims)
+    mine = _claims.c.owner == statement.excluded.owner
+    return statement.on_conflict_do_update(
+        index_elements=[_claims.c.key],
+        set_={
+            "owner": statement.excluded.owner,
+            "expires_at": statement.excluded.expires_at,
+            "call": case((mine, _claims.c.call), else_=None),
+        },
+        where=or_(_claims.c.expires_at <= bindparam("expired"), mine),
+    ).returning(_claims.c.call)
+
+
+def batch_owner(job: str) -> str:
+    """Return the owner of the claims of a batch job, which belong to no process."""
+    return f"{_BATCH}{job}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The rights to request answers, each held by one process or batch job at a time."""
+
+    connection: Connection
+
+    def acquire(self, key: str, owner: str, seconds: float, *, grace: float = 0.0) -> Claim | None:
+        """Claim the right to request an answer, for ``seconds``.
+
+        Args:
+            key: the key under which the answer will be stored.
+            owner: the process.
+            seconds: time until the claim expires.
+            grace: seconds for which an expired claim of another owner is still left alone.
+
+        Returns:
+            The claim if ``owner`` holds it now: it was free, had expired, or was held by this owner already.
+        """
+        at = now(self.connection)
+        row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
+        held = self.connection.execute(_acquire(self.connection.dialect), row).first()
+        return None if held is None else Claim(held.call)
+
+    def held_by_batch(self, key: str) -> bool:
+        """Whether a batch job holds the claim."""
+        owner = self.connection.execute(_OWNER, {"of": key}).scalar_one_or_none()
+        return owner is not None and owner.startswith(_BATCH)
+
+    def note_call(self, key: str, owner: str, call: int) -> None:
+        """Record the call that the owner has reserved money for.
+
+        An owner whose connection broke during the commit finds its reservation again by it.
+        """
+        self.connection.execute(_NOTE, {"of": key, "by": owner, "number": call})
+
+    def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
+        """Let the owner's claims last for ``seconds`` more; claims that others took over are unchanged."""
+        self.connection.execute(
+            _RENEW, {"keys": list(keys), "by": owner, "until": now(self.connection) + seconds}
+        )
+
+    def claimed(self, keys: Collection[str]) -> set[str]:
+        """Return those of the keys that anybody has claimed, also if the claim has expired."""
+        return set(self.connection.scalars(_CLAIMED, {"keys": list(keys)}))
+
+    def add(self, calls: Mapping[str, int], owner: str, seconds: float) -> None:
+        """Claim keys that nobody has claimed, for calls that the owner has reserved money for.
+
+        Args:
+            calls: key → the call.
+            owner: the process.
+            seconds: time until the claims expire.
+        """
+        until = now(self.connection) + seconds
+        rows = [
+            {"key": key, "owner": owner, "expires_at": until, "call": call} for key, call in calls.items()
+        ]
+        if rows:
+            self.connection.execute(_ADD_CLAIM, rows)
+
+    def release(self, keys: Collection[str], owner: str) -> None:
+        """Delete the owner's claims, at most some hundred; claims held by other owners are unchanged."""
+        self.connection.execute(_RELEASE, {"keys": list(keys), "by": owner})
+
+
+class ProjectClaims:
+    """This process's right to do one kind of work on a project, for as long as a lease lasts."""
+
+    def __init__(self, writer: Writer, work: str, lease: float) -> None:
+        self._writer, self._work, self._lease = writer, work, lease
+        self._owner = f"{work}-{uuid.uuid4()}"
+
+    async def acquire(self, project: str) -> bool:
+        """Claim a project, or renew the claim; whether no other process holds it."""
+
+        def claim(connection: Connection) -> bool:
+            return Claims(connection).acquire(self._key(project), self._owner, self._lease) is not None
+
+        return await self._writer.persist(claim)
+
+    async def release(self, project: str) -> None:
+        """Let other processes work on a project."""
+        key = self._key(project)
+        await self._writer.persist(lambda connection: Claims(connection).release([key], self._owner))
+
+    def _key(self, project: str) -> str:
+        return f"{self._work}:{project}"

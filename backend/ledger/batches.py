@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Row, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, by_project, insert_or_replace, now
@@ -79,116 +79,109 @@ class BatchJob:
     ended_at: float | None = None
 
 
-def create_job(  # noqa: PLR0917 - a job's identity
-    connection: Connection, job: str, project: str, model: str, owner: str, seconds: float
-) -> None:
-    """Store a new job without lines, leased by ``owner`` for ``seconds``."""
-    at = now(connection)
-    row = {
-        "id": job,
-        "project": project,
-        "model": model,
-        "state": "filling",
-        "owner": owner,
-        "leased_until": at + seconds,
-        "files": {},
-        "lines": 0,
-        "tokens": 0,
-        "cancelled": False,
-        "created_at": at,
-    }
-    connection.execute(insert(_jobs), row)
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The batch jobs of all projects."""
 
+    connection: Connection
 
-def get_job(connection: Connection, job: str) -> BatchJob | None:
-    """Return a job; ``None`` if there is no such job."""
-    row = connection.execute(select(_jobs).where(_jobs.c.id == job)).one_or_none()
-    return None if row is None else _job(row)
+    def create(self, job: str, project: str, model: str, owner: str, seconds: float) -> None:
+        """Store a new job without lines, leased by ``owner`` for ``seconds``."""
+        at = now(self.connection)
+        row = {
+            "id": job,
+            "project": project,
+            "model": model,
+            "state": "filling",
+            "owner": owner,
+            "leased_until": at + seconds,
+            "files": {},
+            "lines": 0,
+            "tokens": 0,
+            "cancelled": False,
+            "created_at": at,
+        }
+        self.connection.execute(insert(_jobs), row)
 
+    def get(self, job: str) -> BatchJob | None:
+        """Return a job; ``None`` if there is no such job."""
+        row = self.connection.execute(select(_jobs).where(_jobs.c.id == job)).one_or_none()
+        return None if row is None else BatchJob(**row._mapping)
 
-def find_jobs(
-    connection: Connection,
-    *,
-    states: Sequence[_JobState] = (),
-    project: str | None = None,
-    model: str | None = None,
-    limit: int | None = None,
-) -> list[BatchJob]:
-    """Return the jobs in some states, or in any, the newest last."""
-    query = select(_jobs).order_by(_jobs.c.created_at.desc(), _jobs.c.id).limit(limit)
-    if states:
-        query = query.where(_jobs.c.state.in_(states))
-    if project is not None:
-        query = query.where(_jobs.c.project == project)
-    if model is not None:
-        query = query.where(_jobs.c.model == model)
-    return [_job(row) for row in connection.execute(query)][::-1]
+    def find(
+        self,
+        *,
+        states: Sequence[_JobState] = (),
+        project: str | None = None,
+        model: str | None = None,
+        limit: int | None = None,
+    ) -> list[BatchJob]:
+        """Return the jobs in some states, or in any, the newest last."""
+        query = select(_jobs).order_by(_jobs.c.created_at.desc(), _jobs.c.id).limit(limit)
+        if states:
+            query = query.where(_jobs.c.state.in_(states))
+        if project is not None:
+            query = query.where(_jobs.c.project == project)
+        if model is not None:
+            query = query.where(_jobs.c.model == model)
+        return [BatchJob(**row._mapping) for row in self.connection.execute(query)][::-1]
 
+    def change(self, job: str, **values: Any) -> None:
+        """Set columns of a job."""
+        self.connection.execute(update(_jobs).where(_jobs.c.id == job).values(values))
 
-def change_job(connection: Connection, job: str, **values: Any) -> None:
-    """Set columns of a job."""
-    connection.execute(update(_jobs).where(_jobs.c.id == job).values(values))
+    def change_if(self, job: str, before: _JobState, **values: Any) -> bool:
+        """Set columns of a job that is in the state ``before``; whether it was."""
+        statement = update(_jobs).where(_jobs.c.id == job, _jobs.c.state == before).values(values)
+        return self.connection.execute(statement).rowcount > 0
 
+    def lease(self, job: str, owner: str, seconds: float) -> bool:
+        """Lease an unsent job whose lease is over; whether that worked.
 
-def change_job_if(connection: Connection, job: str, before: _JobState, **values: Any) -> bool:
-    """Set columns of a job that is in the state ``before``; whether it was."""
-    statement = update(_jobs).where(_jobs.c.id == job, _jobs.c.state == before).values(values)
-    return connection.execute(statement).rowcount > 0
+        The owner itself waits as well, because its request may still be under way.
+        """
+        at = now(self.connection)
+        statement = (
+            update(_jobs)
+            .where(_jobs.c.id == job, _jobs.c.state.in_(_UNSENT), _jobs.c.leased_until <= at)
+            .values(owner=owner, leased_until=at + seconds)
+        )
+        return self.connection.execute(statement).rowcount > 0
 
+    def renew(self, jobs: Sequence[str], owner: str, seconds: float) -> None:
+        """Let the owner's leases last for ``seconds`` more."""
+        until = now(self.connection) + seconds
+        for job in jobs:
+            self.connection.execute(_RENEW, {"of": job, "by": owner, "until": until})
 
-def lease_jobs(connection: Connection, job: str, owner: str, seconds: float) -> bool:
-    """Lease an unsent job whose lease is over; whether that worked.
+    def provider_ids(self) -> set[str]:
+        """Return the providers' names of all batches that the ledger knows."""
+        return set(
+            self.connection.scalars(select(_jobs.c.provider_id).where(_jobs.c.provider_id.is_not(None)))
+        )
 
-    The owner itself waits as well, because its request may still be under way.
-    """
-    at = now(connection)
-    statement = (
-        update(_jobs)
-        .where(_jobs.c.id == job, _jobs.c.state.in_(_UNSENT), _jobs.c.leased_until <= at)
-        .values(owner=owner, leased_until=at + seconds)
-    )
-    return connection.execute(statement).rowcount > 0
+    def enqueued(self, models: Collection[str]) -> int:
+        """Return the tokens of the jobs of a model and its twin that a provider may have now."""
+        query = select(func.sum(_jobs.c.tokens)).where(_jobs.c.model.in_(models), _jobs.c.state.in_(OPEN))
+        return int(self.connection.scalars(query).one() or 0)
 
+    def learned_limit(self, models: Collection[str]) -> int | None:
+        """Return how many tokens may be enqueued of a model and its twin, as learnt from the last refusal.
 
-def renew_jobs(connection: Connection, jobs: Sequence[str], owner: str, seconds: float) -> None:
-    """Let the owner's leases last for ``seconds`` more."""
-    until = now(connection) + seconds
-    for job in jobs:
-        connection.execute(_RENEW, {"of": job, "by": owner, "until": until})
-
-
-def provider_ids(connection: Connection) -> set[str]:
-    """Return the providers' names of all batches that the ledger knows."""
-    return set(connection.scalars(select(_jobs.c.provider_id).where(_jobs.c.provider_id.is_not(None))))
-
-
-def enqueued(connection: Connection, models: Collection[str]) -> int:
-    """Return the tokens of the jobs of a model and its twin that a provider may have now."""
-    query = select(func.sum(_jobs.c.tokens)).where(_jobs.c.model.in_(models), _jobs.c.state.in_(OPEN))
-    return int(connection.scalars(query).one() or 0)
-
-
-def learned_limit(connection: Connection, models: Collection[str]) -> int | None:
-    """Return how many tokens may be enqueued of a model and its twin, as learnt from the last refusal.
-
-    Each job that it took since then doubles the number. ``None`` if it has not refused within a day.
-    """
-    mine = (_jobs.c.model.in_(models), _jobs.c.created_at > now(connection) - _REMEMBERED)
-    refused = connection.execute(
-        select(_jobs.c.token_limit, _jobs.c.created_at)
-        .where(*mine, _jobs.c.token_limit.is_not(None))
-        .order_by(_jobs.c.created_at.desc())
-        .limit(1)
-    ).one_or_none()
-    if refused is None:
-        return None
-    since = (_jobs.c.created_at > refused.created_at, _jobs.c.state.in_(("ended", "closed")))
-    taken = connection.scalars(select(func.count()).where(*mine, *since)).one()
-    return int(refused.token_limit * 2 ** min(taken, _DOUBLINGS))
-
-
-def _job(row: Row[Any]) -> BatchJob:
-    return BatchJob(**row._mapping)
+        Each job that it took since then doubles the number. ``None`` if it has not refused within a day.
+        """
+        mine = (_jobs.c.model.in_(models), _jobs.c.created_at > now(self.connection) - _REMEMBERED)
+        refused = self.connection.execute(
+            select(_jobs.c.token_limit, _jobs.c.created_at)
+            .where(*mine, _jobs.c.token_limit.is_not(None))
+            .order_by(_jobs.c.created_at.desc())
+            .limit(1)
+        ).one_or_none()
+        if refused is None:
+            return None
+        since = (_jobs.c.created_at > refused.created_at, _jobs.c.state.in_(("ended", "closed")))
+        taken = self.connection.scalars(select(func.count()).where(*mine, *since)).one()
+        return int(refused.token_limit * 2 ** min(taken, _DOUBLINGS))
 
 
 _lines = tables.batch_lines
@@ -280,54 +273,6 @@ class BatchLine:
         return from_picodollars(self.cost or 0)
 
 
-def find_lines(connection: Connection, keys: Collection[str]) -> dict[str, BatchLine]:
-    """Return the lines by key; keys without a line are absent."""
-    unique = list(dict.fromkeys(keys))
-    found: dict[str, BatchLine] = {}
-    for start in range(0, len(unique), _KEYS_PER_QUERY):
-        rows = connection.execute(_FIND_LINES, {"keys": unique[start : start + _KEYS_PER_QUERY]})
-        found |= {row.key: _line(row) for row in rows}
-    return found
-
-
-def want_lines(connection: Connection, line: BatchLine) -> None:
-    """Store a wanted line, unless the same one is wanted or out already."""
-    stored = find_lines(connection, [line.key]).get(line.key)
-    if stored is not None and stored.state in ("wanted", "out"):
-        return
-    row = {field.name: getattr(line, field.name) for field in fields(BatchLine)}
-    connection.execute(insert_or_replace(connection.dialect, _lines), row | {"questions": [*line.questions]})
-
-
-def wanted_lines(
-    connection: Connection, project: str, model: str, limit: int, after: str = ""
-) -> list[BatchLine]:
-    """Return wanted lines by key, those after a key."""
-    query = (
-        select(_lines)
-        .where(
-            _lines.c.project == project,
-            _lines.c.state == "wanted",
-            _lines.c.model == model,
-            _lines.c.key > after,
-        )
-        .order_by(_lines.c.key)
-        .limit(limit)
-    )
-    return [_line(row) for row in connection.execute(query)]
-
-
-def lines_of(connection: Connection, job: str, limit: int, after: str = "") -> list[BatchLine]:
-    """Return lines that are out with a job by key, those after a key."""
-    query = (
-        select(_lines)
-        .where(_lines.c.job == job, _lines.c.state == "out", _lines.c.key > after)
-        .order_by(_lines.c.key)
-        .limit(limit)
-    )
-    return [_line(row) for row in connection.execute(query)]
-
-
 @dataclass(frozen=True, slots=True)
 class _Held:
     """How much a job holds: requests, bytes, and tokens by our own count."""
@@ -337,86 +282,122 @@ class _Held:
     tokens: int
 
 
-def held_lines(connection: Connection, job: str) -> _Held:
-    """Return how much of a job is out."""
-    requests = func.count(func.coalesce(_lines.c.request, _lines.c.key).distinct())
-    columns = (requests, func.sum(_lines.c.size), func.sum(_lines.c.counted_tokens))
-    query = select(*columns).where(_lines.c.job == job, _lines.c.state == "out")
-    number, size, tokens = connection.execute(query).one()
-    return _Held(number, int(size or 0), int(tokens or 0))
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of batch jobs, of all projects."""
 
+    connection: Connection
 
-def take_lines(connection: Connection, line: BatchLine, job: str, call: int) -> None:
-    """Let a job take a wanted line, with what is known of its request now."""
-    row = {
-        "of": line.key,
-        "by": job,
-        "paid_by": call,
-        "sent_as": line.request,
-        "shown_as": line.number,
-        "most_usd": line.ceiling_usd,
-        "counted": line.counted_tokens,
-        "most": line.most_input,
-        "bytes": line.size,
-    }
-    connection.execute(_TAKE, row)
+    def find(self, keys: Collection[str]) -> dict[str, BatchLine]:
+        """Return the lines by key; keys without a line are absent."""
+        unique = list(dict.fromkeys(keys))
+        found: dict[str, BatchLine] = {}
+        for start in range(0, len(unique), _KEYS_PER_QUERY):
+            rows = self.connection.execute(_FIND_LINES, {"keys": unique[start : start + _KEYS_PER_QUERY]})
+            found |= {row.key: BatchLine(**row._mapping) for row in rows}
+        return found
 
-
-def end_lines(connection: Connection, key: str, state: _LineState, code: str | None, usd: float) -> None:
-    """End a line that cost ``usd`` dollars, and forget its prompt."""
-    connection.execute(_END, {"of": key, "now": state, "why": code, "paid": to_picodollars(usd)})
-
-
-def give_back_lines(connection: Connection, key: str, code: str | None, *, tried: bool) -> None:
-    """Mark a line as wanted again.
-
-    Args:
-        connection: a write transaction.
-        key: the line's key.
-        code: why it has no answer yet.
-        tried: whether that counts as one of its tries.
-    """
-    values = {"state": "wanted", "code": code, "tries": _lines.c.tries + int(tried)}
-    alone_again = {"call": None, "request": None, "number": None}
-    connection.execute(update(_lines).where(_lines.c.key == key).values(values | alone_again))
-
-
-def count_lines(connection: Connection, project: str) -> dict[tuple[str, str], int]:
-    """Return how many lines each model has in each state: (model, state) → number."""
-    query = (
-        select(_lines.c.model, _lines.c.state, func.count().label("lines"))
-        .where(_lines.c.project == project)
-        .group_by(_lines.c.model, _lines.c.state)
-    )
-    return {(row.model, row.state): row.lines for row in connection.execute(query)}
-
-
-def sums_by_job(connection: Connection, jobs: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return for each job the number of its lines in each state, and their cost in picodollars."""
-    query = (
-        select(
-            _lines.c.job, _lines.c.state, func.count().label("lines"), func.sum(_lines.c.cost).label("cost")
+    def want(self, line: BatchLine) -> None:
+        """Store a wanted line, unless the same one is wanted or out already."""
+        stored = self.find([line.key]).get(line.key)
+        if stored is not None and stored.state in ("wanted", "out"):
+            return
+        row = {field.name: getattr(line, field.name) for field in fields(BatchLine)}
+        self.connection.execute(
+            insert_or_replace(self.connection.dialect, _lines), row | {"questions": [*line.questions]}
         )
-        .where(_lines.c.job.in_(bindparam("jobs", expanding=True)))
-        .group_by(_lines.c.job, _lines.c.state)
-    )
-    sums: dict[str, dict[str, tuple[int, int]]] = {job: {} for job in jobs}
-    for start in range(0, len(jobs), _KEYS_PER_QUERY):
-        for row in connection.execute(query, {"jobs": [*jobs[start : start + _KEYS_PER_QUERY]]}):
-            sums[row.job][row.state] = (row.lines, int(row.cost or 0))
-    return sums
 
+    def wanted(self, project: str, model: str, limit: int, after: str = "") -> list[BatchLine]:
+        """Return wanted lines by key, those after a key."""
+        query = (
+            select(_lines)
+            .where(
+                _lines.c.project == project,
+                _lines.c.state == "wanted",
+                _lines.c.model == model,
+                _lines.c.key > after,
+            )
+            .order_by(_lines.c.key)
+            .limit(limit)
+        )
+        return [BatchLine(**row._mapping) for row in self.connection.execute(query)]
 
-def forget_lines(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Forget the prompts of deleted tasks; a line that no provider has yet is discarded at once."""
-    mine = (_lines.c.project == project, among(connection.dialect, _lines.c.task, tasks))
-    connection.execute(update(_lines).where(*mine).values(body=None))
-    unsent = or_(_lines.c.state == "wanted", _lines.c.state == "failed")
-    connection.execute(update(_lines).where(*mine, unsent).values(state="discarded"))
+    def out_with(self, job: str, limit: int, after: str = "") -> list[BatchLine]:
+        """Return lines that are out with a job by key, those after a key."""
+        query = (
+            select(_lines)
+            .where(_lines.c.job == job, _lines.c.state == "out", _lines.c.key > after)
+            .order_by(_lines.c.key)
+            .limit(limit)
+        )
+        return [BatchLine(**row._mapping) for row in self.connection.execute(query)]
 
+    def held(self, job: str) -> _Held:
+        """Return how much of a job is out."""
+        requests = func.count(func.coalesce(_lines.c.request, _lines.c.key).distinct())
+        columns = (requests, func.sum(_lines.c.size), func.sum(_lines.c.counted_tokens))
+        query = select(*columns).where(_lines.c.job == job, _lines.c.state == "out")
+        number, size, tokens = self.connection.execute(query).one()
+        return _Held(number, int(size or 0), int(tokens or 0))
 
-def _line(row: Row[Any]) -> BatchLine:
-    return BatchLine(**row._mapping)
+    def take(self, line: BatchLine, job: str, call: int) -> None:
+        """Let a job take a wanted line, with what is known of its request now."""
+        row = {
+            "of": line.key,
+            "by": job,
+            "paid_by": call,
+            "sent_as": line.request,
+            "shown_as": line.number,
+            "most_usd": line.ceiling_usd,
+            "counted": line.counted_tokens,
+            "most": line.most_input,
+            "bytes": line.size,
+        }
+        self.connection.execute(_TAKE, row)
+
+    def end(self, key: str, state: _LineState, code: str | None, usd: float) -> None:
+        """End a line that cost ``usd`` dollars, and forget its prompt."""
+        self.connection.execute(_END, {"of": key, "now": state, "why": code, "paid": to_picodollars(usd)})
+
+    def give_back(self, key: str, code: str | None, *, tried: bool) -> None:
+        """Mark a line as wanted again."""
+        values = {"state": "wanted", "code": code, "tries": _lines.c.tries + int(tried)}
+        alone_again = {"call": None, "request": None, "number": None}
+        self.connection.execute(update(_lines).where(_lines.c.key == key).values(values | alone_again))
+
+    def count(self, project: str) -> dict[tuple[str, str], int]:
+        """Return how many lines each model has in each state: (model, state) → number."""
+        query = (
+            select(_lines.c.model, _lines.c.state, func.count().label("lines"))
+            .where(_lines.c.project == project)
+            .group_by(_lines.c.model, _lines.c.state)
+        )
+        return {(row.model, row.state): row.lines for row in self.connection.execute(query)}
+
+    def sums_by_job(self, jobs: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return for each job the number of its lines in each state, and their cost in picodollars."""
+        query = (
+            select(
+                _lines.c.job,
+                _lines.c.state,
+                func.count().label("lines"),
+                func.sum(_lines.c.cost).label("cost"),
+            )
+            .where(_lines.c.job.in_(bindparam("jobs", expanding=True)))
+            .group_by(_lines.c.job, _lines.c.state)
+        )
+        sums: dict[str, dict[str, tuple[int, int]]] = {job: {} for job in jobs}
+        for start in range(0, len(jobs), _KEYS_PER_QUERY):
+            for row in self.connection.execute(query, {"jobs": [*jobs[start : start + _KEYS_PER_QUERY]]}):
+                sums[row.job][row.state] = (row.lines, int(row.cost or 0))
+        return sums
+
+    def forget_tasks(self, project: str, tasks: Sequence[int]) -> None:
+        """Forget the prompts of deleted tasks; a line that no provider has yet is discarded at once."""
+        mine = (_lines.c.project == project, among(self.connection.dialect, _lines.c.task, tasks))
+        self.connection.execute(update(_lines).where(*mine).values(body=None))
+        unsent = or_(_lines.c.state == "wanted", _lines.c.state == "failed")
+        self.connection.execute(update(_lines).where(*mine, unsent).values(state="discarded"))
 
 
 _tasks = tables.batch_tasks
@@ -452,33 +433,30 @@ class BatchTask:
     created_at: float
 
 
-def find_tasks(connection: Connection, project: str, task: int) -> BatchTask | None:
-    """Return what a task waits for; ``None`` if it waits for nothing."""
-    row = connection.execute(_FIND_TASKS, {"of": project, "number": task}).one_or_none()
-    return None if row is None else BatchTask(**row._mapping)
+@dataclass(frozen=True, slots=True)
+class WaitingTasks:
+    """The tasks that wait for the answers of batches."""
 
+    connection: Connection
 
-def store_tasks(connection: Connection, task: BatchTask) -> None:
-    """Store a waiting task; an earlier row of the task is replaced."""
-    row = {field.name: getattr(task, field.name) for field in fields(BatchTask)}
-    connection.execute(insert_or_replace(connection.dialect, _tasks), row)
+    def find(self, project: str, task: int) -> BatchTask | None:
+        """Return what a task waits for; ``None`` if it waits for nothing."""
+        row = self.connection.execute(_FIND_TASKS, {"of": project, "number": task}).one_or_none()
+        return None if row is None else BatchTask(**row._mapping)
 
+    def store(self, task: BatchTask) -> None:
+        """Store a waiting task; an earlier row of the task is replaced."""
+        row = {field.name: getattr(task, field.name) for field in fields(BatchTask)}
+        self.connection.execute(insert_or_replace(self.connection.dialect, _tasks), row)
 
-def forget_task(connection: Connection, tasks: Iterable[tuple[str, int]]) -> None:
-    """Remove the rows of waiting tasks. Each task is a project and a number; pass a few hundred at most."""
-    for project, numbers in by_project(tasks):
-        connection.execute(_FORGET, {"of": project, "numbers": numbers})
+    def forget(self, tasks: Iterable[tuple[str, int]]) -> None:
+        """Remove the rows of waiting tasks, each a project and a number; pass a few hundred at most."""
+        for project, numbers in by_project(tasks):
+            self.connection.execute(_FORGET, {"of": project, "numbers": numbers})
 
-
-def count_tasks(connection: Connection, project: str) -> tuple[int, int]:
-    """Return how many tasks of a project wait, and how many of them ask all models."""
-    everyone = case((_tasks.c.exploration == "everyone", 1), else_=0)
-    query = select(func.count(), func.sum(everyone)).where(_tasks.c.project == project)
-    waiting, exploring = connection.execute(query).one()
-    return int(waiting), int(exploring or 0)
-
-
-def forget_batch_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete the rows of deleted tasks that waited for answers."""
-    chosen = among(connection.dialect, _tasks.c.task, tasks)
-    connection.execute(delete(_tasks).where(_tasks.c.project == project, chosen))
+    def count(self, project: str) -> tuple[int, int]:
+        """Return how many tasks of a project wait, and how many of them ask all models."""
+        everyone = case((_tasks.c.exploration == "everyone", 1), else_=0)
+        query = select(func.count(), func.sum(everyone)).where(_tasks.c.project == project)
+        waiting, exploring = self.connection.execute(query).one()
+        return int(waiting), int(exploring or 0)

@@ -84,6 +84,12 @@ class BlindQueue:
         return latest[len(unbroken_run(latest)) :]
 
     @property
+    def resting(self) -> list[QueuedTask]:
+        """The entries that something rests on: those of earlier countings, and the run of the latest."""
+        behind = {entry.task for entry in self.behind}
+        return [entry for entry in self.entries if entry.task not in behind]
+
+    @property
     def ends(self) -> dict[int, int]:
         """Cohort → the last round that it represents; a cohort that nobody has answered is absent."""
         return {
@@ -99,14 +105,6 @@ def _countings_of(connection: Connection, project: str) -> dict[tuple[str, str],
     return {(row.control, row.epoch): row.recount for row in connection.execute(query)}
 
 
-def _counting_of(connection: Connection, project: str, control: str, epoch: str) -> int:
-    """Return the number of the latest counting that changed a question, 0 for the first."""
-    query = select(_queue_columns.recount).where(
-        _queue_columns.project == project, _queue_columns.control == control, _queue_columns.epoch == epoch
-    )
-    return connection.scalars(query).one_or_none() or 0
-
-
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
     """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
@@ -118,13 +116,7 @@ _columns = _table.c
 
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:
-    """Put a new blind round at the end of its question's queue; only a task's first round enters.
-
-    Args:
-        connection: in the transaction that stores the round.
-        round_: the round.
-        round_id: the id under which it was stored.
-    """
+    """Put a new blind round at the end of its question's queue; only a task's first round enters."""
     key = round_.key
     if connection.execute(select(_columns.task).where(_is(key))).first() is not None:
         return
@@ -144,7 +136,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "counting": _counting(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
-        "recount": _counting_of(connection, key.project, key.control, key.epoch),
+        "recount": _countings_of(connection, key.project).get((key.control, key.epoch), 0),
     }
     connection.execute(insert_new(connection.dialect, _table), row)
 
@@ -180,92 +172,96 @@ def record_answer(
     connection.execute(update(_table).where(_is(round_.key)).values(**values))
 
 
-def count_as_wrong(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Count the labels of deleted tasks as wrong from now on."""
-    chosen = among(connection.dialect, _columns.task, tasks)
-    connection.execute(
-        update(_table).where(_columns.project == project, chosen).values(reward=0.0, answers="")
-    )
+@dataclass(frozen=True, slots=True)
+class BlindQueues:
+    """The queues of a project's blind tasks."""
 
+    connection: Connection
+    project: str
 
-def queues(connection: Connection, project: str) -> dict[tuple[str, str], BlindQueue]:
-    """Return (control, epoch) → the queue of the question, from its front."""
-    names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through", "recount", "round_id"]
-    query = select(_columns.control, _columns.epoch, *(_columns[name] for name in names)).where(
-        _columns.project == project
-    )
-    order = (_columns.control, _columns.epoch, _columns.cohort, _columns.place, _columns.task)
-    found: dict[tuple[str, str], list[QueuedTask]] = {}
-    for control, epoch, *values in connection.execute(query.order_by(*order)):
-        found.setdefault((control, epoch), []).append(QueuedTask(*values))
-    newest = _countings_of(connection, project)
-    return {key: BlindQueue(tuple(entries), newest.get(key, 0)) for key, entries in found.items()}
-
-
-def queue_of(connection: Connection, project: str, control: str, epoch: str) -> BlindQueue:
-    """Return a question's queue, from its front."""
-    return queues(connection, project).get((control, epoch), BlindQueue())
-
-
-def recounted(
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    *,
-    number: int,
-    results: Mapping[int, tuple[str, float]],
-) -> list[int]:
-    """Begin a queue for the labels of a new counting, with every task after the run of the last queue.
-
-    The run is a part of the queue that a hash chose, and so is what is left. The tasks of the run keep what
-    certified the earlier labels, and certify nothing any more. The others stay in their cohorts. An answer
-    among them was given out of turn; the caller compares it with the new label too, and the lower of both
-    rewards counts. If every task is in the run, the new queue is empty until others come.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        control: the name of the control tag.
-        epoch: the epoch.
-        number: the counting's number.
-        results: round → its label and score by this counting. A round without one keeps its own.
-
-    Returns:
-        The tasks of the new queue that somebody has answered.
-    """
-    behind = queue_of(connection, project, control, epoch).behind
-    of_question = and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
-    for entry in behind:
-        values: dict[str, Any] = {"recount": number}
-        if (result := results.get(entry.round_id)) is not None:
-            label, score = result
-            values |= {"score": score, "counting": _counting(label, score, {"counting": number})}
-        connection.execute(update(_table).where(of_question, _columns.task == entry.task).values(**values))
-    _begin_queue(connection, project, control, epoch, number)
-    return [entry.task for entry in behind if entry.reward is not None]
-
-
-def waiting(connection: Connection, project: str, epochs: Mapping[str, str], limit: int) -> list[int]:
-    """Return the first tasks that nobody has answered, in the order of the queue.
-
-    Args:
-        connection: in a read transaction.
-        project: the project's key.
-        epochs: control → its epoch. A task of several questions is listed once, where it comes first.
-        limit: the most tasks to return.
-    """
-    tasks: dict[int, tuple[int, int, int]] = {}
-    for control, epoch in epochs.items():
-        query = (
-            select(_columns.cohort, _columns.place, _columns.task)
-            .where(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
-            .where(_columns.reward.is_(None))
-            .order_by(_columns.cohort, _columns.place, _columns.task)
+    def count_as_wrong(self, tasks: Sequence[int]) -> None:
+        """Count the labels of deleted tasks as wrong from now on."""
+        chosen = among(self.connection.dialect, _columns.task, tasks)
+        self.connection.execute(
+            update(_table).where(_columns.project == self.project, chosen).values(reward=0.0, answers="")
         )
-        for cohort, place, task in connection.execute(query.limit(limit)):
-            tasks[task] = min((cohort, place, task), tasks.get(task, (cohort, place, task)))
-    return sorted(tasks, key=tasks.__getitem__)[:limit]
+
+    def all(self) -> dict[tuple[str, str], BlindQueue]:
+        """Return (control, epoch) → the queue of the question, from its front."""
+        names = [
+            *BlindTask.__dataclass_fields__,
+            "counting",
+            "answers",
+            "closed_through",
+            "recount",
+            "round_id",
+        ]
+        query = select(_columns.control, _columns.epoch, *(_columns[name] for name in names)).where(
+            _columns.project == self.project
+        )
+        order = (_columns.control, _columns.epoch, _columns.cohort, _columns.place, _columns.task)
+        found: dict[tuple[str, str], list[QueuedTask]] = {}
+        for control, epoch, *values in self.connection.execute(query.order_by(*order)):
+            found.setdefault((control, epoch), []).append(QueuedTask(*values))
+        newest = _countings_of(self.connection, self.project)
+        return {key: BlindQueue(tuple(entries), newest.get(key, 0)) for key, entries in found.items()}
+
+    def of(self, control: str, epoch: str) -> BlindQueue:
+        """Return a question's queue, from its front."""
+        return self.all().get((control, epoch), BlindQueue())
+
+    def recounted(
+        self,
+        control: str,
+        epoch: str,
+        *,
+        number: int,
+        results: Mapping[int, tuple[str, float]],
+    ) -> list[int]:
+        """Begin a queue for the labels of a new counting, with every task after the run of the last queue.
+
+        The run is a part of the queue that a hash chose, and so is what is left. The tasks of the run keep
+        what certified the earlier labels, and certify nothing any more. The others stay in their cohorts. An
+        answer among them was given out of turn; the caller compares it with the new label too, and the lower
+        of both rewards counts. If every task is in the run, the new queue is empty until others come.
+
+        Args:
+            control: the name of the control tag.
+            epoch: the epoch.
+            number: the counting's number.
+            results: round → its label and score by this counting. A round without one keeps its own.
+
+        Returns:
+            The tasks of the new queue that somebody has answered.
+        """
+        behind = self.of(control, epoch).behind
+        of_question = and_(
+            _columns.project == self.project, _columns.control == control, _columns.epoch == epoch
+        )
+        for entry in behind:
+            values: dict[str, Any] = {"recount": number}
+            if (result := results.get(entry.round_id)) is not None:
+                label, score = result
+                values |= {"score": score, "counting": _counting(label, score, {"counting": number})}
+            self.connection.execute(
+                update(_table).where(of_question, _columns.task == entry.task).values(**values)
+            )
+        _begin_queue(self.connection, self.project, control, epoch, number)
+        return [entry.task for entry in behind if entry.reward is not None]
+
+    def waiting(self, epochs: Mapping[str, str], limit: int) -> list[int]:
+        """Return the first tasks that nobody has answered, in the order of the queue."""
+        tasks: dict[int, tuple[int, int, int]] = {}
+        for control, epoch in epochs.items():
+            query = (
+                select(_columns.cohort, _columns.place, _columns.task)
+                .where(_columns.project == self.project, _columns.control == control, _columns.epoch == epoch)
+                .where(_columns.reward.is_(None))
+                .order_by(_columns.cohort, _columns.place, _columns.task)
+            )
+            for cohort, place, task in self.connection.execute(query.limit(limit)):
+                tasks[task] = min((cohort, place, task), tasks.get(task, (cohort, place, task)))
+        return sorted(tasks, key=tasks.__getitem__)[:limit]
 
 
 def _counting(label: str, score: float, plan: Mapping[str, Any]) -> str:

@@ -6,29 +6,37 @@ forgotten afterwards, and for many tasks in several transactions; a list says wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
 from backend.ledger import (
     answers,
-    batches,
-    blind_tasks,
-    human_annotations,
-    learning_data,
-    projects,
-    recounts,
-    rounds,
 )
-from backend.ledger.batches import ENDED
+from backend.ledger.batches import ENDED, Lines
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, found_among, insert_each
+from backend.ledger.database.statements import among, delete_tasks, insert_each
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.learning_data import ExampleTexts
+from backend.ledger.rounds import ProjectRounds
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
-_FIND = select(_table.c.task).where(
-    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("numbers", expanding=True))
+_ABOUT_TASKS = (
+    tables.recounts,
+    tables.recount_checks,
+    tables.further_votes,
+    tables.pack_checks,
+    tables.example_texts,
+    tables.failed_tasks,
+    tables.accepted,
+    tables.batch_tasks,
+    _left,
 )
+"""The tables of which the rows of forgotten tasks are simply deleted."""
+
 _NEXT = select(_left.c.project, _left.c.task).order_by(_left.c.project, _left.c.task).limit(bindparam("most"))
 
 
@@ -42,7 +50,7 @@ def mark_deleted(connection: Connection, project: str, tasks: Sequence[int], now
     dialect = connection.dialect
     connection.execute(insert_each(dialect, _table, "task", tasks, project=project, deleted_at=now))
     connection.execute(insert_each(dialect, _left, "task", tasks, project=project))
-    blind_tasks.count_as_wrong(connection, project, tasks)
+    BlindQueues(connection, project).count_as_wrong(tasks)
 
 
 def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] | None:
@@ -60,31 +68,12 @@ def forget_deleted(connection: Connection, project: str, tasks: Sequence[int]) -
     Callers must first take the tasks' human labels out of the rewards, and their texts from the student: that
     needs the rounds.
     """
-    human_annotations.forget_tasks(connection, project, tasks)
-    rounds.forget_votes(connection, project, tasks)
-    rounds.forget_tasks(connection, project, tasks)
-    recounts.forget_tasks(connection, project, tasks)
-    recounts.forget_checks(connection, project, tasks)
-    recounts.forget_further_votes(connection, project, tasks)
+    Annotations(connection, project).forget_tasks(tasks)
+    ProjectRounds(connection, project).forget(tasks)
     answers.forget_tasks(connection, project, tasks)
-    answers.forget_pack_checks(connection, project, tasks)
-    learning_data.forget_example_tasks(connection, project, tasks)
-    projects.forget_failures(connection, project, tasks)
-    rounds.forget_accepted(connection, project, tasks)
-    batches.forget_lines(connection, project, tasks)
-    batches.forget_batch_tasks(connection, project, tasks)
-    chosen = among(connection.dialect, _left.c.task, tasks)
-    connection.execute(delete(_left).where(_left.c.project == project, chosen))
-
-
-def is_deleted(connection: Connection, project: str, task: int) -> bool:
-    """Whether the task was deleted. Label Studio never reuses a task's number."""
-    return bool(deleted_among(connection, [(project, task)]))
-
-
-def deleted_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return those of the tasks that were deleted; each is a project and a number. At most some hundred."""
-    return found_among(connection, _FIND, tasks)
+    Lines(connection).forget_tasks(project, tasks)
+    for table in _ABOUT_TASKS:
+        delete_tasks(connection, table, project, tasks)
 
 
 _events, _rounds, _contexts = tables.events.c, tables.rounds.c, tables.contexts
@@ -95,96 +84,144 @@ _PRUNE = (
 )
 
 
-def last_older(connection: Connection, project: str, before: float) -> int:
-    """Return the number of the last event such that it and all events before it are older than a time.
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """A project's old records."""
 
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        before: unix seconds.
-    """
-    of_project = _events.project == project
-    first_young = connection.scalars(
-        select(func.min(_events.sequence)).where(of_project, _events.created_at >= before)
-    ).one()
-    if first_young is not None:
-        return int(first_young) - 1
-    return int(
-        connection.scalars(select(func.coalesce(func.max(_events.sequence), 0)).where(of_project)).one()
-    )
+    connection: Connection
+    project: str
 
+    def last_older(self, before: float) -> int:
+        """Return the number of the last event such that it and all events before it are older than a time."""
+        of_project = _events.project == self.project
+        first_young = self.connection.scalars(
+            select(func.min(_events.sequence)).where(of_project, _events.created_at >= before)
+        ).one()
+        if first_young is not None:
+            return int(first_young) - 1
+        return int(
+            self.connection.scalars(
+                select(func.coalesce(func.max(_events.sequence), 0)).where(of_project)
+            ).one()
+        )
 
-def states_through(connection: Connection, project: str, sequence: int) -> list[tuple[str, str]]:
-    """Return the (control, epoch) of a project's events up to a number."""
-    query = (
-        select(_events.control, _events.epoch)
-        .where(_events.project == project, _events.sequence <= sequence)
-        .distinct()
-        .order_by(_events.control, _events.epoch)
-    )
-    return [(row.control, row.epoch) for row in connection.execute(query)]
+    def states_through(self, sequence: int) -> list[tuple[str, str]]:
+        """Return the (control, epoch) of a project's events up to a number."""
+        query = (
+            select(_events.control, _events.epoch)
+            .where(_events.project == self.project, _events.sequence <= sequence)
+            .distinct()
+            .order_by(_events.control, _events.epoch)
+        )
+        return [(row.control, row.epoch) for row in self.connection.execute(query)]
 
+    def first_event(self) -> int:
+        """Return the number of the project's first event that is there, 1 if there is none."""
+        query = select(func.coalesce(func.min(_events.sequence), 1)).where(_events.project == self.project)
+        return int(self.connection.scalars(query).one())
 
-def first_event(connection: Connection, project: str) -> int:
-    """Return the number of the project's first event that is there, 1 if there is none."""
-    query = select(func.coalesce(func.min(_events.sequence), 1)).where(_events.project == project)
-    return int(connection.scalars(query).one())
+    def count_after(self, sequence: int) -> int:
+        """Count a project's events after a number."""
+        query = select(func.count()).where(_events.project == self.project, _events.sequence > sequence)
+        return self.connection.scalars(query).one()
 
+    def count_through(self, sequence: int) -> int:
+        """Count a project's events up to a number."""
+        query = select(func.count()).where(_events.project == self.project, _events.sequence <= sequence)
+        return self.connection.scalars(query).one()
 
-def count_after(connection: Connection, project: str, sequence: int) -> int:
-    """Count a project's events after a number."""
-    query = select(func.count()).where(_events.project == project, _events.sequence > sequence)
-    return connection.scalars(query).one()
+    def unfolded_rounds(self, after: int) -> set[int]:
+        """Return the rounds of a project that have an event after a number: they cannot be pruned."""
+        query = (
+            select(_events.round_id)
+            .distinct()
+            .where(_events.project == self.project, _events.sequence > after, _events.round_id.is_not(None))
+        )
+        return set(self.connection.scalars(query))
 
+    def old_rounds(self, before: float) -> list[int]:
+        """Return the rounds older than a time that are not pruned.
 
-def count_through(connection: Connection, project: str, sequence: int) -> int:
-    """Count a project's events up to a number."""
-    query = select(func.count()).where(_events.project == project, _events.sequence <= sequence)
-    return connection.scalars(query).one()
+        Blind ones that wait for an answer are left out, and those about which models were asked since.
+        """
+        waits = exists().where(
+            _blind.project == self.project, _blind.round_id == _rounds.id, _blind.reward.is_(None)
+        )
+        query = select(_rounds.id).where(
+            _rounds.project == self.project,
+            _rounds.created_at < before,
+            ~_rounds.pruned,
+            ~(_rounds.audit & waits),
+            ~exists().where(_further.round_id == _rounds.id, _further.created_at >= before),
+        )
+        return list(self.connection.scalars(query.order_by(_rounds.id)))
 
+    def stale_tasks(self, before: float) -> list[int]:
+        """Return the tasks with an answer older than a time, of which no round is left that could use it."""
+        has_round = exists().where(
+            _rounds.project == self.project, _rounds.task == _answers.task, ~_rounds.pruned
+        )
+        bought = select(_answers.task).where(
+            _answers.project == self.project, _answers.created_at < before, ~has_round
+        )
+        shares_round = exists().where(
+            _rounds.project == self.project, _rounds.task == _links.task, ~_rounds.pruned
+        )
+        shared = (
+            select(_links.task)
+            .join(tables.answers, _answers.key == _links.key)
+            .where(_links.project == self.project, _answers.created_at < before, ~shares_round)
+        )
+        return sorted(set(self.connection.scalars(bought)) | set(self.connection.scalars(shared)))
 
-def unfolded_rounds(connection: Connection, project: str, after: int) -> set[int]:
-    """Return the rounds of a project that have an event after a number: they cannot be pruned.
+    def prune(self, ids: Sequence[int]) -> None:
+        """Delete the contexts of rounds, and of their plans what only a later lesson would need."""
+        chosen = among(self.connection.dialect, _rounds.id, ids)
+        plans = self.connection.execute(select(_rounds.id, _rounds.plan).where(chosen)).all()
+        rows = [{"number": row.id, "rest": _shortened(row.plan)} for row in plans]
+        if rows:
+            self.connection.execute(_PRUNE, rows)
+        of_rounds = among(self.connection.dialect, _further.round_id, ids)
+        self.connection.execute(update(tables.further_votes).where(of_rounds).values(confidence=None))
+        self.connection.execute(
+            delete(_contexts).where(among(self.connection.dialect, _contexts.c.round_id, ids))
+        )
 
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        after: the number up to which the events are folded, or will be.
-    """
-    query = (
-        select(_events.round_id)
-        .distinct()
-        .where(_events.project == project, _events.sequence > after, _events.round_id.is_not(None))
-    )
-    return set(connection.scalars(query))
+    def pruned_tasks(self, ids: Sequence[int]) -> list[int]:
+        """Return the tasks of pruned rounds that have no other round."""
+        other = tables.rounds.alias().c
+        has_other = exists().where(
+            other.project == _rounds.project, other.task == _rounds.task, ~other.pruned
+        )
+        query = (
+            select(_rounds.task).distinct().where(among(self.connection.dialect, _rounds.id, ids), ~has_other)
+        )
+        return list(self.connection.scalars(query))
 
+    def forget_texts(self, tasks: Sequence[int]) -> int:
+        """Delete the answers and the texts of tasks, and return how many answers that were."""
+        ExampleTexts(self.connection, self.project).forget(tasks)
+        return answers.forget_tasks(self.connection, self.project, tasks)
 
-def old_rounds(connection: Connection, project: str, before: float) -> list[int]:
-    """Return the rounds older than a time that are not pruned.
+    def forget_batches(self, before: float) -> int:
+        """Delete a project's batches that ended before a time, and return how many lines that were.
 
-    Blind ones that wait for an answer are left out, and those about which models were asked further since.
-    """
-    waits = exists().where(_blind.project == project, _blind.round_id == _rounds.id, _blind.reward.is_(None))
-    query = select(_rounds.id).where(
-        _rounds.project == project,
-        _rounds.created_at < before,
-        ~_rounds.pruned,
-        ~(_rounds.audit & waits),
-        ~exists().where(_further.round_id == _rounds.id, _further.created_at >= before),
-    )
-    return list(connection.scalars(query.order_by(_rounds.id)))
-
-
-def prune_rounds(connection: Connection, ids: Sequence[int]) -> None:
-    """Delete the contexts of rounds, and of their plans what only a later lesson would need."""
-    chosen = among(connection.dialect, _rounds.id, ids)
-    plans = connection.execute(select(_rounds.id, _rounds.plan).where(chosen)).all()
-    rows = [{"number": row.id, "rest": _shortened(row.plan)} for row in plans]
-    if rows:
-        connection.execute(_PRUNE, rows)
-    of_rounds = among(connection.dialect, _further.round_id, ids)
-    connection.execute(update(tables.further_votes).where(of_rounds).values(confidence=None))
-    connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
+        Lines that still wait for an answer stay, and so do their tasks and jobs.
+        """
+        ended = delete(tables.batch_lines).where(
+            _lines.project == self.project, _lines.created_at < before, _lines.state.in_(ENDED)
+        )
+        lines = self.connection.execute(ended).rowcount
+        waiting = tables.batch_tasks.c
+        has_line = exists().where(_lines.project == waiting.project, _lines.task == waiting.task)
+        tasks = delete(tables.batch_tasks).where(
+            waiting.project == self.project, waiting.created_at < before, ~has_line
+        )
+        self.connection.execute(tasks)
+        empty = ~exists().where(_lines.job == _jobs.id)
+        jobs = delete(tables.batch_jobs).where(_jobs.project == self.project, _jobs.ended_at < before, empty)
+        self.connection.execute(jobs)
+        return lines
 
 
 def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,72 +234,17 @@ def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
     return kept | {"arms": arms, "pruned": True}
 
 
-def stale_tasks(connection: Connection, project: str, before: float) -> list[int]:
-    """Return the tasks with an answer older than a time, of which no round is left that could use it."""
-    has_round = exists().where(_rounds.project == project, _rounds.task == _answers.task, ~_rounds.pruned)
-    bought = select(_answers.task).where(
-        _answers.project == project, _answers.created_at < before, ~has_round
-    )
-    shares_round = exists().where(_rounds.project == project, _rounds.task == _links.task, ~_rounds.pruned)
-    shared = (
-        select(_links.task)
-        .join(tables.answers, _answers.key == _links.key)
-        .where(_links.project == project, _answers.created_at < before, ~shares_round)
-    )
-    return sorted(set(connection.scalars(bought)) | set(connection.scalars(shared)))
-
-
-def pruned_tasks(connection: Connection, ids: Sequence[int]) -> list[int]:
-    """Return the tasks of pruned rounds that have no other round."""
-    other = tables.rounds.alias().c
-    has_other = exists().where(other.project == _rounds.project, other.task == _rounds.task, ~other.pruned)
-    query = select(_rounds.task).distinct().where(among(connection.dialect, _rounds.id, ids), ~has_other)
-    return list(connection.scalars(query))
-
-
-def forget_texts(connection: Connection, project: str, tasks: Sequence[int]) -> int:
-    """Delete the answers and the texts of tasks, and return how many answers that were."""
-    learning_data.forget_example_tasks(connection, project, tasks)
-    return answers.forget_tasks(connection, project, tasks)
-
-
-def forget_batches(connection: Connection, project: str, before: float) -> int:
-    """Delete a project's batches that ended before a time, and return how many lines that were.
-
-    Lines that still wait for an answer stay, and so do their tasks and jobs.
-    """
-    ended = delete(tables.batch_lines).where(
-        _lines.project == project, _lines.created_at < before, _lines.state.in_(ENDED)
-    )
-    lines = connection.execute(ended).rowcount
-    waiting = tables.batch_tasks.c
-    has_line = exists().where(_lines.project == waiting.project, _lines.task == waiting.task)
-    tasks = delete(tables.batch_tasks).where(
-        waiting.project == project, waiting.created_at < before, ~has_line
-    )
-    connection.execute(tasks)
-    empty = ~exists().where(_lines.job == _jobs.id)
-    jobs = delete(tables.batch_jobs).where(_jobs.project == project, _jobs.ended_at < before, empty)
-    connection.execute(jobs)
-    return lines
+def forget_contexts(connection: Connection, ids: Sequence[int]) -> None:
+    """Delete contexts that no event needs any more."""
+    connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
 
 
 def orphaned_contexts(connection: Connection) -> list[int]:
-    """Return the rounds that were deleted with their task, but whose context is still there for an event."""
+    """Return the deleted rounds whose context is still there, although no event needs it."""
     query = (
         select(_contexts.c.round_id)
         .outerjoin(tables.rounds, _rounds.id == _contexts.c.round_id)
         .where(_rounds.id.is_(None))
     )
-    return list(connection.scalars(query))
-
-
-def rounds_of_events(connection: Connection, among_rounds: Iterable[int]) -> set[int]:
-    """Return those of the rounds that any event belongs to."""
-    wanted = set(among_rounds)
-    return wanted & set(connection.scalars(select(_events.round_id).distinct())) if wanted else set()
-
-
-def forget_contexts(connection: Connection, ids: Sequence[int]) -> None:
-    """Delete contexts that no event needs any more."""
-    connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
+    orphans = set(connection.scalars(query))
+    return sorted(orphans - set(connection.scalars(select(_events.round_id).distinct()))) if orphans else []

@@ -81,77 +81,6 @@ class NewEvent:
     context_of_round: bool = False
 
 
-def append(
-    connection: Connection,
-    project: str,
-    *,
-    control: str,
-    epoch: str,
-    kind: Kind,
-    contribution: bytes,
-    round_id: int | None,
-    now: float,
-    context_of_round: bool = False,
-) -> int:
-    """Append one event to the project's list and return its number; see :class:`NewEvent`."""
-    event = NewEvent(
-        control=control,
-        epoch=epoch,
-        kind=kind,
-        contribution=contribution,
-        round_id=round_id,
-        context_of_round=context_of_round,
-    )
-    return append_each(connection, project, [event], now)[0]
-
-
-def append_each(connection: Connection, project: str, new: Sequence[NewEvent], now: float) -> range:
-    """Append events to the project's list, in their order, and return their numbers.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        new: at least one event.
-        now: unix seconds.
-    """
-    numbers = projects.next_sequences(connection, project, len(new), now)
-    rows = [
-        {
-            "project": project,
-            "sequence": number,
-            "control": event.control,
-            "epoch": event.epoch,
-            "kind": event.kind,
-            "round_id": event.round_id,
-            "contribution": (
-                without_context(event.contribution) if event.context_of_round else event.contribution
-            ),
-            "created_at": now,
-        }
-        for number, event in zip(numbers, new, strict=True)
-    ]
-    connection.execute(_APPEND, rows)
-    return numbers
-
-
-def after(
-    connection: Connection,
-    project: str,
-    sequence: int,
-    *,
-    control: str | None = None,
-    epoch: str | None = None,
-    limit: int = 1000,
-) -> list[Event]:
-    """Return the first ``limit`` events after number ``sequence``, in order.
-
-    ``control`` and ``epoch``, where given, restrict the events to one question or one state.
-    """
-    values = {"of": project, "number": sequence, "most": limit, "name": control, "hash": epoch}
-    rows = connection.execute(_after(control is not None, epoch is not None), values)
-    return [_event(row) for row in rows]
-
-
 def _event(row: Row[Any]) -> Event:
     """The event with its whole contribution."""
     values = dict(row._mapping)
@@ -216,31 +145,13 @@ def digest_of(state: bytes) -> str:
     return hashlib.sha256(state).hexdigest()
 
 
-def base_of(connection: Connection, project: str, control: str, epoch: str) -> Base | None:
-    """Return a state's base; ``None`` while no event of it is folded."""
-    row = connection.execute(_GET, {"of": project, "name": control, "hash": epoch}).one_or_none()
-    return None if row is None else Base(**row._mapping)
-
-
-def bases_of(connection: Connection, project: str) -> list[Base]:
-    """Return every base of a project."""
-    query = select(_bases).where(_bases.c.project == project).order_by(_bases.c.control, _bases.c.epoch)
-    return [Base(**row._mapping) for row in connection.execute(query)]
-
-
-def folded_through(connection: Connection, project: str) -> int:
-    """Return the number up to which a project's events are folded, 0 if none are."""
-    query = select(func.coalesce(func.max(_bases.c.sequence), 0)).where(_bases.c.project == project)
-    return int(connection.scalars(query).one())
-
-
 def replace_base(connection: Connection, base: Base, previous: Base | None) -> None:
     """Store a base in place of the one that it was made from.
 
     Raises:
         LedgerError: another process has made one meanwhile.
     """
-    stored = base_of(connection, base.project, base.control, base.epoch)
+    stored = StateRecords(connection, base.project, base.control, base.epoch).base()
     if (stored and stored.digest) != (previous and previous.digest):
         raise LedgerError(
             "another process folds the same events",
@@ -249,25 +160,6 @@ def replace_base(connection: Connection, base: Base, previous: Base | None) -> N
         )
     row = {name: getattr(base, name) for name in Base.__slots__}
     connection.execute(insert_or_replace(connection.dialect, _bases), row)
-
-
-def delete_folded(connection: Connection, project: str, first: int, last: int) -> int:
-    """Delete the events that a base includes, and return how many.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        first: the first number to look at.
-        last: the last one.
-    """
-    is_folded = exists().where(
-        _bases.c.project == _events.c.project,
-        _bases.c.control == _events.c.control,
-        _bases.c.epoch == _events.c.epoch,
-        _bases.c.sequence >= _events.c.sequence,
-    )
-    among = and_(_events.c.project == project, _events.c.sequence.between(first, last))
-    return connection.execute(delete(_events).where(among, is_folded)).rowcount
 
 
 _learnt_events, _rounds, _learnt_contexts = tables.events.c, tables.rounds.c, tables.contexts.c
@@ -293,32 +185,101 @@ class LearntRound:
     events: tuple[tuple[str, bytes], ...]
 
 
-def learnt_rounds(connection: Connection, project: str) -> Iterator[LearntRound]:
-    """Yield the rounds of a project that are not pruned, in the order of their ids, a portion in memory."""
-    after = 0
-    events = groupby(_stored_events(connection, project), key=lambda event: int(event.round_id))
-    at = next(events, None)
-    query = (
-        select(tables.rounds, _learnt_contexts.context)
-        .outerjoin(tables.contexts, _learnt_contexts.round_id == _rounds.id)
-        .where(_rounds.project == project, ~_rounds.pruned)
-        .order_by(_rounds.id)
-        .limit(_PORTION)
-    )
-    while rows := connection.execute(query.where(_rounds.id > after)).all():
-        further = recounts.further_votes_of(connection, [row.id for row in rows])
-        for row in rows:
-            while at is not None and at[0] < row.id:  # of deleted and of pruned rounds
-                at = next(events, None)
-            taught: tuple[tuple[str, bytes], ...] = ()
-            if at is not None and at[0] == row.id:
-                taught = tuple((each.kind, with_context(each.contribution, row.context)) for each in at[1])
-                at = next(events, None)
-            later = [vote for vote in further.get(row.id, ()) if vote.taught]
-            votes = recounts.all_votes(row.votes, later)
-            beside = row.context
-            yield LearntRound(row, unpack_context(beside), unpack_text(beside), votes, taught)
-        after = rows[-1].id
+@dataclass(frozen=True, slots=True)
+class ProjectEvents:
+    """A project's events, in a transaction."""
+
+    connection: Connection
+    project: str
+
+    def append(self, new: Sequence[NewEvent], now: float) -> range:
+        """Append events to the project's list, in their order, and return their numbers."""
+        numbers = projects.next_sequences(self.connection, self.project, len(new), now)
+        rows = [
+            {
+                "project": self.project,
+                "sequence": number,
+                "control": event.control,
+                "epoch": event.epoch,
+                "kind": event.kind,
+                "round_id": event.round_id,
+                "contribution": (
+                    without_context(event.contribution) if event.context_of_round else event.contribution
+                ),
+                "created_at": now,
+            }
+            for number, event in zip(numbers, new, strict=True)
+        ]
+        self.connection.execute(_APPEND, rows)
+        return numbers
+
+    def after(
+        self,
+        sequence: int,
+        *,
+        control: str | None = None,
+        epoch: str | None = None,
+        limit: int = 1000,
+    ) -> list[Event]:
+        """Return the first ``limit`` events after number ``sequence``, in order.
+
+        ``control`` and ``epoch``, where given, restrict the events to one question or one state.
+        """
+        values = {"of": self.project, "number": sequence, "most": limit, "name": control, "hash": epoch}
+        rows = self.connection.execute(_after(control is not None, epoch is not None), values)
+        return [_event(row) for row in rows]
+
+    def bases(self) -> list[Base]:
+        """Return every base of a project."""
+        query = (
+            select(_bases).where(_bases.c.project == self.project).order_by(_bases.c.control, _bases.c.epoch)
+        )
+        return [Base(**row._mapping) for row in self.connection.execute(query)]
+
+    def folded_through(self) -> int:
+        """Return the number up to which a project's events are folded, 0 if none are."""
+        query = select(func.coalesce(func.max(_bases.c.sequence), 0)).where(_bases.c.project == self.project)
+        return int(self.connection.scalars(query).one())
+
+    def delete_folded(self, first: int, last: int) -> int:
+        """Delete the events that a base includes, and return how many."""
+        is_folded = exists().where(
+            _bases.c.project == _events.c.project,
+            _bases.c.control == _events.c.control,
+            _bases.c.epoch == _events.c.epoch,
+            _bases.c.sequence >= _events.c.sequence,
+        )
+        among = and_(_events.c.project == self.project, _events.c.sequence.between(first, last))
+        return self.connection.execute(delete(_events).where(among, is_folded)).rowcount
+
+    def learnt_rounds(self) -> Iterator[LearntRound]:
+        """Yield the rounds that are not pruned, in the order of their ids, a portion in memory."""
+        after = 0
+        events = groupby(_stored_events(self.connection, self.project), key=lambda event: int(event.round_id))
+        at = next(events, None)
+        query = (
+            select(tables.rounds, _learnt_contexts.context)
+            .outerjoin(tables.contexts, _learnt_contexts.round_id == _rounds.id)
+            .where(_rounds.project == self.project, ~_rounds.pruned)
+            .order_by(_rounds.id)
+            .limit(_PORTION)
+        )
+        while rows := self.connection.execute(query.where(_rounds.id > after)).all():
+            further = recounts.further_votes_of(self.connection, [row.id for row in rows])
+            for row in rows:
+                while at is not None and at[0] < row.id:  # of deleted and of pruned rounds
+                    at = next(events, None)
+                taught: tuple[tuple[str, bytes], ...] = ()
+                if at is not None and at[0] == row.id:
+                    taught = tuple(
+                        (each.kind, with_context(each.contribution, row.context)) for each in at[1]
+                    )
+                    at = next(events, None)
+                later = [vote for vote in further.get(row.id, ()) if vote.taught]
+                votes = recounts.all_votes(row.votes, later)
+                beside = row.context
+                yield LearntRound(row, unpack_context(beside), unpack_text(beside), votes, taught)
+            after = rows[-1].id
 
 
 def _stored_events(connection: Connection, project: str) -> Iterator[Any]:
@@ -351,38 +312,51 @@ class Snapshot:
     created_at: float
 
 
-def save_snapshot(  # noqa: PLR0917 - the first four name a state, as in latest()
-    connection: Connection, project: str, control: str, epoch: str, sequence: int, state: bytes, *, now: float
-) -> None:
-    """Store a snapshot and delete all but the latest two of its state.
+@dataclass(frozen=True, slots=True)
+class StateRecords:
+    """What is stored of one state: the sum of its first events, and later snapshots."""
 
-    If another process has saved the same snapshot already, that equal one stays.
-    """
-    row = {
-        "project": project,
-        "control": control,
-        "epoch": epoch,
-        "sequence": sequence,
-        "state": state,
-        "created_at": now,
-    }
-    connection.execute(insert_new(connection.dialect, _snapshots), row)
-    of_state = _of_state(project, control, epoch)
-    latest = (
-        select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(_KEPT)
-    )
-    connection.execute(delete(_snapshots).where(*of_state, _snapshots.c.sequence.not_in(latest)))
+    connection: Connection
+    project: str
+    control: str
+    epoch: str
 
+    def base(self) -> Base | None:
+        """Return a state's base; ``None`` while no event of it is folded."""
+        row = self.connection.execute(
+            _GET, {"of": self.project, "name": self.control, "hash": self.epoch}
+        ).one_or_none()
+        return None if row is None else Base(**row._mapping)
 
-def latest_snapshots(connection: Connection, project: str, control: str, epoch: str) -> list[Snapshot]:
-    """Return up to two snapshots of a state, the newest first."""
-    rows = connection.execute(
-        select(_snapshots.c.sequence, _snapshots.c.state, _snapshots.c.created_at)
-        .where(*_of_state(project, control, epoch))
-        .order_by(_snapshots.c.sequence.desc())
-        .limit(_KEPT)
-    )
-    return [Snapshot(**row._mapping) for row in rows]
+    def save_snapshot(self, sequence: int, state: bytes, *, now: float) -> None:
+        """Store a snapshot and delete all but the latest two of its state.
+
+        If another process has saved the same snapshot already, that equal one stays.
+        """
+        row = {
+            "project": self.project,
+            "control": self.control,
+            "epoch": self.epoch,
+            "sequence": sequence,
+            "state": state,
+            "created_at": now,
+        }
+        self.connection.execute(insert_new(self.connection.dialect, _snapshots), row)
+        of_state = _of_state(self.project, self.control, self.epoch)
+        latest = (
+            select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(_KEPT)
+        )
+        self.connection.execute(delete(_snapshots).where(*of_state, _snapshots.c.sequence.not_in(latest)))
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return up to two snapshots of a state, the newest first."""
+        rows = self.connection.execute(
+            select(_snapshots.c.sequence, _snapshots.c.state, _snapshots.c.created_at)
+            .where(*_of_state(self.project, self.control, self.epoch))
+            .order_by(_snapshots.c.sequence.desc())
+            .limit(_KEPT)
+        )
+        return [Snapshot(**row._mapping) for row in rows]
 
 
 def _of_state(project: str, control: str, epoch: str) -> tuple[ColumnElement[bool], ...]:

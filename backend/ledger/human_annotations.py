@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
-    Select,
     bindparam,
     case,
     func,
@@ -55,14 +52,7 @@ class Withdrawal:
     created_at: float = 0.0
 
     def covers(self, project: str, task: int | None, annotator: int | None, updated_at: str) -> bool:
-        """Whether the command covers an annotation.
-
-        Args:
-            project: the project's key.
-            task: the task's number.
-            annotator: the user's id.
-            updated_at: when the annotation was last changed, Label Studio's ISO time.
-        """
+        """Whether the command covers an annotation."""
         changed = annotation_time(updated_at).timestamp()
         return (
             self.project in {None, project}
@@ -72,46 +62,23 @@ class Withdrawal:
             and (self.until is None or changed <= self.until)
         )
 
+    def store(self, connection: Connection) -> None:
+        """Store the command, which from now on decides about the annotations that it covers."""
+        connection.execute(insert(_withdrawals), asdict(self))
 
-def append_withdrawal(connection: Connection, withdrawal: Withdrawal) -> None:
-    """Store a command, which from now on decides about the annotations that it covers."""
-    connection.execute(insert(_withdrawals), asdict(withdrawal))
+    def up_to(self, updates: Sequence[str]) -> Withdrawal:
+        """The command, bounded by its own time, or by the latest of these changes if that is later.
 
-
-def withdrawals_of(connection: Connection, project: str) -> list[Withdrawal]:
-    """Return the commands that may cover annotations of a project, the earliest first."""
-    rows = connection.execute(_of_project(), {"of": project})
-    return [Withdrawal(**row._mapping) for row in rows]
-
-
-@cache
-def _of_project() -> Select[tuple[object, ...]]:
-    columns = [column for column in _withdrawals.c if column.name != "id"]
-    of_project = or_(_withdrawals.c.project.is_(None), _withdrawals.c.project == bindparam("of"))
-    return select(*columns).where(of_project).order_by(_withdrawals.c.id)
+        Label Studio's clock may be ahead of the clock of the command.
+        """
+        times = [annotation_time(updated_at).timestamp() for updated_at in updates]
+        return replace(self, until=max([self.created_at, *times]))
 
 
-def _is_withdrawn(
-    withdrawals: Sequence[Withdrawal], project: str, task: int | None, annotator: int | None, updated_at: str
-) -> bool:
-    """Whether an annotation is withdrawn: what the last command that covers it says."""
-    for withdrawal in reversed(withdrawals):
-        if withdrawal.covers(project, task, annotator, updated_at):
-            return withdrawal.withdrawn
-    return False
-
-
-def withdrawals_up_to(withdrawal: Withdrawal, updates: Sequence[str]) -> Withdrawal:
-    """The command, bounded by its own time, or by the latest of these changes if that is later.
-
-    Label Studio's clock may be ahead of the clock of the command.
-
-    Args:
-        withdrawal: the command.
-        updates: when the annotations that are to be covered were last changed, Label Studio's ISO times.
-    """
-    times = [annotation_time(updated_at).timestamp() for updated_at in updates]
-    return replace(withdrawal, until=max([withdrawal.created_at, *times]))
+def is_withdrawn(commands: Sequence[Withdrawal], annotation: Annotation) -> bool:
+    """Whether an annotation is withdrawn: what the last of these commands that covers it says."""
+    place = (annotation.project, annotation.task, annotation.completed_by, annotation.updated_at)
+    return next((command.withdrawn for command in reversed(commands) if command.covers(*place)), False)
 
 
 def annotation_time(text: str) -> datetime:
@@ -211,46 +178,10 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
     values |= {
         "labels": dict(annotation.labels),
         "received_at": now,
-        "withdrawn": withdrawn_by(withdrawals_of(connection, annotation.project), annotation),
+        "withdrawn": is_withdrawn(Annotations(connection, annotation.project).withdrawals(), annotation),
     }
     connection.execute(insert_or_replace(connection.dialect, _table), values)
     return True
-
-
-def count_received(connection: Connection, project: str, at: float) -> tuple[int, int]:
-    """Count a project's annotations that may teach: those received until ``at`` (unix seconds), and later."""
-    query = select(
-        func.count(case((_table.c.received_at <= at, 1))), func.count(case((_table.c.received_at > at, 1)))
-    ).where(_table.c.project == project, _table.c.teaches, ~_table.c.deleted)
-    before, after = connection.execute(query).one()
-    return before, after
-
-
-def delete(connection: Connection, project: str, ids: Collection[int], now: float) -> list[int]:
-    """Replace annotations by tombstones, also unknown ones: a creation may arrive after its deletion.
-
-    Returns:
-        The tasks that lost an annotation, in ascending order.
-    """
-    affected: set[int] = set()
-    for annotation_id in dict.fromkeys(ids):
-        stored = connection.execute(_STORED, {"of": project, "number": annotation_id}).one_or_none()
-        if stored is not None and not stored.deleted and stored.task is not None:
-            affected.add(stored.task)
-        tombstone: dict[str, Any] = {
-            "project": project,
-            "annotation_id": annotation_id,
-            "task": stored.task if stored else None,
-            "updated_at": stored.updated_at if stored else "",
-            "received_at": now,
-        }
-        connection.execute(insert_or_replace(connection.dialect, _table), tombstone | _EMPTIED)
-    return sorted(affected)
-
-
-def of_task(connection: Connection, project: str, task: int) -> list[Annotation]:
-    """Return a task's annotations that are not deleted, ordered by id."""
-    return of_tasks(connection, [(project, task)])[project, task]
 
 
 def of_tasks(
@@ -260,24 +191,14 @@ def of_tasks(
     found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
     for project, numbers in by_project(found):
         for row in connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}):
-            found[project, row.task].append(_annotation(row))
+            found[project, row.task].append(Annotation(**row._mapping))
     return found
-
-
-def is_annotated(connection: Connection, project: str, task: int) -> bool:
-    """Whether the task ever had an annotation, even if it was skipped, withdrawn or deleted since."""
-    query = select(_table.c.annotation_id).where(_table.c.project == project, _table.c.task == task)
-    return connection.execute(query.limit(1)).first() is not None
 
 
 def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
     """The condition that nobody has annotated a task.
 
     A skipped task counts as annotated; a task whose annotations are all withdrawn or deleted does not.
-
-    Args:
-        project: the project's key.
-        task: the column that holds the task's number.
     """
     annotated = select(_table.c.task).where(
         _table.c.project == project,
@@ -286,58 +207,6 @@ def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
         _table.c.task.is_not(None),
     )
     return task.not_in(annotated)
-
-
-def annotated_tasks(connection: Connection, project: str) -> list[int]:
-    """Return every task that ever had an annotation, in ascending order, even if it was deleted since."""
-    query = select(_table.c.task).where(_table.c.project == project, _table.c.task.is_not(None)).distinct()
-    return list(connection.scalars(query.order_by(_table.c.task)))
-
-
-def of_project(connection: Connection, project: str) -> list[Annotation]:
-    """Return a project's annotations that are not deleted and whose task is known, ordered by id."""
-    return in_scope(connection, project, None, None)
-
-
-def count(connection: Connection, project: str) -> int:
-    """Count a project's annotations that are not deleted and may teach."""
-    counted = select(func.count()).where(
-        _table.c.project == project, ~_table.c.deleted, ~_table.c.withdrawn, _table.c.teaches
-    )
-    return connection.scalars(counted).one()
-
-
-def lead_times(connection: Connection, project: str, most: int) -> list[float]:
-    """Return the seconds that the latest annotations took, where they may teach and the time is known."""
-    query = (
-        select(_table.c.lead_time)
-        .where(_table.c.project == project, ~_table.c.deleted, _table.c.teaches, _table.c.lead_time > 0.0)
-        .order_by(_table.c.received_at.desc())
-        .limit(most)
-    )
-    return list(connection.scalars(query))
-
-
-def prefilled_tasks(connection: Connection, project: str) -> frozenset[int]:
-    """Return the tasks with an annotation whose form was prefilled with a prediction."""
-    query = select(_table.c.task).where(
-        _table.c.project == project, ~_table.c.deleted, _table.c.prediction_shown, _table.c.task.is_not(None)
-    )
-    return frozenset(connection.scalars(query.distinct()))
-
-
-def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
-    """Return the ids of a project's annotations that are not deleted."""
-    query = select(_table.c.annotation_id).where(_table.c.project == project, ~_table.c.deleted)
-    return frozenset(connection.scalars(query))
-
-
-def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
-    """Replace deleted tasks' annotations by tombstones, and return how many there were."""
-    of_tasks = among(connection.dialect, _table.c.task, tasks)
-    return connection.execute(
-        update(_table).where(_table.c.project == project, of_tasks, ~_table.c.deleted).values(**_EMPTIED)
-    ).rowcount
 
 
 def in_scope(
@@ -355,36 +224,139 @@ def in_scope(
         *(_table.c[name] == value for name, value in wanted.items() if value is not None),
     )
     rows = connection.execute(query.order_by(_table.c.project, _table.c.annotation_id))
-    return [_annotation(row) for row in rows]
+    return [Annotation(**row._mapping) for row in rows]
 
 
-def apply_withdrawals(connection: Connection, project: str, task: int) -> int:
-    """Withdraw a task's annotations, or bring them back, as the stored commands say.
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """A project's human annotations, in a transaction."""
 
-    Returns:
-        How many annotations changed.
-    """
-    commands = withdrawals_of(connection, project)
-    changed = [
-        annotation
-        for annotation in of_task(connection, project, task)
-        if annotation.withdrawn != withdrawn_by(commands, annotation)
-    ]
-    for annotation in changed:
-        connection.execute(
-            update(_table)
-            .where(_table.c.project == project, _table.c.annotation_id == annotation.annotation_id)
-            .values(withdrawn=not annotation.withdrawn)
+    connection: Connection
+    project: str
+
+    def withdrawals(self) -> list[Withdrawal]:
+        """Return the commands that may cover annotations of the project, the earliest first."""
+        columns = [column for column in _withdrawals.c if column.name != "id"]
+        mine = or_(_withdrawals.c.project.is_(None), _withdrawals.c.project == self.project)
+        rows = self.connection.execute(select(*columns).where(mine).order_by(_withdrawals.c.id))
+        return [Withdrawal(**row._mapping) for row in rows]
+
+    def count_received(self, at: float) -> tuple[int, int]:
+        """Count the annotations that may teach: those received until ``at`` (unix seconds), and later."""
+        query = select(
+            func.count(case((_table.c.received_at <= at, 1))),
+            func.count(case((_table.c.received_at > at, 1))),
+        ).where(_table.c.project == self.project, _table.c.teaches, ~_table.c.deleted)
+        before, after = self.connection.execute(query).one()
+        return before, after
+
+    def delete(self, ids: Collection[int], now: float) -> list[int]:
+        """Replace annotations by tombstones, also unknown ones: a creation may arrive after its deletion.
+
+        Returns:
+            The tasks that lost an annotation, in ascending order.
+        """
+        affected: set[int] = set()
+        for annotation_id in dict.fromkeys(ids):
+            stored = self.connection.execute(
+                _STORED, {"of": self.project, "number": annotation_id}
+            ).one_or_none()
+            if stored is not None and not stored.deleted and stored.task is not None:
+                affected.add(stored.task)
+            tombstone: dict[str, Any] = {
+                "project": self.project,
+                "annotation_id": annotation_id,
+                "task": stored.task if stored else None,
+                "updated_at": stored.updated_at if stored else "",
+                "received_at": now,
+            }
+            self.connection.execute(insert_or_replace(self.connection.dialect, _table), tombstone | _EMPTIED)
+        return sorted(affected)
+
+    def of_task(self, task: int) -> list[Annotation]:
+        """Return a task's annotations that are not deleted, ordered by id."""
+        return of_tasks(self.connection, [(self.project, task)])[self.project, task]
+
+    def is_annotated(self, task: int) -> bool:
+        """Whether the task ever had an annotation, even if it was skipped, withdrawn or deleted since."""
+        query = select(_table.c.annotation_id).where(_table.c.project == self.project, _table.c.task == task)
+        return self.connection.execute(query.limit(1)).first() is not None
+
+    def tasks(self) -> list[int]:
+        """Return every task that ever had an annotation, in ascending order, even if it was deleted since."""
+        query = (
+            select(_table.c.task)
+            .where(_table.c.project == self.project, _table.c.task.is_not(None))
+            .distinct()
         )
-    return len(changed)
+        return list(self.connection.scalars(query.order_by(_table.c.task)))
 
+    def all(self) -> list[Annotation]:
+        """Return a project's annotations that are not deleted and whose task is known, ordered by id."""
+        return in_scope(self.connection, self.project, None, None)
 
-def withdrawn_by(commands: Sequence[Withdrawal], annotation: Annotation) -> bool:
-    """Whether these commands, the earliest first, withdraw an annotation."""
-    return _is_withdrawn(
-        commands, annotation.project, annotation.task, annotation.completed_by, annotation.updated_at
-    )
+    def count(self) -> int:
+        """Count a project's annotations that are not deleted and may teach."""
+        counted = select(func.count()).where(
+            _table.c.project == self.project, ~_table.c.deleted, ~_table.c.withdrawn, _table.c.teaches
+        )
+        return self.connection.scalars(counted).one()
 
+    def lead_times(self, most: int) -> list[float]:
+        """Return the seconds that the latest annotations took, where they may teach and the time is known."""
+        query = (
+            select(_table.c.lead_time)
+            .where(
+                _table.c.project == self.project,
+                ~_table.c.deleted,
+                _table.c.teaches,
+                _table.c.lead_time > 0.0,
+            )
+            .order_by(_table.c.received_at.desc())
+            .limit(most)
+        )
+        return list(self.connection.scalars(query))
 
-def _annotation(row: Row[Any]) -> Annotation:
-    return Annotation(**row._mapping)
+    def prefilled_tasks(self) -> frozenset[int]:
+        """Return the tasks with an annotation whose form was prefilled with a prediction."""
+        query = select(_table.c.task).where(
+            _table.c.project == self.project,
+            ~_table.c.deleted,
+            _table.c.prediction_shown,
+            _table.c.task.is_not(None),
+        )
+        return frozenset(self.connection.scalars(query.distinct()))
+
+    def ids(self) -> frozenset[int]:
+        """Return the ids of a project's annotations that are not deleted."""
+        query = select(_table.c.annotation_id).where(_table.c.project == self.project, ~_table.c.deleted)
+        return frozenset(self.connection.scalars(query))
+
+    def forget_tasks(self, tasks: Sequence[int]) -> int:
+        """Replace deleted tasks' annotations by tombstones, and return how many there were."""
+        of_tasks = among(self.connection.dialect, _table.c.task, tasks)
+        return self.connection.execute(
+            update(_table)
+            .where(_table.c.project == self.project, of_tasks, ~_table.c.deleted)
+            .values(**_EMPTIED)
+        ).rowcount
+
+    def apply_withdrawals(self, task: int) -> int:
+        """Withdraw a task's annotations, or bring them back, as the stored commands say.
+
+        Returns:
+            How many annotations changed.
+        """
+        commands = self.withdrawals()
+        changed = [
+            annotation
+            for annotation in self.of_task(task)
+            if annotation.withdrawn != is_withdrawn(commands, annotation)
+        ]
+        for annotation in changed:
+            self.connection.execute(
+                update(_table)
+                .where(_table.c.project == self.project, _table.c.annotation_id == annotation.annotation_id)
+                .values(withdrawn=not annotation.withdrawn)
+            )
+        return len(changed)

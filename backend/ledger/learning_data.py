@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Dialect,
     Insert,
@@ -27,11 +26,11 @@ from sqlalchemy import (
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace
+from backend.ledger.database.statements import delete_tasks, insert, insert_new, insert_or_replace
+from backend.ledger.human_annotations import is_open
+from backend.ledger.rounds import QuestionRounds
 from camvo.scores.calibration import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.typing import Array
-
-_judged_rounds_columns, _annotations = tables.rounds.c, tables.human_annotations.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +52,6 @@ class JudgedRound:
     score: float
     audit: bool
     human: str | None
-
-
-def latest_judged(connection: Connection, project: str, control: str, epoch: str) -> dict[int, JudgedRound]:
-    """Return task → the latest round of a question in an epoch, for tasks with a valid annotation."""
-    annotated = select(_annotations.task).where(
-        _annotations.project == project,
-        ~_annotations.deleted,
-        ~_annotations.withdrawn,
-        _annotations.task.is_not(None),
-    )
-    fields = [_judged_rounds_columns[name] for name in JudgedRound.__dataclass_fields__]
-    query = select(*fields).where(
-        _judged_rounds_columns.project == project,
-        _judged_rounds_columns.control == control,
-        _judged_rounds_columns.epoch == epoch,
-        _judged_rounds_columns.task.in_(annotated),
-    )
-    rows = connection.execute(query.order_by(_judged_rounds_columns.id))
-    return {row.task: JudgedRound(**row._mapping) for row in rows}
 
 
 _reliabilities = tables.reliabilities
@@ -105,42 +85,44 @@ class StoredReliabilities:
     applied: bool
     created_at: float
 
+    def store(self, connection: Connection) -> bool:
+        """Store the fit, unless one of its number is there; return whether it was stored."""
+        values = {name: getattr(self, name) for name in self.__slots__} | {
+            "accuracies": dict(self.accuracies)
+        }
+        return connection.execute(insert_new(connection.dialect, _reliabilities), values).rowcount == 1
 
-def latest_reliabilities(
-    connection: Connection, project: str, control: str, most: int = 1
-) -> list[StoredReliabilities]:
-    """Return the latest fits of a question, at most ``most``, the newest first."""
-    rows = connection.execute(_LATEST, {"of": project, "name": control, "most": most})
-    return [StoredReliabilities(**row._mapping) for row in rows]
-
-
-def store_reliabilities(connection: Connection, fit: StoredReliabilities) -> bool:
-    """Store a fit, unless one of its number is there; return whether it was stored."""
-    values = {name: getattr(fit, name) for name in StoredReliabilities.__dataclass_fields__}
-    values["accuracies"] = dict(fit.accuracies)
-    return connection.execute(insert_new(connection.dialect, _reliabilities), values).rowcount == 1
-
-
-def set_reliabilities_applied(connection: Connection, fit: StoredReliabilities) -> None:
-    """Record that a fit is applied to every task's human label, so that no earlier fit is pending."""
-    connection.execute(
-        update(_reliabilities)
-        .where(
-            _reliabilities.c.project == fit.project,
-            _reliabilities.c.control == fit.control,
-            _reliabilities.c.number <= fit.number,
+    def set_applied(self, connection: Connection) -> None:
+        """Record that every task's human label goes by this fit, so that no earlier one is pending."""
+        columns = _reliabilities.c
+        earlier = (
+            columns.project == self.project,
+            columns.control == self.control,
+            columns.number <= self.number,
         )
-        .values(applied=True)
-    )
+        connection.execute(update(_reliabilities).where(*earlier).values(applied=True))
 
 
-def fitted_on(connection: Connection, project: str) -> int:
-    """Return how many annotations the project had at its latest fit of any question, 0 before the first."""
-    query = select(func.coalesce(func.max(_reliabilities.c.annotations), 0)).where(
-        _reliabilities.c.project == project
-    )
-    newest = select(func.max(_reliabilities.c.created_at)).where(_reliabilities.c.project == project)
-    return int(connection.scalars(query.where(_reliabilities.c.created_at == newest.scalar_subquery())).one())
+@dataclass(frozen=True, slots=True)
+class Reliabilities:
+    """A project's fits of how reliable its annotators are."""
+
+    connection: Connection
+    project: str
+
+    def latest(self, control: str, most: int = 1) -> list[StoredReliabilities]:
+        """Return the latest fits of a question, at most ``most``, the newest first."""
+        rows = self.connection.execute(_LATEST, {"of": self.project, "name": control, "most": most})
+        return [StoredReliabilities(**row._mapping) for row in rows]
+
+    def fitted_on(self) -> int:
+        """How many annotations the project had at its latest fit of any question, 0 before the first."""
+        of_project = _reliabilities.c.project == self.project
+        newest = select(func.max(_reliabilities.c.created_at)).where(of_project).scalar_subquery()
+        query = select(func.coalesce(func.max(_reliabilities.c.annotations), 0))
+        return int(
+            self.connection.scalars(query.where(of_project, _reliabilities.c.created_at == newest)).one()
+        )
 
 
 def unapplied(connection: Connection) -> list[str]:
@@ -150,16 +132,6 @@ def unapplied(connection: Connection) -> list[str]:
 
 
 _drift_tests = tables.drift_tests
-
-
-@dataclass(frozen=True, slots=True)
-class _FoundRow:
-    """The tests of one state."""
-
-    control: str
-    epoch: str
-    sequence: int
-    tests: Mapping[str, Any]
 
 
 def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
@@ -184,11 +156,11 @@ def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in sna
     connection.execute(_store(connection.dialect), row)
 
 
-def drift_tests_of(connection: Connection, project: str) -> list[_FoundRow]:
-    """Return the tests of all states of a project."""
-    columns = (_drift_tests.c.control, _drift_tests.c.epoch, _drift_tests.c.sequence, _drift_tests.c.tests)
+def drift_tests_of(connection: Connection, project: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return (control, epoch) → the tests of this state of a project."""
+    columns = (_drift_tests.c.control, _drift_tests.c.epoch, _drift_tests.c.tests)
     rows = connection.execute(select(*columns).where(_drift_tests.c.project == project))
-    return [_FoundRow(**row._mapping) for row in rows]
+    return {(row.control, row.epoch): row.tests for row in rows}
 
 
 @cache
@@ -201,8 +173,7 @@ def _store(dialect: Dialect) -> Insert:
     )
 
 
-_examples, _rounds, _contexts = tables.example_texts, tables.rounds, tables.contexts
-_FORGET_PROJECT = delete(_examples).where(_examples.c.project == bindparam("of"))
+_examples, _rounds, _contexts = tables.example_texts, tables.rounds.c, tables.contexts
 
 _MAX_TASKS = 1000
 """Examples are chosen from this many labelled tasks at most, the latest ones."""
@@ -227,94 +198,100 @@ class LabelledTask:
     context: Array
 
 
-def store_examples(  # noqa: PLR0917 - the columns of one row
-    connection: Connection, project: str, task: int, control: str, question: str, texts: Mapping[str, str]
-) -> None:
-    """Store the current texts of a task, in place of older ones."""
-    row = {"project": project, "task": task, "control": control, "question": question, "texts": dict(texts)}
-    connection.execute(insert_or_replace(connection.dialect, _examples), row)
+@dataclass(frozen=True, slots=True)
+class ExampleTexts:
+    """The texts of a project's tasks that prompts may show."""
+
+    connection: Connection
+    project: str
+
+    def store(self, task: int, control: str, question: str, texts: Mapping[str, str]) -> None:
+        """Store the current texts of a task, in place of older ones."""
+        row = {
+            "project": self.project,
+            "task": task,
+            "control": control,
+            "question": question,
+            "texts": dict(texts),
+        }
+        self.connection.execute(insert_or_replace(self.connection.dialect, _examples), row)
+
+    def forget(self, tasks: Sequence[int]) -> None:
+        """Delete tasks' texts."""
+        delete_tasks(self.connection, _examples, self.project, tasks)
+
+    def forget_all(self) -> None:
+        """Delete the texts of all tasks of a project."""
+        self.connection.execute(delete(_examples).where(_examples.c.project == self.project))
 
 
-def labelled_tasks(connection: Connection, project: str, control: str, epoch: str) -> list[LabelledTask]:
-    """Return the question's human-labelled tasks, the latest first, at most :data:`_MAX_TASKS`.
-
-    Blind tasks are left out, because an example teaches the votes, and tasks whose texts have changed since
-    their round.
-    """
-    same_task = and_(
-        *(_examples.c[name] == _rounds.c[name] for name in ("project", "task", "control", "question"))
-    )
-    query = (
-        select(_rounds.c.task, _rounds.c.question, _examples.c.texts, _rounds.c.human, _contexts.c.context)
-        .join(_examples, same_task)
-        .join(_contexts, _contexts.c.round_id == _rounds.c.id)
-        .where(_rounds.c.project == project, _rounds.c.control == control, _rounds.c.epoch == epoch)
-        .where(_rounds.c.human.is_not(None), ~_rounds.c.audit)
-        .order_by(_rounds.c.id.desc())
-        .limit(_MAX_TASKS)
-    )
-    return [
-        LabelledTask(row.task, row.question, row.texts, row.human, unpack_context(row.context))
-        for row in connection.execute(query)
-    ]
+_taught = case((~_rounds.audit, _rounds.confirmed))
 
 
-def forget_example_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete tasks' texts."""
-    of_tasks = among(connection.dialect, _examples.c.task, tasks)
-    connection.execute(delete(_examples).where(_examples.c.project == project, of_tasks))
+class LearningRounds(QuestionRounds):
+    """What one question in one epoch can learn from."""
 
+    def judged(self) -> dict[int, JudgedRound]:
+        """Return task → its latest round, for tasks with a valid annotation."""
+        fields = [_rounds[name] for name in JudgedRound.__dataclass_fields__]
+        query = select(*fields).where(self.condition, ~is_open(self.project, _rounds.task))
+        rows = self.connection.execute(query.order_by(_rounds.id))
+        return {row.task: JudgedRound(**row._mapping) for row in rows}
 
-def forget_examples(connection: Connection, project: str) -> None:
-    """Delete the texts of all tasks of a project."""
-    connection.execute(_FORGET_PROJECT, {"of": project})
+    def examples(self) -> list[LabelledTask]:
+        """Return the question's human-labelled tasks, the latest first, at most :data:`_MAX_TASKS`.
 
+        Blind tasks are left out, because an example teaches the votes, and tasks whose texts have changed
+        since their round.
+        """
+        same_task = and_(
+            *(_examples.c[name] == _rounds[name] for name in ("project", "task", "control", "question"))
+        )
+        query = (
+            select(_rounds.task, _rounds.question, _examples.c.texts, _rounds.human, _contexts.c.context)
+            .join(_examples, same_task)
+            .join(_contexts, _contexts.c.round_id == _rounds.id)
+            .where(self.condition)
+            .where(_rounds.human.is_not(None), ~_rounds.audit)
+            .order_by(_rounds.id.desc())
+            .limit(_MAX_TASKS)
+        )
+        return [
+            LabelledTask(row.task, row.question, row.texts, row.human, unpack_context(row.context))
+            for row in self.connection.execute(query)
+        ]
 
-_columns = tables.rounds.c
-_taught = case((~_columns.audit, _columns.confirmed))
+    def count(self) -> tuple[int, int]:
+        """Count the rounds: all of them, and those whose human label teaches."""
+        query = select(func.count(), func.count(_taught)).where(self.condition)
+        rounds, confirmed = self.connection.execute(query).one()
+        return rounds, confirmed
 
+    def latest(
+        self,
+        unanswered: Collection[int] = (),
+        recounted: Mapping[int, tuple[str, float]] = MappingProxyType({}),
+    ) -> list[FinishedRound]:
+        """Return the latest rounds and the latest that people teach, each once, oldest first.
 
-def count_rounds(connection: Connection, project: str, control: str, epoch: str) -> tuple[int, int]:
-    """Count a question's rounds in an epoch: all of them, and those whose human label teaches."""
-    query = select(func.count(), func.count(_taught)).where(_of(project, control, epoch))
-    rounds, confirmed = connection.execute(query).one()
-    return rounds, confirmed
+        Args:
+            unanswered: the ids of rounds that count as if nobody had answered them.
+            recounted: round → another label for a round that people teach, and how right it is.
+        """
+        query = (
+            select(_rounds.id, _rounds.votes, _rounds.label, _taught.label("confirmed"))
+            .where(self.condition)
+            .order_by(_rounds.id.desc())
+        )
+        rows = {row.id: row for row in self.connection.execute(query.limit(MOST_ROUNDS))}
+        rows |= {
+            row.id: row
+            for row in self.connection.execute(query.where(_taught.is_not(None)).limit(MOST_CONFIRMED))
+        }
 
+        def finished(row: Any) -> FinishedRound:
+            if row.confirmed is None or row.id in unanswered:
+                return FinishedRound(row.votes, row.label)
+            return FinishedRound(row.votes, *recounted.get(row.id, (row.label, row.confirmed)))
 
-def latest_rounds(  # noqa: PLR0917 - a question, and what is to differ from the ledger
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    unanswered: Collection[int] = (),
-    recounted: Mapping[int, tuple[str, float]] = MappingProxyType({}),
-) -> list[FinishedRound]:
-    """Return a question's latest rounds and its latest rounds that people teach, each once, oldest first.
-
-    Args:
-        connection: the ledger.
-        project: the project's key.
-        control: the control tag.
-        epoch: the epoch.
-        unanswered: the ids of rounds that count as if nobody had answered them.
-        recounted: round → another label for a round that people teach, and its agreement with the answer.
-    """
-    of_question, teaches = _of(project, control, epoch), _taught.is_not(None)
-    query = (
-        select(_columns.id, _columns.votes, _columns.label, _taught.label("confirmed"))
-        .where(of_question)
-        .order_by(_columns.id.desc())
-    )
-    rows = {row.id: row for row in connection.execute(query.limit(MOST_ROUNDS))}
-    rows |= {row.id: row for row in connection.execute(query.where(teaches).limit(MOST_CONFIRMED))}
-
-    def finished(row: Any) -> FinishedRound:
-        if row.confirmed is None or row.id in unanswered:
-            return FinishedRound(row.votes, row.label)
-        return FinishedRound(row.votes, *recounted.get(row.id, (row.label, row.confirmed)))
-
-    return [finished(row) for _, row in sorted(rows.items())]
-
-
-def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
-    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
+        return [finished(row) for _, row in sorted(rows.items())]

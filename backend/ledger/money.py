@@ -3,6 +3,8 @@
 Every call is a row. The accounts of its project and of its UTC day hold the sums of these rows. If the
 process dies during a call, the reservation counts as spent, because the provider may have charged for it.
 Days and expiry go by the ledger's clock.
+
+What the accounts must hold, what a task cost and what models used are sums over calls, too.
 """
 
 from __future__ import annotations
@@ -11,21 +13,20 @@ import asyncio
 import contextlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import structlog
-from sqlalchemy import Connection, Dialect, Insert, Row, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, bindparam, case, func, select, update
 from sqlalchemy import insert as sqlalchemy_insert
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger.database import tables
-from backend.ledger.database.statements import insert, now
+from backend.ledger.database.statements import among, insert, now
 from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 from camvo.errors import InvalidParameterError
@@ -63,13 +64,13 @@ _PurseName = Literal["job", "further", "background"]
 the project; votes that somebody requested after the first round (``--ask-more``); and votes that the server
 requests on its own (``background_share``)."""
 
-_PURPOSES: Final[dict[_PurseName, str]] = {
+_PURPOSES: Final[dict[str, str]] = {
     "job": "the job",
     "further": "further votes",
     "background": "votes that the server asks for by itself",
 }
 
-_FIXES: Final[dict[_PurseName, str]] = {
+_FIXES: Final[dict[str, str]] = {
     "job": "run the same command again with a higher --budget",
     "further": "raise --ask-more",
     "background": "raise background_share in camvo.yaml",
@@ -121,41 +122,26 @@ def balance(connection: Connection, project: str, scope: str) -> Account:
 def _check_budget(
     connection: Connection, project: str, scope: str, amount: int, budget_usd: float | None
 ) -> None:
-    """Check that ``amount`` more picodollars fit into the budget."""
+    """Check that ``amount`` more picodollars fit into a budget: of a project, of a day, or of a purse."""
     if budget_usd is None:
         return
-    account = balance(connection, project, scope)
-    if account.spent + account.reserved + amount <= to_picodollars(budget_usd):
-        return
-    spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
-    name, period, wait = (
-        ("project_usd", "project's", "")
-        if scope == TOTAL
-        else ("day_usd", "day's", ", or wait for the next UTC day")
-    )
-    error = BudgetExhaustedError(
-        f"the {period} budget of ${budget_usd:.6g} does not cover the next call: ${spent:.6g} is spent, "
-        f"${reserved:.6g} is reserved for running calls, and the next call may cost ${next_call:.6g}",
-        where="every project" if project == EVERY_PROJECT else f"project {project}",
-        fix=f"raise budget.{name} in camvo.yaml{wait}",
-    )
-    error.held = account.reserved > 0 and account.spent + amount <= to_picodollars(budget_usd)
-    raise error
-
-
-def _check_purse(connection: Connection, project: str, purse: Purse, amount: int) -> None:
-    """Check that ``amount`` more picodollars fit into a purse."""
-    if purse.usd is None:
-        return
-    account, limit = balance(connection, project, purse.name), to_picodollars(purse.usd)
+    account, limit = balance(connection, project, scope), to_picodollars(budget_usd)
     if account.spent + account.reserved + amount <= limit:
         return
+    spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
+    if scope in PURSES:
+        money, fix = f"${budget_usd:.6g} for {_PURPOSES[scope]} do", _FIXES[scope]
+    elif project == EVERY_PROJECT:
+        money = f"the day's budget of ${budget_usd:.6g} does"
+        fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
+    else:
+        money = f"the project's budget of ${budget_usd:.6g} does"
+        fix = "raise budget.project_usd in camvo.yaml"
     error = BudgetExhaustedError(
-        f"${purse.usd:.6g} for {_PURPOSES[purse.name]} do not cover the next call: "
-        f"${from_picodollars(account.spent):.6g} is spent, ${from_picodollars(account.reserved):.6g} is "
-        f"reserved for running calls, and the next call may cost ${from_picodollars(amount):.6g}",
-        where=f"project {project}",
-        fix=_FIXES[purse.name],
+        f"{money} not cover the next call: ${spent:.6g} is spent, ${reserved:.6g} is reserved for running "
+        f"calls, and the next call may cost ${next_call:.6g}",
+        where="every project" if project == EVERY_PROJECT else f"project {project}",
+        fix=fix,
     )
     error.held = account.reserved > 0 and account.spent + amount <= limit
     raise error
@@ -228,11 +214,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Settlements:
-    """The settlements of one process. Used from one event loop only.
-
-    Args:
-        writer: writes to the ledger.
-    """
+    """The settlements of one process. Used from one event loop only."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -269,9 +251,6 @@ class Settlements:
 
     async def none_waits(self, patience: float) -> None:
         """Return once no settlement waits for the database.
-
-        Args:
-            patience: seconds.
 
         Raises:
             LedgerError: some still wait after ``patience``.
@@ -327,9 +306,6 @@ def _no_call(reason: str) -> LedgerError:
     return LedgerError(f"no call may start: {reason}", fix="look for ledger_down in the log", temporary=True)
 
 
-_NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
-"""The shares of a call that is for one task alone."""
-
 _calls = tables.calls
 _RESERVE = sqlalchemy_insert(_calls).returning(_calls.c.id, _calls.c.key)
 _SHARE = sqlalchemy_insert(tables.call_shares)
@@ -359,7 +335,7 @@ class Reservation:
         counted_tokens: the prompt's input tokens by CaMVo's own count.
         seconds: time until the reservation expires.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
-        tasks: the number of tasks that the call is for.
+        shares: the tasks of a call that is for several, each with its share of the cost; together 1.
     """
 
     project: str
@@ -372,7 +348,7 @@ class Reservation:
     counted_tokens: int
     seconds: float
     purse: Purse | None = None
-    tasks: int = 1
+    shares: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,72 +374,8 @@ class CallCost:
     cached_tokens: int = 0
 
 
-def reserve(
-    connection: Connection,
-    *,
-    project: str,
-    task: int,
-    model: str,
-    key: str,
-    usd: float,
-    project_usd: float | None,
-    day_usd: float | None,
-    counted_tokens: int,
-    seconds: float,
-    shares: Mapping[int, float] = _NOBODY_ELSE,
-    purse: Purse | None = None,
-) -> int:
-    """Reserve money for one call, before it is made.
-
-    Args:
-        connection: in a write transaction.
-        project: the key of the project that pays.
-        task: the number of the task that the call is for; one of them if it is for several.
-        model: the model's name in the pool.
-        key: the key under which the answer will be stored.
-        usd: the most that the call can cost, in $.
-        project_usd: the project's budget, in $; ``None`` for no limit.
-        day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
-        counted_tokens: the prompt's input tokens by CaMVo's own count.
-        seconds: time until the reservation expires.
-        shares: the tasks of a call that is for several, each with its share of the cost; together 1.
-        purse: an account inside the project's that must cover the call, too; ``None`` for none.
-
-    Returns:
-        The call's id, for :func:`settle_each`.
-
-    Raises:
-        BudgetExhaustedError: a budget does not cover the call; nothing is reserved.
-    """
-    wanted = Reservation(
-        project=project,
-        task=task,
-        model=model,
-        key=key,
-        usd=usd,
-        project_usd=project_usd,
-        day_usd=day_usd,
-        counted_tokens=counted_tokens,
-        seconds=seconds,
-        purse=purse,
-        tasks=len(shares) or 1,
-    )
-    number = reserve_each(connection, [wanted])[key]
-    if shares:
-        rows = [
-            {"call": number, "project": project, "task": member, "share": share}
-            for member, share in shares.items()
-        ]
-        connection.execute(_SHARE, rows)
-    return number
-
-
 def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[str, int]:
     """Reserve money for calls whose keys differ, before they are made, and return key → the call's id.
-
-    Args:
-        connection: in a write transaction.
-        wanted: the reservations.
 
     Raises:
         BudgetExhaustedError: a budget does not cover all of them; nothing is reserved.
@@ -487,12 +399,19 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
                 "day": day,
                 "expires_at": at + each.seconds,
                 "created_at": at,
-                "tasks": each.tasks,
+                "tasks": len(each.shares) or 1,
                 "purse": purse,
             }
         )
     bookings.book(connection)
     ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
+    shares = [
+        {"call": ids[names[each.key]], "project": each.project, "task": task, "share": share}
+        for each in wanted
+        for task, share in each.shares.items()
+    ]
+    if shares:
+        connection.execute(_SHARE, shares)
     return {key: ids[name] for key, name in names.items()}
 
 
@@ -516,7 +435,7 @@ def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: s
     for limit in dict.fromkeys(each.day_usd for each in wanted):
         _check_budget(connection, EVERY_PROJECT, day, of_projects.total(), limit)
     for (project, purse), amount in of_purses.items():
-        _check_purse(connection, project, purse, amount)
+        _check_budget(connection, project, purse.name, amount, purse.usd)
 
 
 def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
@@ -524,9 +443,6 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
 
     Settling a call twice changes nothing. A call that :func:`expire` gave up can still be settled: its cost
     then replaces the reservation.
-
-    Returns:
-        How many of the calls this settled.
 
     Raises:
         LedgerError: there is no such call.
@@ -539,9 +455,7 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
     for each in settlements:
         call = calls.get(each.call)
         if call is None:
-            raise LedgerError(
-                f"there is no call {each.call}", where="money", fix="call spending.reserve first"
-            )
+            raise LedgerError(f"there is no call {each.call}", where="money", fix="reserve it first")
         if call.state != "settled":
             report = {
                 "input_tokens": each.input_tokens,
@@ -590,3 +504,134 @@ def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]
             reserved=-call.reserved if call.state == "reserved" else 0,
         )
     bookings.book(connection)
+
+
+_Sums = dict[tuple[str, str], tuple[int, int]]
+"""(owner, scope) → picodollars spent and picodollars reserved."""
+
+
+def _account_sums(connection: Connection) -> _Sums:
+    """Return what the accounts of all projects, purses and days must hold, by their calls."""
+    spent = func.coalesce(func.sum(_calls.c.cost), 0)
+    reserved = func.coalesce(
+        func.sum(case((_calls.c.state == tables.RESERVED, _calls.c.reserved), else_=0)), 0
+    )
+    sums: _Sums = {}
+    for column in (_calls.c.project, _calls.c.day):
+        for name, *amounts in connection.execute(select(column, spent, reserved).group_by(column)):
+            owner = (name, TOTAL) if column is _calls.c.project else (EVERY_PROJECT, name)
+            sums[owner] = (int(amounts[0]), int(amounts[1]))
+    names = _calls.c.project, _calls.c.purse
+    by_purse = select(*names, spent, reserved).where(_calls.c.purse.is_not(None)).group_by(*names)
+    for project, purse, *amounts in connection.execute(by_purse):
+        sums[project, purse] = (int(amounts[0]), int(amounts[1]))
+    return sums
+
+
+def wrong_accounts(connection: Connection) -> Iterator[tuple[str, str, tuple[int, int], tuple[int, int]]]:
+    """Yield owner, scope, what the account has, and what its calls add up to, where the two differ."""
+    sums = _account_sums(connection)
+    stored = {
+        (row.project, row.scope): (row.spent, row.reserved)
+        for row in connection.execute(select(_table))
+        if row.scope in {TOTAL, *PURSES} or row.project == EVERY_PROJECT
+    }
+    for name in sorted({*sums, *stored}):
+        has, must = stored.get(name, (0, 0)), sums.get(name, (0, 0))
+        if has != must:
+            yield *name, has, must
+
+
+def spent_on_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, float]:
+    """Return what was spent on each of these tasks, in $, with all failed calls; others are absent.
+
+    A task has its share of a call that was for several.
+    """
+    alone = (
+        select(_calls.c.task, func.sum(_calls.c.cost).label("cost"))
+        .where(_calls.c.project == project, among(connection.dialect, _calls.c.task, tasks))
+        .where(_calls.c.cost.is_not(None), _calls.c.tasks == 1)
+        .group_by(_calls.c.task)
+    )
+    shared = (
+        select(tables.call_shares.c.task, func.sum(_calls.c.cost * tables.call_shares.c.share).label("cost"))
+        .where(
+            tables.call_shares.c.project == project,
+            among(connection.dialect, tables.call_shares.c.task, tasks),
+        )
+        .where(_calls.c.id == tables.call_shares.c.call, _calls.c.cost.is_not(None))
+        .group_by(tables.call_shares.c.task)
+    )
+    spent: dict[int, int] = {}
+    for query in (alone, shared):
+        for row in connection.execute(query):
+            spent[row.task] = spent.get(row.task, 0) + round(row.cost)
+    return {task: from_picodollars(cost) for task, cost in spent.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """The answered calls to one model.
+
+    Attributes:
+        calls: number of answered calls.
+        counted_tokens: their input tokens, by CaMVo's own count.
+        input_tokens: their input tokens, as believed of what the provider reported.
+        output_tokens: their output tokens, as believed of what the provider reported.
+        tasks: the number of tasks that they were about.
+        cached_tokens: the part of their input tokens that the provider read from its cache.
+    """
+
+    calls: int
+    counted_tokens: int
+    input_tokens: int
+    output_tokens: int
+    tasks: int
+    cached_tokens: int
+
+
+def usage_by_model(
+    connection: Connection, most_output: Mapping[str, int], *, max_factor: int
+) -> dict[str, ModelUsage]:
+    """Return the usage of those models that ever answered, over all projects, by the model's name.
+
+    Each call counts with at most what it could take, so that no absurd number raises the expected prices.
+
+    Args:
+        connection: a read transaction.
+        most_output: the models, and the most output tokens of one of their answers about a task; not empty.
+        max_factor: the most input tokens per counted token.
+    """
+    most_input = max_factor * _calls.c.counted_tokens
+    longest = case(most_output, value=_calls.c.model) * _calls.c.tasks
+    query = (
+        select(
+            _calls.c.model,
+            func.count().label("calls"),
+            func.sum(_calls.c.tasks).label("tasks"),
+            func.coalesce(func.sum(_calls.c.cached_tokens), 0).label("cached_tokens"),
+            func.sum(_calls.c.counted_tokens).label("counted_tokens"),
+            func.sum(_smaller(_calls.c.input_tokens, most_input)).label("input_tokens"),
+            func.sum(_smaller(_calls.c.output_tokens, longest)).label("output_tokens"),
+        )
+        .where(
+            _calls.c.state == "settled", _calls.c.error_code.is_(None), _calls.c.model.in_(list(most_output))
+        )
+        .group_by(_calls.c.model)
+        .order_by(_calls.c.model)
+    )
+    return {
+        row.model: ModelUsage(
+            calls=row.calls,
+            tasks=int(row.tasks),
+            cached_tokens=int(row.cached_tokens),
+            counted_tokens=int(row.counted_tokens),  # PostgreSQL sums big integers to a Decimal
+            input_tokens=int(row.input_tokens),
+            output_tokens=int(row.output_tokens),
+        )
+        for row in connection.execute(query)
+    }
+
+
+def _smaller(one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:
+    return case((one < other, one), else_=other)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, found_among, insert_new, insert_or_replace
 
-_failures = tables.failed_tasks
+_failures, _deleted = tables.failed_tasks, tables.deleted_tasks
 _FAILURES_OF = (_failures.c.project == bindparam("of"), _failures.c.task == bindparam("number"))
 _FIND_FAILURES = select(_failures.c.task).where(
     _failures.c.project == bindparam("of"), _failures.c.task.in_(bindparam("numbers", expanding=True))
@@ -35,60 +35,50 @@ class FailedTask:
     failed_at: float
 
 
-def record_failures(connection: Connection, project: str, task: int, code: str, now: float) -> None:
-    """Record that a task failed; an earlier reason is replaced."""
-    row = {"project": project, "task": task, "code": code, "failed_at": now}
-    connection.execute(insert_or_replace(connection.dialect, _failures), row)
-
-
 def failed_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Return those of the tasks, projects and numbers, whose latest run failed; at most some hundred."""
     return found_among(connection, _FIND_FAILURES, tasks)
 
 
-def forget_failures_of(connection: Connection, project: str, task: int) -> None:
-    """Forget that a task failed: it got a prediction."""
-    connection.execute(_FORGET_FAILURES, {"of": project, "number": task})
+@dataclass(frozen=True, slots=True)
+class FailedTasks:
+    """A project's tasks that have no prediction because their latest run failed."""
 
+    connection: Connection
+    project: str
 
-def forget_failures(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Forget that tasks failed, because they were deleted."""
-    of_tasks = among(connection.dialect, _failures.c.task, tasks)
-    connection.execute(delete(_failures).where(_failures.c.project == project, of_tasks))
+    def record(self, task: int, code: str, now: float) -> None:
+        """Record that a task failed; an earlier reason is replaced."""
+        row = {"project": self.project, "task": task, "code": code, "failed_at": now}
+        self.connection.execute(insert_or_replace(self.connection.dialect, _failures), row)
 
+    def forget(self, task: int) -> None:
+        """Forget that a task failed: it got a prediction."""
+        self.connection.execute(_FORGET_FAILURES, {"of": self.project, "number": task})
 
-def failure_codes_of(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, str]:
-    """Return the failed ones of these tasks, each with the code of the latest reason."""
-    query = select(_failures.c.task, _failures.c.code).where(
-        _failures.c.project == project, among(connection.dialect, _failures.c.task, tasks)
-    )
-    return {row.task: row.code for row in connection.execute(query)}
+    def codes_of(self, tasks: Sequence[int]) -> dict[int, str]:
+        """Return the failed ones of these tasks, each with the code of the latest reason."""
+        query = select(_failures.c.task, _failures.c.code).where(
+            _failures.c.project == self.project, among(self.connection.dialect, _failures.c.task, tasks)
+        )
+        return {row.task: row.code for row in self.connection.execute(query)}
 
-
-def count_failures(connection: Connection, project: str) -> dict[str, int]:
-    """Return code → number of failed tasks, the most frequent first."""
-    number = func.count()
-    query = (
-        select(_failures.c.code, number.label("tasks"))
-        .where(_failures.c.project == project)
-        .group_by(_failures.c.code)
-        .order_by(number.desc(), _failures.c.code)
-    )
-    return {row.code: row.tasks for row in connection.execute(query)}
+    def count(self) -> dict[str, int]:
+        """Return code → number of failed tasks, the most frequent first."""
+        number = func.count()
+        query = (
+            select(_failures.c.code, number.label("tasks"))
+            .where(_failures.c.project == self.project)
+            .group_by(_failures.c.code)
+            .order_by(number.desc(), _failures.c.code)
+        )
+        return {row.code: row.tasks for row in self.connection.execute(query)}
 
 
 def list_failures(
     connection: Connection, projects: Collection[str], first: int, last: int | None, *, limit: int
 ) -> list[FailedTask]:
-    """Return the failed tasks whose numbers are in a range, in their order.
-
-    Args:
-        connection: a read transaction.
-        projects: the projects' keys.
-        first: the lowest number.
-        last: the highest number; ``None`` for no end.
-        limit: the most tasks to return.
-    """
+    """Return the failed tasks whose numbers are in a range, in their order."""
     query = (
         select(_failures.c.task, _failures.c.code, _failures.c.failed_at)
         .where(_failures.c.project.in_(projects), _failures.c.task >= first)
@@ -98,6 +88,21 @@ def list_failures(
     if last is not None:
         query = query.where(_failures.c.task <= last)
     return [FailedTask(**row._mapping) for row in connection.execute(query)]
+
+
+_FIND_DELETED = select(_deleted.c.task).where(
+    _deleted.c.project == bindparam("of"), _deleted.c.task.in_(bindparam("numbers", expanding=True))
+)
+
+
+def is_deleted(connection: Connection, project: str, task: int) -> bool:
+    """Whether the task was deleted. Label Studio never reuses a task's number."""
+    return bool(deleted_among(connection, [(project, task)]))
+
+
+def deleted_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks that were deleted; each is a project and a number. At most some hundred."""
+    return found_among(connection, _FIND_DELETED, tasks)
 
 
 _table = tables.projects
@@ -165,12 +170,12 @@ def ensure(connection: Connection, project: str, now: float) -> None:
 def get(connection: Connection, project: str) -> Project | None:
     """Return the project, or ``None`` if the ledger does not know it."""
     row = connection.execute(_GET, {"project": project}).one_or_none()
-    return None if row is None else _project(row)
+    return None if row is None else Project(**row._mapping)
 
 
 def list_all(connection: Connection) -> list[Project]:
     """Return every project, ordered by key."""
-    return [_project(row) for row in connection.execute(select(_table).order_by(_table.c.key))]
+    return [Project(**row._mapping) for row in connection.execute(select(_table).order_by(_table.c.key))]
 
 
 def remember(
@@ -219,7 +224,3 @@ def count_refused_feedback(connection: Connection, project: str) -> None:
     """Count that people labelled a task of the project whose rounds are pruned."""
     counted = _table.c.feedback_refused + 1
     connection.execute(update(_table).where(_table.c.key == project).values(feedback_refused=counted))
-
-
-def _project(row: Row[Any]) -> Project:
-    return Project(**row._mapping)

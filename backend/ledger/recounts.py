@@ -12,11 +12,13 @@ from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
 from backend.ledger.database.statements import among, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from camvo.scores.reviews import NOTHING_SEEN, TaughtBefore
 from camvo.typing import Array
 
-_further_votes = tables.further_votes
+_table, _rounds, _contexts = tables.recounts, tables.rounds.c, tables.contexts.c
+_checks, _countings, _looks = tables.recount_checks, tables.countings, tables.recount_looks
+_further_votes, _annotations = tables.further_votes, tables.human_annotations.c
 
 Purpose = Literal["doubt", "human"]
 """Why a model was asked later: the label was in doubt, or people have labelled the task."""
@@ -47,15 +49,6 @@ class FurtherVote:
     purpose: Purpose
     created_at: float
     taught: bool = False
-
-
-def store_further_votes(connection: Connection, project: str, votes: Sequence[FurtherVote]) -> None:
-    """Store votes; stored ones are unchanged."""
-    if votes:
-        connection.execute(
-            insert_new(connection.dialect, _further_votes),
-            [{"project": project, **asdict(vote)} for vote in votes],
-        )
 
 
 def further_votes_of(connection: Connection, round_ids: Sequence[int]) -> dict[int, list[FurtherVote]]:
@@ -106,29 +99,6 @@ class FurtherSum:
 
 NO_FURTHER_VOTES: Final = FurtherSum(0, 0, 0.0)
 
-
-def further_sums(connection: Connection, project: str) -> dict[Purpose, FurtherSum]:
-    """Return purpose → the project's further votes; purposes without any are absent."""
-    query = (
-        select(
-            _further_votes.c.purpose,
-            func.count(_further_votes.c.task.distinct()).label("tasks"),
-            func.count().label("votes"),
-            func.sum(_further_votes.c.cost_usd).label("usd"),
-        )
-        .where(_further_votes.c.project == project)
-        .group_by(_further_votes.c.purpose)
-    )
-    return {row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in connection.execute(query)}
-
-
-def forget_further_votes(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete the further votes of deleted tasks."""
-    chosen = among(connection.dialect, _further_votes.c.task, tasks)
-    connection.execute(delete(_further_votes).where(_further_votes.c.project == project, chosen))
-
-
-_table, _rounds = tables.recounts, tables.rounds.c
 
 _FELT = 0.005
 """The smallest change of a score that is stored; no order or threshold that people use depends on less."""
@@ -182,130 +152,10 @@ def _decided(recount: Recount | None) -> dict[str, Any]:
     return {} if recount is None else {"label": recount.label, "score": recount.score}
 
 
-def new_ones(
-    connection: Connection, project: str, results: Iterable[Recount], blind: Collection[int]
-) -> list[Recount]:
-    """Return the results that change something now: those of rounds that still exist and are still open.
-
-    Args:
-        connection: in the transaction that stores them.
-        project: the project's key.
-        results: what a counting made of rounds.
-        blind: the blind tasks that are counted although somebody may have annotated them.
-    """
-    found = {recount.round_id: recount for recount in results}
-    chosen = among(connection.dialect, _rounds.id, [*found])
-    counted = case(
-        (_rounds.audit, among(connection.dialect, _rounds.task, [*blind])),
-        else_=is_open(project, _rounds.task),
-    )
-    names = (_rounds.id, _rounds.label, _rounds.score)
-    query = select(*names).where(_rounds.project == project, chosen, counted).order_by(_rounds.id)
-    rows = connection.execute(query).all()
-    recounted = latest(connection, [row.id for row in rows])
-    news = []
-    for row in rows:
-        before, result = recounted.get(row.id, row), found[row.id]
-        if differs((before.label, before.score), (result.label, result.score)):
-            news.append(replace(result, label_changed=before.label != result.label))
-    return news
-
-
 def differs(before: tuple[str, float], after: tuple[str, float]) -> bool:
     """Whether a label with its score differs from another; scores do from :data:`_FELT` on."""
     return before[0] != after[0] or abs(before[1] - after[1]) >= _FELT
 
-
-def store(
-    connection: Connection, project: str, number: int, recounts: Sequence[Recount], hidden: Collection[int]
-) -> None:
-    """Store the changes by a counting.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        number: the counting's number.
-        recounts: its recounts.
-        hidden: the rounds whose prediction Label Studio does not show, so that nothing is to be replaced.
-    """
-    common = {"number": number, "project": project}
-    rows = [{**asdict(each), **common, "delivered": each.round_id in hidden} for each in recounts]
-    if rows:
-        connection.execute(insert(_table), rows)
-
-
-def pending(connection: Connection, project: str, *, after: int = 0, limit: int = 1000) -> list[int]:
-    """Return the tasks that nobody has annotated and whose prediction Label Studio is to replace.
-
-    Args:
-        connection: in a read transaction.
-        project: the project's key.
-        after: the task after which to begin.
-        limit: the most tasks to return.
-    """
-    query = (
-        select(_table.c.task)
-        .where(_table.c.project == project, ~_table.c.delivered, _table.c.task > after)
-        .where(is_open(project, _table.c.task))
-        .distinct()
-        .order_by(_table.c.task)
-        .limit(limit)
-    )
-    return list(connection.scalars(query))
-
-
-def count_pending(connection: Connection, project: str) -> int:
-    """Count the tasks that :func:`pending` lists."""
-    query = select(func.count(_table.c.task.distinct())).where(
-        _table.c.project == project, ~_table.c.delivered, is_open(project, _table.c.task)
-    )
-    return connection.scalars(query).one()
-
-
-def changed_labels(connection: Connection, project: str) -> tuple[int, int]:
-    """Count the tasks whose label any counting changed, and those for which only the score did."""
-    by_task = (
-        select(func.max(case((_table.c.label_changed, 1), else_=0)).label("moved"))
-        .where(_table.c.project == project)
-        .group_by(_table.c.task)
-        .subquery()
-    )
-    moved, every = connection.execute(select(func.coalesce(func.sum(by_task.c.moved), 0), func.count())).one()
-    return int(moved), int(every) - int(moved)
-
-
-def set_delivered(connection: Connection, project: str, tasks: Sequence[int], through: int) -> None:
-    """Remember that Label Studio shows these tasks' labels by the countings up to a number."""
-    chosen = among(connection.dialect, _table.c.task, tasks)
-    of_project = and_(_table.c.project == project, _table.c.number <= through, ~_table.c.delivered)
-    connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
-
-
-def is_recounted(connection: Connection, project: str) -> bool:
-    """Whether any of the project's rounds has a recount."""
-    query = select(_table.c.round_id).where(_table.c.project == project)
-    return connection.execute(query.limit(1)).first() is not None
-
-
-def latest_score() -> ColumnElement[float]:
-    """The expression, in a query of rounds, for a round's score by its latest recount or its own."""
-    newest = (
-        select(_table.c.score)
-        .where(_table.c.round_id == _rounds.id)
-        .order_by(_table.c.number.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    return func.coalesce(newest, _rounds.score)
-
-
-def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete the recounts of deleted tasks."""
-    chosen = among(connection.dialect, _table.c.task, tasks)
-    connection.execute(delete(_table).where(_table.c.project == project, chosen))
-
-
-_columns = tables.rounds.c
 
 _MAX_LABELLED_ROUNDS = 2000
 """At most this many human-labelled rounds are compared with the open ones, the latest ones.
@@ -333,57 +183,6 @@ class OpenRound:
     score: float
 
 
-def latest_epochs(connection: Connection, project: str) -> dict[str, str]:
-    """Return control → the epoch of its latest round."""
-    latest = select(func.max(_columns.id)).where(_columns.project == project).group_by(_columns.control)
-    query = select(_columns.control, _columns.epoch).where(_columns.id.in_(latest.scalar_subquery()))
-    return {row.control: row.epoch for row in connection.execute(query)}
-
-
-def latest_per_task(connection: Connection, project: str, control: str, epoch: str) -> list[OpenRound]:
-    """Return the latest round of each task that nobody has annotated, without audits (blind labelling).
-
-    Pruned rounds are left out: people can teach them nothing. A skipped task counts as annotated; a task
-    whose annotations are all withdrawn does not.
-    """
-    fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
-    query = select(*fields).where(
-        _of(project, control, epoch), ~_columns.audit, ~_columns.pruned, is_open(project, _columns.task)
-    )
-    rows = connection.execute(query.order_by(_columns.id))
-    newest = {row.task: OpenRound(**row._mapping) for row in rows}
-    ids = [round_.id for round_ in newest.values()]
-    recounted, further = latest(connection, ids), further_votes_of(connection, ids)
-    for task, round_ in newest.items():
-        if (recount := recounted.get(round_.id)) is not None:
-            votes = all_votes(round_.votes, further.get(round_.id, ()))
-            newest[task] = replace(round_, votes=votes, label=recount.label, score=recount.score)
-    return [*newest.values()]
-
-
-def count_blind_tasks(connection: Connection, project: str) -> int:
-    """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
-    query = select(func.count(_columns.task.distinct())).where(
-        _columns.project == project, _columns.audit, is_open(project, _columns.task)
-    )
-    return connection.scalars(query).one()
-
-
-def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
-    """Return the ids of the latest rounds that people teach, at most :data:`_MAX_LABELLED_ROUNDS`."""
-    query = select(_columns.id).where(
-        _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit, ~_columns.pruned
-    )
-    return list(connection.scalars(query.order_by(_columns.id.desc()).limit(_MAX_LABELLED_ROUNDS)))
-
-
-def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
-    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
-
-
-_checks, _checked_rounds = tables.recount_checks, tables.rounds.c
-
-
 @dataclass(frozen=True, slots=True)
 class RecountCheck:
     """A round that people have answered.
@@ -405,72 +204,22 @@ class RecountCheck:
     confirmed: float
 
 
-def store_checks(connection: Connection, project: str, checks: Sequence[RecountCheck]) -> None:
-    """Store checks, except of rounds whose answer has changed since."""
-    chosen = among(connection.dialect, _checked_rounds.id, [check.round_id for check in checks])
-    answers = select(_checked_rounds.id, _checked_rounds.human).where(
-        _checked_rounds.project == project, chosen
-    )
-    human: dict[int, str | None] = {row.id: row.human for row in connection.execute(answers)}
-    rows = [
-        {name: value for name, value in asdict(check).items() if name != "human"} | {"project": project}
-        for check in checks
-        if human.get(check.round_id) == check.human
-    ]
-    if rows:
-        connection.execute(insert_or_replace(connection.dialect, _checks), rows)
+_newest_score = select(_table.c.score).where(_table.c.round_id == _rounds.id).order_by(_table.c.number.desc())
 
+latest_score: ColumnElement[float] = func.coalesce(_newest_score.limit(1).scalar_subquery(), _rounds.score)
+"""In a query of rounds: a round's score by its latest recount, or its own."""
 
-def record_check_answers(
-    connection: Connection,
-    project: str,
-    task: int,
-    round_id: int,
-    confirmation: Callable[[str], float | None],
-) -> None:
-    """Record a new answer, or the loss of an answer, to a round that was counted again.
+_checked = select(_checks).where(_checks.c.round_id == _rounds.id)
 
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        task: the round's task.
-        round_id: the round.
-        confirmation: the agreement of a label with the answer; ``None`` if there is none any more.
-    """
-    stored = select(_checks.c.label).where(_checks.c.round_id == round_id)
-    of_round = _checks.c.round_id == round_id
-    if (label := connection.execute(stored).scalar_one_or_none()) is not None:
-        if (confirmed := confirmation(label)) is None:
-            connection.execute(delete(_checks).where(of_round))
-        else:
-            connection.execute(update(_checks).where(of_round).values(confirmed=confirmed))
-        return
-    recount = latest(connection, [round_id]).get(round_id)
-    if recount is not None and (confirmed := confirmation(recount.label)) is not None:
-        found = {"label": recount.label, "score": recount.score, "confirmed": confirmed}
-        row = {"round_id": round_id, "project": project, "task": task, **found}
-        connection.execute(insert_or_replace(connection.dialect, _checks), row)
+latest_checked_score: ColumnElement[float] = func.coalesce(
+    _checked.with_only_columns(_checks.c.score).scalar_subquery(), latest_score
+)
+"""In a query of rounds: the score that the latest counting gives a round, counted without its answer."""
 
-
-def latest_checked_score() -> ColumnElement[float]:
-    """The expression, in a query of rounds, for the score that the latest counting gives a round."""
-    checked = select(_checks.c.score).where(_checks.c.round_id == _checked_rounds.id).scalar_subquery()
-    return func.coalesce(checked, latest_score())
-
-
-def latest_confirmed() -> ColumnElement[float]:
-    """The expression, in a query of rounds, for how right the latest counting's label is."""
-    checked = select(_checks.c.confirmed).where(_checks.c.round_id == _checked_rounds.id).scalar_subquery()
-    return func.coalesce(checked, _checked_rounds.confirmed)
-
-
-def forget_checks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete the checks of deleted tasks."""
-    chosen = among(connection.dialect, _checks.c.task, tasks)
-    connection.execute(delete(_checks).where(_checks.c.project == project, chosen))
-
-
-_countable, _contexts = tables.rounds.c, tables.contexts.c
+latest_confirmed: ColumnElement[float] = func.coalesce(
+    _checked.with_only_columns(_checks.c.confirmed).scalar_subquery(), _rounds.confirmed
+)
+"""In a query of rounds: how right the latest counting's label is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -502,62 +251,83 @@ class CountableRound:
     full_cost_usd: float
 
 
-def countable_rounds(
-    connection: Connection, project: str, control: str, epoch: str, *, after: int, limit: int
-) -> list[CountableRound]:
-    """Return rounds of a question whose task nobody has annotated, and all blind ones, in the order of ids.
+class CountedRounds(QuestionRounds):
+    """The rounds on one question in one epoch, as the latest counting left them."""
 
-    A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds are
-    left out.
+    def open(self) -> list[OpenRound]:
+        """Return the latest round of each task that nobody has annotated, without audits (blind labelling).
 
-    Args:
-        connection: in a read transaction.
-        project: the project's key.
-        control: the name of the control tag.
-        epoch: the epoch.
-        after: the id after which to begin.
-        limit: the most rounds to return.
-    """
-    later = tables.rounds.alias()
-    is_latest = ~(
-        select(later.c.id)
-        .where(
-            later.c.project == project,
-            later.c.task == _countable.task,
-            later.c.control == control,
-            later.c.epoch == epoch,
-            later.c.id > _countable.id,
+        Pruned rounds are left out: people can teach them nothing. A skipped task counts as annotated; a task
+        whose annotations are all withdrawn does not.
+        """
+        fields = (_rounds.id, _rounds.task, _rounds.votes, _rounds.label, _rounds.score)
+        query = select(*fields).where(
+            self.condition,
+            ~_rounds.audit,
+            ~_rounds.pruned,
+            is_open(self.project, _rounds.task),
         )
-        .exists()
-    )
-    names = ("id", "task", "votes", "plan", "label", "score", "audit", "full_cost_usd")
-    query = (
-        select(*(_countable[name] for name in names), _contexts.context)
-        .join(tables.contexts, _contexts.round_id == _countable.id)
-        .where(_countable.project == project, _countable.control == control, _countable.epoch == epoch)
-        .where(
-            ~_countable.pruned,
-            _countable.id > after,
-            is_latest,
-            _countable.audit | is_open(project, _countable.task),
+        rows = self.connection.execute(query.order_by(_rounds.id))
+        newest = {row.task: OpenRound(**row._mapping) for row in rows}
+        ids = [round_.id for round_ in newest.values()]
+        recounted, further = latest(self.connection, ids), further_votes_of(self.connection, ids)
+        for task, round_ in newest.items():
+            if (recount := recounted.get(round_.id)) is not None:
+                votes = all_votes(round_.votes, further.get(round_.id, ()))
+                newest[task] = replace(round_, votes=votes, label=recount.label, score=recount.score)
+        return [*newest.values()]
+
+    def labelled_ids(self) -> list[int]:
+        """Return the ids of the latest rounds that people teach, at most :data:`_MAX_LABELLED_ROUNDS`."""
+        query = select(_rounds.id).where(
+            self.condition, _rounds.human.is_not(None), ~_rounds.audit, ~_rounds.pruned
         )
-        .order_by(_countable.id)
-        .limit(limit)
-    )
-    rows = [dict(row._mapping) for row in connection.execute(query)]
-    ids = [row["id"] for row in rows]
-    recounted, further = latest(connection, ids), further_votes_of(connection, ids)
-    for row in rows:
-        added = further.get(row["id"], [])
-        row["votes"] = all_votes(row["votes"], added)
-        row["confidences"] = all_confidences(row["plan"].get("confidences", {}), added)
-        row["context"] = unpack_context(row["context"])
-        if (recount := recounted.get(row["id"])) is not None:
-            row |= {"label": recount.label, "score": recount.score}
-    return [CountableRound(**row) for row in rows]
+        return list(self.connection.scalars(query.order_by(_rounds.id.desc()).limit(_MAX_LABELLED_ROUNDS)))
 
+    def countable(self, *, after: int, limit: int) -> list[CountableRound]:
+        """Return rounds whose task nobody has annotated, and all blind ones, in the order of ids.
 
-_countings, _looks = tables.countings, tables.recount_looks
+        A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds
+        are left out.
+        """
+        later = tables.rounds.alias()
+        is_latest = ~(
+            select(later.c.id)
+            .where(
+                later.c.project == self.project,
+                later.c.task == _rounds.task,
+                later.c.control == self.control,
+                later.c.epoch == self.epoch,
+                later.c.id > _rounds.id,
+            )
+            .exists()
+        )
+        names = ("id", "task", "votes", "plan", "label", "score", "audit", "full_cost_usd")
+        query = (
+            select(*(_rounds[name] for name in names), _contexts.context)
+            .join(tables.contexts, _contexts.round_id == _rounds.id)
+            .where(self.condition)
+            .where(
+                ~_rounds.pruned,
+                _rounds.id > after,
+                is_latest,
+                _rounds.audit | is_open(self.project, _rounds.task),
+            )
+            .order_by(_rounds.id)
+            .limit(limit)
+        )
+        rows = [dict(row._mapping) for row in self.connection.execute(query)]
+        ids = [row["id"] for row in rows]
+        recounted, further = latest(self.connection, ids), further_votes_of(self.connection, ids)
+        for row in rows:
+            added = further.get(row["id"], [])
+            row["votes"] = all_votes(row["votes"], added)
+            row["confidences"] = all_confidences(row["plan"].get("confidences", {}), added)
+            row["context"] = unpack_context(row["context"])
+            if (recount := recounted.get(row["id"])) is not None:
+                row |= {"label": recount.label, "score": recount.score}
+        return [CountableRound(**row) for row in rows]
+
 
 CountingReason = Literal["command", "training", "automatic"]
 """Why a counting was made: ``camvo predict``, *Start training*, or because it was worth it."""
@@ -610,99 +380,245 @@ class Look:
     by_hand: bool = False
 
 
-def next_number(connection: Connection, project: str) -> int:
-    """Return the number of the project's next counting."""
-    newest = select(func.coalesce(func.max(_countings.c.number), 0)).where(_countings.c.project == project)
-    return int(connection.scalars(newest).one()) + 1
+@dataclass(frozen=True, slots=True)
+class FurtherVotes:
+    """A project's votes that were asked for after their rounds."""
 
+    connection: Connection
+    project: str
 
-def store_counting(connection: Connection, project: str, counting: Counting) -> None:
-    """Store a counting, with the number of :func:`next_number` in the same transaction."""
-    connection.execute(insert(_countings), {"project": project, **asdict(counting)})
+    def store(self, votes: Sequence[FurtherVote]) -> None:
+        """Store votes; stored ones are unchanged."""
+        if votes:
+            self.connection.execute(
+                insert_new(self.connection.dialect, _further_votes),
+                [{"project": self.project, **asdict(vote)} for vote in votes],
+            )
 
-
-def countings_of(connection: Connection, project: str) -> list[Counting]:
-    """Return a project's countings, the latest first."""
-    names = [_countings.c[field.name] for field in fields(Counting)]
-    query = select(*names).where(_countings.c.project == project).order_by(_countings.c.number.desc())
-    return [Counting(**row._mapping) for row in connection.execute(query)]
-
-
-def last_look(connection: Connection, project: str) -> Look | None:
-    """Return the changes that the server last expected of a counting; ``None`` before the first look."""
-    names = [_looks.c[field.name] for field in fields(Look)]
-    row = connection.execute(select(*names).where(_looks.c.project == project)).one_or_none()
-    return None if row is None else Look(**row._mapping)
-
-
-def remember_look(connection: Connection, project: str, look: Look) -> None:
-    """Replace the result of the server's last look."""
-    row = {"project": project, **asdict(look)}
-    connection.execute(insert_or_replace(connection.dialect, _looks), row)
-
-
-_annotations = tables.human_annotations.c
-_labelled, _further = tables.rounds.c, tables.further_votes.c
-
-
-def incomplete(connection: Connection, project: str, *, after: int, limit: int) -> list[int]:
-    """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
-
-    Blind tasks are left out: their labels teach nothing.
-
-    Args:
-        connection: in a read transaction.
-        project: the project's key.
-        after: the task after which to begin.
-        limit: the most tasks to return.
-    """
-    further = select(func.count()).where(_further.round_id == _labelled.id).scalar_subquery()
-    query = (
-        select(_labelled.task, _labelled.plan, _labelled.votes, further.label("further"))
-        .where(
-            _labelled.project == project, _labelled.taught_by == "human", ~_labelled.audit, ~_labelled.pruned
+    def sums(self) -> dict[Purpose, FurtherSum]:
+        """Return purpose → the project's further votes; purposes without any are absent."""
+        query = (
+            select(
+                _further_votes.c.purpose,
+                func.count(_further_votes.c.task.distinct()).label("tasks"),
+                func.count().label("votes"),
+                func.sum(_further_votes.c.cost_usd).label("usd"),
+            )
+            .where(_further_votes.c.project == self.project)
+            .group_by(_further_votes.c.purpose)
         )
-        .where(_labelled.task > after)
-        .order_by(_labelled.task)
-    )
-    found: list[int] = []
-    for row in connection.execute(query):
-        models = row.plan["arms"].keys()
-        if len(row.votes.keys() & models) + row.further < len(models) and row.task not in found:
-            found.append(row.task)
-            if len(found) == limit:
-                break
-    return found
+        return {
+            row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in self.connection.execute(query)
+        }
+
+    def incomplete(self, *, after: int, limit: int) -> list[int]:
+        """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
+
+        Blind tasks are left out: their labels teach nothing.
+        """
+        further = select(func.count()).where(_further_votes.c.round_id == _rounds.id).scalar_subquery()
+        query = (
+            select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
+            .where(
+                _rounds.project == self.project,
+                _rounds.taught_by == "human",
+                ~_rounds.audit,
+                ~_rounds.pruned,
+            )
+            .where(_rounds.task > after)
+            .order_by(_rounds.task)
+        )
+        found: list[int] = []
+        for row in self.connection.execute(query):
+            models = row.plan["arms"].keys()
+            if len(row.votes.keys() & models) + row.further < len(models) and row.task not in found:
+                found.append(row.task)
+                if len(found) == limit:
+                    break
+        return found
 
 
-def taught_before(connection: Connection, project: str) -> TaughtBefore:
-    """The effect of labels, measured on tasks that people labelled after a counting, without blind ones.
+@dataclass(frozen=True, slots=True)
+class Recounts:
+    """What counting a project's votes again has changed, and would change."""
 
-    Args:
-        connection: in a read transaction.
-        project: the project's key.
-    """
-    made = countings_of(connection, project)
-    if not made:
-        return NOTHING_SEEN
-    first = made[-1].created_at
-    heard = (
-        select(func.min(_annotations.received_at))
-        .where(_annotations.project == project, _annotations.task == _labelled.task, ~_annotations.deleted)
-        .scalar_subquery()
-    )
-    names = (_labelled.id, _labelled.score, _labelled.human, _labelled.label, heard.label("heard"))
-    query = select(*names).where(_labelled.project == project, _labelled.human.is_not(None), ~_labelled.audit)
-    rows = connection.execute(query).all()
-    later = [row for row in rows if row.heard is not None and row.heard > first]
-    recounted = latest(connection, [row.id for row in later])
-    was = [float(row.label == row.human) for row in later]
-    now = [
-        float((recounted[row.id].label if row.id in recounted else row.label) == row.human) for row in later
-    ]
-    return TaughtBefore(
-        labels=float(len(rows) - len(later)),
-        wrong=sum(1.0 - row.score for row in later),
-        gained=sum(now) - sum(was),
-        moved=float(sum(one != other for one, other in zip(was, now, strict=True))),
-    )
+    connection: Connection
+    project: str
+
+    def new_ones(self, results: Iterable[Recount], blind: Collection[int]) -> list[Recount]:
+        """Return the results that change something now: of rounds that still exist and are still open.
+
+        Args:
+            results: what a counting made of rounds.
+            blind: the blind tasks that are counted although somebody may have annotated them.
+        """
+        found = {recount.round_id: recount for recount in results}
+        chosen = among(self.connection.dialect, _rounds.id, [*found])
+        counted = case(
+            (_rounds.audit, among(self.connection.dialect, _rounds.task, [*blind])),
+            else_=is_open(self.project, _rounds.task),
+        )
+        names = (_rounds.id, _rounds.label, _rounds.score)
+        query = select(*names).where(_rounds.project == self.project, chosen, counted).order_by(_rounds.id)
+        rows = self.connection.execute(query).all()
+        recounted = latest(self.connection, [row.id for row in rows])
+        news = []
+        for row in rows:
+            before, result = recounted.get(row.id, row), found[row.id]
+            if differs((before.label, before.score), (result.label, result.score)):
+                news.append(replace(result, label_changed=before.label != result.label))
+        return news
+
+    def store(self, number: int, recounts: Sequence[Recount], hidden: Collection[int]) -> None:
+        """Store the changes by a counting.
+
+        Args:
+            number: the counting's number.
+            recounts: its recounts.
+            hidden: the rounds whose prediction Label Studio does not show, so that nothing is to be replaced.
+        """
+        common = {"number": number, "project": self.project}
+        rows = [{**asdict(each), **common, "delivered": each.round_id in hidden} for each in recounts]
+        if rows:
+            self.connection.execute(insert(_table), rows)
+
+    def pending(self, *, after: int = 0, limit: int = 1000) -> list[int]:
+        """Return the tasks that nobody has annotated and whose prediction Label Studio is to replace."""
+        query = (
+            select(_table.c.task)
+            .where(_table.c.project == self.project, ~_table.c.delivered, _table.c.task > after)
+            .where(is_open(self.project, _table.c.task))
+            .distinct()
+            .order_by(_table.c.task)
+            .limit(limit)
+        )
+        return list(self.connection.scalars(query))
+
+    def count_pending(self) -> int:
+        """Count the tasks that :meth:`pending` lists."""
+        query = select(func.count(_table.c.task.distinct())).where(
+            _table.c.project == self.project, ~_table.c.delivered, is_open(self.project, _table.c.task)
+        )
+        return self.connection.scalars(query).one()
+
+    def changed_labels(self) -> tuple[int, int]:
+        """Count the tasks whose label any counting changed, and those for which only the score did."""
+        by_task = (
+            select(func.max(case((_table.c.label_changed, 1), else_=0)).label("moved"))
+            .where(_table.c.project == self.project)
+            .group_by(_table.c.task)
+            .subquery()
+        )
+        moved, every = self.connection.execute(
+            select(func.coalesce(func.sum(by_task.c.moved), 0), func.count())
+        ).one()
+        return int(moved), int(every) - int(moved)
+
+    def set_delivered(self, tasks: Sequence[int], through: int) -> None:
+        """Remember that Label Studio shows these tasks' labels by the countings up to a number."""
+        chosen = among(self.connection.dialect, _table.c.task, tasks)
+        of_project = and_(_table.c.project == self.project, _table.c.number <= through, ~_table.c.delivered)
+        self.connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
+
+    def are_there(self) -> bool:
+        """Whether any of the project's rounds has a recount."""
+        query = select(_table.c.round_id).where(_table.c.project == self.project)
+        return self.connection.execute(query.limit(1)).first() is not None
+
+    def store_checks(self, checks: Sequence[RecountCheck]) -> None:
+        """Store checks, except of rounds whose answer has changed since."""
+        chosen = among(self.connection.dialect, _rounds.id, [check.round_id for check in checks])
+        answers = select(_rounds.id, _rounds.human).where(_rounds.project == self.project, chosen)
+        human: dict[int, str | None] = {row.id: row.human for row in self.connection.execute(answers)}
+        rows = [
+            {name: value for name, value in asdict(check).items() if name != "human"}
+            | {"project": self.project}
+            for check in checks
+            if human.get(check.round_id) == check.human
+        ]
+        if rows:
+            self.connection.execute(insert_or_replace(self.connection.dialect, _checks), rows)
+
+    def record_answer(self, task: int, round_id: int, confirmation: Callable[[str], float | None]) -> None:
+        """Record a new answer, or the loss of an answer, to a round that was counted again.
+
+        Args:
+            task: the round's task.
+            round_id: the round.
+            confirmation: the agreement of a label with the answer; ``None`` if there is none any more.
+        """
+        stored = select(_checks.c.label).where(_checks.c.round_id == round_id)
+        of_round = _checks.c.round_id == round_id
+        if (label := self.connection.execute(stored).scalar_one_or_none()) is not None:
+            if (confirmed := confirmation(label)) is None:
+                self.connection.execute(delete(_checks).where(of_round))
+            else:
+                self.connection.execute(update(_checks).where(of_round).values(confirmed=confirmed))
+            return
+        recount = latest(self.connection, [round_id]).get(round_id)
+        if recount is not None and (confirmed := confirmation(recount.label)) is not None:
+            found = {"label": recount.label, "score": recount.score, "confirmed": confirmed}
+            row = {"round_id": round_id, "project": self.project, "task": task, **found}
+            self.connection.execute(insert_or_replace(self.connection.dialect, _checks), row)
+
+    def latest_number(self) -> int:
+        """Return the number of the counting whose labels are handed out, 0 for the first labels."""
+        newest = select(func.max(_countings.c.number)).where(_countings.c.project == self.project)
+        return self.connection.scalars(newest).one() or 0
+
+    def store_counting(self, counting: Counting) -> None:
+        """Store a counting; its number follows the latest one."""
+        self.connection.execute(insert(_countings), {"project": self.project, **asdict(counting)})
+
+    def countings(self) -> list[Counting]:
+        """Return a project's countings, the latest first."""
+        names = [_countings.c[field.name] for field in fields(Counting)]
+        query = (
+            select(*names).where(_countings.c.project == self.project).order_by(_countings.c.number.desc())
+        )
+        return [Counting(**row._mapping) for row in self.connection.execute(query)]
+
+    def last_look(self) -> Look | None:
+        """Return the changes that the server last expected of a counting; ``None`` before the first look."""
+        names = [_looks.c[field.name] for field in fields(Look)]
+        row = self.connection.execute(select(*names).where(_looks.c.project == self.project)).one_or_none()
+        return None if row is None else Look(**row._mapping)
+
+    def remember_look(self, look: Look) -> None:
+        """Replace the result of the server's last look."""
+        row = {"project": self.project, **asdict(look)}
+        self.connection.execute(insert_or_replace(self.connection.dialect, _looks), row)
+
+    def taught_before(self) -> TaughtBefore:
+        """The effect of labels, by tasks that people labelled after a counting, without blind ones."""
+        made = self.countings()
+        if not made:
+            return NOTHING_SEEN
+        first = made[-1].created_at
+        heard = (
+            select(func.min(_annotations.received_at))
+            .where(
+                _annotations.project == self.project,
+                _annotations.task == _rounds.task,
+                ~_annotations.deleted,
+            )
+            .scalar_subquery()
+        )
+        names = (_rounds.id, _rounds.score, _rounds.human, _rounds.label, heard.label("heard"))
+        query = select(*names).where(
+            _rounds.project == self.project, _rounds.human.is_not(None), ~_rounds.audit
+        )
+        rows = self.connection.execute(query).all()
+        later = [row for row in rows if row.heard is not None and row.heard > first]
+        recounted = latest(self.connection, [row.id for row in later])
+        was = [float(row.label == row.human) for row in later]
+        now = [
+            float((recounted[row.id].label if row.id in recounted else row.label) == row.human)
+            for row in later
+        ]
+        return TaughtBefore(
+            labels=float(len(rows) - len(later)),
+            wrong=sum(1.0 - row.score for row in later),
+            gained=sum(now) - sum(was),
+            moved=float(sum(one != other for one, other in zip(was, now, strict=True))),
+        )

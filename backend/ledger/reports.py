@@ -1,4 +1,4 @@
-"""Sums over a project's rounds: by question, by bin of the score, and from a score on."""
+"""Sums over rounds, votes, calls and annotations, of a project or a question, and the alerts so far."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from sqlalchemy import (
     update,
 )
 
-from backend.ledger import recounts
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, now
 from backend.ledger.human_annotations import is_open
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
+from backend.ledger.recounts import Recounts, latest_checked_score, latest_confirmed, latest_score
+from backend.ledger.rounds import QuestionRounds
 from camvo.scores.reviews import ExampleTrial
 
-_annotations, _human_rounds = tables.human_annotations, tables.rounds
+_annotations, _rounds, _votes = tables.human_annotations.c, tables.rounds.c, tables.votes.c
+_calls, _accounts = tables.calls.c, tables.accounts.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,48 +56,11 @@ class HumansRow:
     last_at: float | None
 
 
-def sum_annotations(connection: Connection, project: str) -> HumansRow:
-    """Count a project's human annotations."""
-    columns = _annotations.c
-    of_task = and_(_human_rounds.c.project == columns.project, _human_rounds.c.task == columns.task)
-    decided = exists().where(of_task, _human_rounds.c.human.is_not(None))
-    teaches = and_(columns.teaches, ~columns.withdrawn, or_(decided, ~exists().where(of_task)))
-    query = select(
-        func.count().label("annotations"),
-        func.count(case((teaches, 1))).label("teaching"),
-        func.count(case((teaches, columns.task)).distinct()).label("tasks"),
-        func.count(case((and_(columns.ground_truth, ~columns.withdrawn), 1))).label("ground_truths"),
-        func.count(case((columns.withdrawn, 1))).label("withdrawn"),
-        func.max(columns.received_at).label("last_at"),
-    ).where(columns.project == project, ~columns.deleted)
-    return HumansRow(**connection.execute(query).one()._mapping)
-
-
-_columns = tables.rounds.c
-
 SCORE_BINS = 100
-"""Number of equally wide bins into which :func:`count_scores` sorts."""
+"""Number of equally wide bins into which :meth:`QuestionSums.scores` sorts."""
 
 BLOCKS = 20
-"""Number of blocks of :func:`sum_blocks`."""
-
-
-def count_scores(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
-    """Count a question's labels in an epoch by the bin of their latest score: :data:`SCORE_BINS` numbers."""
-    score = recounts.latest_checked_score() if recounts.is_recounted(connection, project) else _columns.score
-    place = score * SCORE_BINS
-    # SQLite's cast cuts the decimals off, PostgreSQL's rounds
-    whole = place if connection.dialect.name == "sqlite" else func.floor(place)
-    number = cast(whole, Integer).label("bin")
-    query = (
-        select(number, func.count().label("labels"))
-        .where(of_question(project, control, epoch))
-        .group_by(number)
-    )
-    counts = [0] * SCORE_BINS
-    for place_, labels in connection.execute(query):
-        counts[min(place_, SCORE_BINS - 1)] += labels
-    return counts
+"""Number of blocks of :meth:`QuestionSums.blocks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,67 +78,26 @@ class CheckedRow:
     confirmed: float
 
 
-def checked_labels(connection: Connection, project: str, control: str, epoch: str) -> list[CheckedRow]:
-    """Return a question's labels with a human answer in an epoch, in the order of their prediction."""
-    score: ColumnElement[float] = _columns.score
-    confirmed: ColumnElement[float] = _columns.confirmed
-    if recounts.is_recounted(connection, project):
-        score, confirmed = recounts.latest_checked_score(), recounts.latest_confirmed()
-    query = (
-        select(_columns.audit, score.label("score"), confirmed.label("confirmed"))
-        .where(of_question(project, control, epoch), _columns.confirmed.is_not(None))
-        .order_by(_columns.created_at, _columns.score, _columns.confirmed)
-    )
-    return [CheckedRow(**row._mapping) for row in connection.execute(query)]
-
-
 @dataclass(frozen=True, slots=True)
-class BlockRow:
-    """Rounds that follow one another.
+class Block:
+    """Rounds that follow one another; the names are keys of the status report's JSON.
 
     Attributes:
         rounds: their number.
         cost_usd: what they cost, in $.
-        full_cost_usd: what they would have cost if every model had been asked, in $.
+        every_model_usd: what they would have cost if every model had been asked, in $.
         checked: how many of their labels have a human answer.
-        confirmed: the sum of these labels' agreement with it.
+        right: how many of these were right.
         last_at: unix seconds of the last of them.
     """
 
     rounds: int
     cost_usd: float
-    full_cost_usd: float
+    every_model_usd: float
     checked: int
-    confirmed: float
+    right: float
     last_at: float
 
-
-def sum_blocks(connection: Connection, project: str, control: str, epoch: str) -> list[BlockRow]:
-    """Sum a question's rounds in an epoch by :data:`BLOCKS` blocks of the same size, in their order."""
-    block = func.ntile(BLOCKS).over(order_by=_columns.created_at).label("block")
-    fields = (_columns.cost_usd, _columns.full_cost_usd, _columns.confirmed, _columns.created_at)
-    numbered = select(block, *fields).where(of_question(project, control, epoch)).subquery()
-    query = (
-        select(
-            func.count().label("rounds"),
-            func.sum(numbered.c.cost_usd).label("cost_usd"),
-            func.sum(numbered.c.full_cost_usd).label("full_cost_usd"),
-            func.count(numbered.c.confirmed).label("checked"),
-            func.coalesce(func.sum(numbered.c.confirmed), 0.0).label("confirmed"),
-            func.max(numbered.c.created_at).label("last_at"),
-        )
-        .group_by(numbered.c.block)
-        .order_by(numbered.c.block)
-    )
-    return [BlockRow(**row._mapping) for row in connection.execute(query)]
-
-
-def of_question(project: str, control: str, epoch: str) -> ColumnElement[bool]:
-    """The condition that a round is about one question in one epoch."""
-    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
-
-
-_votes, _calls = tables.votes, tables.calls
 
 LOST = "lost"
 """The failure of a call whose process died before the call ended."""
@@ -206,54 +130,6 @@ class VotesRow:
     confirmed: float
 
 
-def sum_votes(connection: Connection, project: str) -> list[VotesRow]:
-    """Sum a project's votes by model and audit, ordered by these."""
-    columns = _votes.c
-    query = (
-        select(
-            columns.model,
-            columns.audit,
-            func.count().label("asked"),
-            func.count(case((columns.voted, 1))).label("voted"),
-            func.count(columns.agreed).label("compared"),
-            func.coalesce(func.sum(columns.agreed), 0.0).label("agreed"),
-            func.count(columns.confirmed).label("checked"),
-            func.coalesce(func.sum(columns.confirmed), 0.0).label("confirmed"),
-        )
-        .where(columns.project == project)
-        .group_by(columns.model, columns.audit)
-        .order_by(columns.model, columns.audit)
-    )
-    return [VotesRow(**row._mapping) for row in connection.execute(query)]
-
-
-def sum_example_trials(connection: Connection, project: str) -> dict[str, ExampleTrial]:
-    """Return model → how right its votes were with examples and where examples were left out at random.
-
-    Only votes on human-labelled rounds count, and no blind ones: the outcome decides what later prompts show.
-    """
-    columns = _votes.c
-    with_examples = columns.examples > 0
-    query = (
-        select(
-            columns.model,
-            func.sum(case((with_examples, columns.confirmed), else_=0.0)).label("right_with"),
-            func.sum(case((with_examples, 1), else_=0)).label("votes_with"),
-            func.sum(case((with_examples, 0.0), else_=columns.confirmed)).label("right_without"),
-            func.sum(case((with_examples, 0), else_=1)).label("votes_without"),
-        )
-        .where(columns.project == project, ~columns.audit)
-        .where(columns.examples >= 0, columns.confirmed.is_not(None))
-        .group_by(columns.model)
-    )
-    return {
-        row.model: ExampleTrial(
-            float(row.right_with), int(row.votes_with), float(row.right_without), int(row.votes_without)
-        )
-        for row in connection.execute(query)
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class CallsRow:
     """The calls to one model with the same outcome.
@@ -273,54 +149,6 @@ class CallsRow:
     cost_usd: float
 
 
-def sum_calls(connection: Connection, project: str) -> list[CallsRow]:
-    """Sum a project's calls by model and outcome, ordered by these."""
-    columns = _calls.c
-    query = (
-        select(
-            columns.model,
-            columns.state,
-            columns.error_code,
-            func.count().label("calls"),
-            func.coalesce(func.sum(columns.cost), 0).label("cost"),
-        )
-        .where(columns.project == project)
-        .group_by(columns.model, columns.state, columns.error_code)
-        .order_by(columns.model, columns.state, columns.error_code)
-    )
-    return [
-        CallsRow(
-            model=row.model,
-            under_way=row.state == "reserved",
-            failure=LOST if row.state == "lost" else row.error_code,
-            calls=row.calls,
-            cost_usd=from_picodollars(int(row.cost)),  # PostgreSQL sums big integers to a Decimal
-        )
-        for row in connection.execute(query)
-    ]
-
-
-def answer_seconds(connection: Connection, project: str, model: str, answered: int, quantile: float) -> float:
-    """Return a quantile of the durations of a model's answered calls, in seconds.
-
-    Args:
-        connection: in the transaction that counted ``answered``.
-        project: the project's key.
-        model: the model's name in the pool.
-        answered: number of its calls that returned an answer, at least one.
-        quantile: in (0, 1]; the result is the smallest duration that this share does not exceed.
-    """
-    columns = _calls.c
-    of_model = and_(columns.project == project, columns.model == model)
-    is_answered = and_(columns.state == "settled", columns.error_code.is_(None))
-    rank = math.ceil(quantile * answered)
-    query = select(columns.seconds).where(of_model, is_answered).order_by(columns.seconds)
-    return float(connection.execute(query.offset(rank - 1).limit(1)).scalar_one())
-
-
-_packed_calls = tables.calls.c
-
-
 @dataclass(frozen=True, slots=True)
 class _PacksRow:
     """The answered prompts of one packed arm."""
@@ -330,28 +158,6 @@ class _PacksRow:
     tasks: int
     cost_usd: float
 
-
-def sum_packs(connection: Connection, project: str) -> list[_PacksRow]:
-    """Sum a project's prompts about several tasks by arm, ordered by it."""
-    query = (
-        select(
-            _packed_calls.model,
-            func.count().label("prompts"),
-            func.sum(_packed_calls.tasks).label("tasks"),
-            func.sum(_packed_calls.cost).label("cost"),
-        )
-        .where(_packed_calls.project == project, _packed_calls.tasks > 1)
-        .where(_packed_calls.state == "settled", _packed_calls.error_code.is_(None))
-        .group_by(_packed_calls.model)
-        .order_by(_packed_calls.model)
-    )
-    return [
-        _PacksRow(row.model, row.prompts, int(row.tasks), from_picodollars(int(row.cost)))
-        for row in connection.execute(query)
-    ]
-
-
-_rounds = tables.rounds
 
 BINS = 10
 """Number of equally wide bins into which [0, 1] is divided for scores."""
@@ -384,28 +190,6 @@ class RoundsRow:
     last_at: float
 
 
-def sum_rounds(connection: Connection, project: str) -> list[RoundsRow]:
-    """Sum a project's rounds by question, epoch and audit, ordered by these."""
-    columns = _rounds.c
-    query = (
-        select(
-            columns.control,
-            columns.epoch,
-            columns.audit,
-            func.count().label("rounds"),
-            func.count(columns.confirmed).label("checked"),
-            func.coalesce(func.sum(columns.confirmed), 0.0).label("confirmed"),
-            func.sum(columns.cost_usd).label("cost_usd"),
-            func.sum(columns.full_cost_usd).label("full_cost_usd"),
-            func.max(columns.created_at).label("last_at"),
-        )
-        .where(columns.project == project)
-        .group_by(columns.control, columns.epoch, columns.audit)
-        .order_by(columns.control, columns.epoch, columns.audit)
-    )
-    return [RoundsRow(**row._mapping) for row in connection.execute(query)]
-
-
 @dataclass(frozen=True, slots=True)
 class BinRow:
     """The human-labelled rounds whose scores fall into one bin.
@@ -425,109 +209,10 @@ class BinRow:
     confirmed: float
 
 
-def latest_plan(connection: Connection, project: str, control: str, epoch: str) -> Mapping[str, Any] | None:
-    """The plan of a question's newest round in an epoch; ``None`` without a round."""
-    columns = _rounds.c
-    query = (
-        select(columns.plan)
-        .where(columns.project == project, columns.control == control, columns.epoch == epoch)
-        .order_by(columns.id.desc())
-        .limit(1)
-    )
-    plan: Mapping[str, Any] | None = connection.execute(query).scalar()
-    return plan
-
-
-def sum_scores(connection: Connection, project: str) -> list[BinRow]:
-    """Sum a project's human-labelled rounds by audit and bin of the score; empty bins are absent."""
-    columns = _rounds.c
-    bounds = [(columns.score < (number + 1) / BINS, number) for number in range(BINS - 1)]
-    number = case(*bounds, else_=BINS - 1).label("bin")
-    query = (
-        select(
-            columns.audit,
-            number,
-            func.count().label("rounds"),
-            func.sum(columns.score).label("score"),
-            func.sum(columns.confirmed).label("confirmed"),
-        )
-        .where(columns.project == project, columns.confirmed.is_not(None))
-        .group_by(columns.audit, number)
-        .order_by(columns.audit, number)
-    )
-    return [BinRow(**row._mapping) for row in connection.execute(query)]
-
-
-def count_labels(  # noqa: PLR0917 - the question, and which of its labels
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    score: float = 0.0,
-    through: int | None = None,
-) -> int:
-    """Count a question's labels in an epoch, each with its score by the latest counting.
-
-    Once votes were counted again, only the tasks that nobody has annotated count: the others kept the labels
-    of an earlier counting, and people have seen to them.
-
-    Args:
-        connection: in a read transaction.
-        project: the project's key.
-        control: the name of the control tag.
-        epoch: the epoch.
-        score: the least score of the labels.
-        through: the last round to count; ``None`` for all rounds.
-    """
-    columns = _rounds.c
-    of_question = (columns.project == project, columns.control == control, columns.epoch == epoch)
-    query = select(func.count()).where(*of_question)
-    if recounts.is_recounted(connection, project):
-        query = query.where(recounts.latest_score() >= score, is_open(project, columns.task))
-    else:
-        query = query.where(columns.score >= score)
-    return connection.scalars(query if through is None else query.where(columns.id <= through)).one()
-
-
-_round_columns, _human_annotations, _recent_calls = (
-    tables.rounds.c,
-    tables.human_annotations.c,
-    tables.calls.c,
-)
-
 _LATEST = 2000
-"""Labels at most that :func:`latest_labels` and :func:`judged_labels` read."""
+"""The most labels that are read one by one."""
 
 _RECENT_CALLS = 1000
-
-
-def count_task_states(connection: Connection, project: str, epochs: Mapping[str, str] | None = None) -> int:
-    """Count the tasks with a label.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        epochs: control → epoch: only labels of these epochs count; ``None`` for all labels.
-    """
-    query = select(func.count(_round_columns.task.distinct())).where(_round_columns.project == project)
-    if epochs is not None:
-        if not epochs:
-            return 0
-        query = query.where(or_(*(of_question(project, control, epoch) for control, epoch in epochs.items())))
-    return connection.scalars(query).one()
-
-
-def latest_labels(connection: Connection, project: str, control: str, epoch: str) -> Counter[str]:
-    """Count the labels of a question's latest rounds in an epoch, at most :data:`_LATEST` of them."""
-    latest = (
-        select(_round_columns.label)
-        .where(of_question(project, control, epoch))
-        .order_by(_round_columns.id.desc())
-        .limit(_LATEST)
-        .subquery()
-    )
-    query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
-    return Counter({row.label: row.labels for row in connection.execute(query)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,42 +234,127 @@ class JudgedRow:
     confirmed: float
 
 
-def judged_labels(connection: Connection, project: str, control: str, epoch: str) -> list[JudgedRow]:
-    """Return a question's latest labels with a human answer in an epoch, at most :data:`_LATEST`."""
-    fields = (
-        _round_columns.task,
-        _round_columns.label,
-        _round_columns.human,
-        _round_columns.score,
-        _round_columns.confirmed,
-    )
-    query = (
-        select(*fields)
-        .where(
-            of_question(project, control, epoch),
-            _round_columns.confirmed.is_not(None),
-            _round_columns.human.is_not(None),
-        )
-        .order_by(_round_columns.created_at.desc(), _round_columns.id.desc())
-        .limit(_LATEST)
-    )
-    return [JudgedRow(**row._mapping) for row in connection.execute(query)]
+class QuestionSums(QuestionRounds):
+    """The sums of a question in one epoch, in a read transaction."""
 
+    def scores(self) -> list[int]:
+        """Count the labels by the bin of their latest score: :data:`SCORE_BINS` numbers."""
+        score = latest_checked_score if Recounts(self.connection, self.project).are_there() else _rounds.score
+        place = score * SCORE_BINS
+        # SQLite's cast cuts the decimals off, PostgreSQL's rounds
+        whole = place if self.connection.dialect.name == "sqlite" else func.floor(place)
+        number = cast(whole, Integer).label("bin")
+        query = select(number, func.count().label("labels")).where(self.condition).group_by(number)
+        counts = [0] * SCORE_BINS
+        for place_, labels in self.connection.execute(query):
+            counts[min(place_, SCORE_BINS - 1)] += labels
+        return counts
 
-def annotators(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, int]:
-    """Return task → the number of its valid annotations, for those of the tasks that have one."""
-    query = (
-        select(_human_annotations.task, func.count().label("annotations"))
-        .where(
-            _human_annotations.project == project,
-            among(connection.dialect, _human_annotations.task, tasks),
-            _human_annotations.teaches,
-            ~_human_annotations.withdrawn,
-            ~_human_annotations.deleted,
+    def checked(self) -> list[CheckedRow]:
+        """Return the labels with a human answer, in the order of their prediction."""
+        score: ColumnElement[float] = _rounds.score
+        confirmed: ColumnElement[float] = _rounds.confirmed
+        if Recounts(self.connection, self.project).are_there():
+            score, confirmed = latest_checked_score, latest_confirmed
+        query = (
+            select(_rounds.audit, score.label("score"), confirmed.label("confirmed"))
+            .where(self.condition, _rounds.confirmed.is_not(None))
+            .order_by(_rounds.created_at, _rounds.score, _rounds.confirmed)
         )
-        .group_by(_human_annotations.task)
-    )
-    return {row.task: row.annotations for row in connection.execute(query)}
+        return [CheckedRow(**row._mapping) for row in self.connection.execute(query)]
+
+    def blocks(self) -> list[Block]:
+        """Sum the rounds by :data:`BLOCKS` blocks of the same size, in their order."""
+        block = func.ntile(BLOCKS).over(order_by=_rounds.created_at).label("block")
+        fields = (_rounds.cost_usd, _rounds.full_cost_usd, _rounds.confirmed, _rounds.created_at)
+        numbered = select(block, *fields).where(self.condition).subquery()
+        query = (
+            select(
+                func.count().label("rounds"),
+                func.sum(numbered.c.cost_usd).label("cost_usd"),
+                func.sum(numbered.c.full_cost_usd).label("every_model_usd"),
+                func.count(numbered.c.confirmed).label("checked"),
+                func.coalesce(func.sum(numbered.c.confirmed), 0.0).label("right"),
+                func.max(numbered.c.created_at).label("last_at"),
+            )
+            .group_by(numbered.c.block)
+            .order_by(numbered.c.block)
+        )
+        return [Block(**row._mapping) for row in self.connection.execute(query)]
+
+    def latest_plan(self) -> Mapping[str, Any] | None:
+        """The plan of the newest round; ``None`` without a round."""
+        query = select(_rounds.plan).where(self.condition).order_by(_rounds.id.desc()).limit(1)
+        plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
+        return plan
+
+    def count(self, score: float = 0.0, through: int | None = None) -> int:
+        """Count the labels, each with its score by the latest counting.
+
+        Once votes were counted again, only the tasks that nobody has annotated count: the others kept the
+        labels of an earlier counting, and people have seen to them.
+
+        Args:
+            score: the least score of the labels.
+            through: the last round to count; ``None`` for all rounds.
+        """
+        query = select(func.count()).where(self.condition)
+        if Recounts(self.connection, self.project).are_there():
+            query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
+        else:
+            query = query.where(_rounds.score >= score)
+        return self.connection.scalars(query if through is None else query.where(_rounds.id <= through)).one()
+
+    def first_labels(self, through: int) -> Counter[str]:
+        """Count the labels of the tasks' first rounds, up to a round. Reads every round of the question."""
+        first = (
+            select(func.min(_rounds.id)).where(self.condition, _rounds.id <= through).group_by(_rounds.task)
+        )
+        query = (
+            select(_rounds.label, func.count().label("tasks"))
+            .where(_rounds.id.in_(first.scalar_subquery()))
+            .group_by(_rounds.label)
+        )
+        return Counter({row.label: row.tasks for row in self.connection.execute(query)})
+
+    def blind_answers(self, round_ids: Sequence[int]) -> list[tuple[str, str | None]]:
+        """Return the models' and the people's answers of blind rounds; those of deleted tasks are absent.
+
+        That of the people is ``None`` if the task has none that counts.
+        """
+        query = select(_rounds.label, _rounds.human).where(
+            among(self.connection.dialect, _rounds.id, round_ids), _rounds.audit
+        )
+        return [(row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))]
+
+    def latest_labels(self) -> Counter[str]:
+        """Count the labels of the latest rounds, at most :data:`_LATEST` of them."""
+        latest = (
+            select(_rounds.label).where(self.condition).order_by(_rounds.id.desc()).limit(_LATEST).subquery()
+        )
+        query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
+        return Counter({row.label: row.labels for row in self.connection.execute(query)})
+
+    def judged(self) -> list[JudgedRow]:
+        """Return the latest labels with a human answer, at most :data:`_LATEST`."""
+        fields = (
+            _rounds.task,
+            _rounds.label,
+            _rounds.human,
+            _rounds.score,
+            _rounds.confirmed,
+        )
+        query = (
+            select(*fields)
+            .where(
+                self.condition,
+                _rounds.confirmed.is_not(None),
+                _rounds.human.is_not(None),
+            )
+            .order_by(_rounds.created_at.desc(), _rounds.id.desc())
+            .limit(_LATEST)
+        )
+        return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
 
 
 def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | None]]:
@@ -594,13 +364,13 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | 
     """
     latest = (
         select(
-            _recent_calls.id,
-            _recent_calls.project,
-            _recent_calls.model,
-            _recent_calls.state,
-            _recent_calls.error_code,
+            _calls.id,
+            _calls.project,
+            _calls.model,
+            _calls.state,
+            _calls.error_code,
         )
-        .order_by(_recent_calls.id.desc())
+        .order_by(_calls.id.desc())
         .limit(_RECENT_CALLS)
         .subquery()
     )
@@ -615,51 +385,233 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | 
     return outcomes
 
 
-_table, _accounts = tables.rounds, tables.accounts
+@dataclass(frozen=True, slots=True)
+class ProjectSums:
+    """A project's sums, in a read transaction."""
 
+    connection: Connection
+    project: str
 
-def newest(connection: Connection, project: str) -> int:
-    """Return the number of a project's latest round, 0 if it has none."""
-    query = select(func.max(_table.c.id)).where(_table.c.project == project)
-    return connection.scalars(query).one() or 0
+    def humans(self) -> HumansRow:
+        """Count a project's human annotations."""
+        of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
+        decided = exists().where(of_task, _rounds.human.is_not(None))
+        teaches = and_(_annotations.teaches, ~_annotations.withdrawn, or_(decided, ~exists().where(of_task)))
+        query = select(
+            func.count().label("annotations"),
+            func.count(case((teaches, 1))).label("teaching"),
+            func.count(case((teaches, _annotations.task)).distinct()).label("tasks"),
+            func.count(case((and_(_annotations.ground_truth, ~_annotations.withdrawn), 1))).label(
+                "ground_truths"
+            ),
+            func.count(case((_annotations.withdrawn, 1))).label("withdrawn"),
+            func.max(_annotations.received_at).label("last_at"),
+        ).where(_annotations.project == self.project, ~_annotations.deleted)
+        return HumansRow(**self.connection.execute(query).one()._mapping)
 
+    def votes(self) -> list[VotesRow]:
+        """Sum a project's votes by model and audit, ordered by these."""
+        query = (
+            select(
+                _votes.model,
+                _votes.audit,
+                func.count().label("asked"),
+                func.count(case((_votes.voted, 1))).label("voted"),
+                func.count(_votes.agreed).label("compared"),
+                func.coalesce(func.sum(_votes.agreed), 0.0).label("agreed"),
+                func.count(_votes.confirmed).label("checked"),
+                func.coalesce(func.sum(_votes.confirmed), 0.0).label("confirmed"),
+            )
+            .where(_votes.project == self.project)
+            .group_by(_votes.model, _votes.audit)
+            .order_by(_votes.model, _votes.audit)
+        )
+        return [VotesRow(**row._mapping) for row in self.connection.execute(query)]
 
-def newest_at(connection: Connection, project: str) -> float:
-    """Return when a project's latest round was stored, in unix seconds; 0 if it has none."""
-    query = select(func.max(_table.c.created_at)).where(_table.c.project == project)
-    return connection.scalars(query).one() or 0.0
+    def example_trials(self) -> dict[str, ExampleTrial]:
+        """Return model → how right its votes were with examples and where examples were left out at random.
 
+        Only votes on human-labelled rounds count, and no blind ones: the outcome decides what later prompts
+        show.
+        """
+        with_examples = _votes.examples > 0
+        query = (
+            select(
+                _votes.model,
+                func.sum(case((with_examples, _votes.confirmed), else_=0.0)).label("right_with"),
+                func.sum(case((with_examples, 1), else_=0)).label("votes_with"),
+                func.sum(case((with_examples, 0.0), else_=_votes.confirmed)).label("right_without"),
+                func.sum(case((with_examples, 0), else_=1)).label("votes_without"),
+            )
+            .where(_votes.project == self.project, ~_votes.audit)
+            .where(_votes.examples >= 0, _votes.confirmed.is_not(None))
+            .group_by(_votes.model)
+        )
+        return {
+            row.model: ExampleTrial(
+                float(row.right_with), int(row.votes_with), float(row.right_without), int(row.votes_without)
+            )
+            for row in self.connection.execute(query)
+        }
 
-def count_tasks(connection: Connection, project: str, after: int, first: int, last: int | None) -> int:
-    """Count the tasks with a round later than ``after`` whose numbers are in a range.
+    def calls(self) -> list[CallsRow]:
+        """Sum a project's calls by model and outcome, ordered by these."""
+        query = (
+            select(
+                _calls.model,
+                _calls.state,
+                _calls.error_code,
+                func.count().label("calls"),
+                func.coalesce(func.sum(_calls.cost), 0).label("cost"),
+            )
+            .where(_calls.project == self.project)
+            .group_by(_calls.model, _calls.state, _calls.error_code)
+            .order_by(_calls.model, _calls.state, _calls.error_code)
+        )
+        return [
+            CallsRow(
+                model=row.model,
+                under_way=row.state == "reserved",
+                failure=LOST if row.state == "lost" else row.error_code,
+                calls=row.calls,
+                cost_usd=from_picodollars(int(row.cost)),  # PostgreSQL sums big integers to a Decimal
+            )
+            for row in self.connection.execute(query)
+        ]
 
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        after: the number of a round; only later ones count.
-        first: the lowest number of a task.
-        last: the highest number of a task; ``None`` for no end.
-    """
-    query = select(func.count(_table.c.task.distinct())).where(
-        _table.c.project == project, _table.c.id > after, _table.c.task >= first
-    )
-    if last is not None:
-        query = query.where(_table.c.task <= last)
-    return connection.scalars(query).one()
+    def answer_seconds(self, model: str, answered: int, quantile: float) -> float:
+        """Return a quantile of the durations of a model's answered calls, in seconds.
+
+        Args:
+            model: the model's name in the pool.
+            answered: number of its calls that returned an answer, at least one.
+            quantile: in (0, 1]; the result is the smallest duration that this share does not exceed.
+        """
+        of_model = and_(_calls.project == self.project, _calls.model == model)
+        is_answered = and_(_calls.state == "settled", _calls.error_code.is_(None))
+        rank = math.ceil(quantile * answered)
+        query = select(_calls.seconds).where(of_model, is_answered).order_by(_calls.seconds)
+        return float(self.connection.execute(query.offset(rank - 1).limit(1)).scalar_one())
+
+    def packs(self) -> list[_PacksRow]:
+        """Sum a project's prompts about several tasks by arm, ordered by it."""
+        query = (
+            select(
+                _calls.model,
+                func.count().label("prompts"),
+                func.sum(_calls.tasks).label("tasks"),
+                func.sum(_calls.cost).label("cost"),
+            )
+            .where(_calls.project == self.project, _calls.tasks > 1)
+            .where(_calls.state == "settled", _calls.error_code.is_(None))
+            .group_by(_calls.model)
+            .order_by(_calls.model)
+        )
+        return [
+            _PacksRow(row.model, row.prompts, int(row.tasks), from_picodollars(int(row.cost)))
+            for row in self.connection.execute(query)
+        ]
+
+    def rounds(self) -> list[RoundsRow]:
+        """Sum a project's rounds by question, epoch and audit, ordered by these."""
+        query = (
+            select(
+                _rounds.control,
+                _rounds.epoch,
+                _rounds.audit,
+                func.count().label("rounds"),
+                func.count(_rounds.confirmed).label("checked"),
+                func.coalesce(func.sum(_rounds.confirmed), 0.0).label("confirmed"),
+                func.sum(_rounds.cost_usd).label("cost_usd"),
+                func.sum(_rounds.full_cost_usd).label("full_cost_usd"),
+                func.max(_rounds.created_at).label("last_at"),
+            )
+            .where(_rounds.project == self.project)
+            .group_by(_rounds.control, _rounds.epoch, _rounds.audit)
+            .order_by(_rounds.control, _rounds.epoch, _rounds.audit)
+        )
+        return [RoundsRow(**row._mapping) for row in self.connection.execute(query)]
+
+    def scores(self) -> list[BinRow]:
+        """Sum a project's human-labelled rounds by audit and bin of the score; empty bins are absent."""
+        bounds = [(_rounds.score < (number + 1) / BINS, number) for number in range(BINS - 1)]
+        number = case(*bounds, else_=BINS - 1).label("bin")
+        query = (
+            select(
+                _rounds.audit,
+                number,
+                func.count().label("rounds"),
+                func.sum(_rounds.score).label("score"),
+                func.sum(_rounds.confirmed).label("confirmed"),
+            )
+            .where(_rounds.project == self.project, _rounds.confirmed.is_not(None))
+            .group_by(_rounds.audit, number)
+            .order_by(_rounds.audit, number)
+        )
+        return [BinRow(**row._mapping) for row in self.connection.execute(query)]
+
+    def labelled_tasks(self, epochs: Mapping[str, str]) -> int:
+        """Count the tasks with a label of one of these epochs (control → epoch)."""
+        current = [
+            QuestionRounds(self.connection, self.project, control, epoch).condition
+            for control, epoch in epochs.items()
+        ]
+        query = select(func.count(_rounds.task.distinct())).where(or_(*current))
+        return self.connection.scalars(query).one() if current else 0
+
+    def count_blind_tasks(self) -> int:
+        """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
+        query = select(func.count(_rounds.task.distinct())).where(
+            _rounds.project == self.project, _rounds.audit, is_open(self.project, _rounds.task)
+        )
+        return self.connection.scalars(query).one()
+
+    def annotators(self, tasks: Sequence[int]) -> dict[int, int]:
+        """Return task → the number of its valid annotations, for those of the tasks that have one."""
+        query = (
+            select(_annotations.task, func.count().label("annotations"))
+            .where(
+                _annotations.project == self.project,
+                among(self.connection.dialect, _annotations.task, tasks),
+                _annotations.teaches,
+                ~_annotations.withdrawn,
+                ~_annotations.deleted,
+            )
+            .group_by(_annotations.task)
+        )
+        return {row.task: row.annotations for row in self.connection.execute(query)}
+
+    def newest_round(self) -> int:
+        """Return the number of a project's latest round, 0 if it has none."""
+        query = select(func.max(_rounds.id)).where(_rounds.project == self.project)
+        return self.connection.scalars(query).one() or 0
+
+    def newest_round_at(self) -> float:
+        """Return when a project's latest round was stored, in unix seconds; 0 if it has none."""
+        query = select(func.max(_rounds.created_at)).where(_rounds.project == self.project)
+        return self.connection.scalars(query).one() or 0.0
+
+    def tasks_after(self, after: int, first: int, last: int | None) -> int:
+        """Count the tasks with a round later than ``after`` whose numbers are in a range."""
+        query = select(func.count(_rounds.task.distinct())).where(
+            _rounds.project == self.project, _rounds.id > after, _rounds.task >= first
+        )
+        if last is not None:
+            query = query.where(_rounds.task <= last)
+        return self.connection.scalars(query).one()
 
 
 def paid_tasks(connection: Connection) -> tuple[int, float]:
     """Return how many tasks of all projects have a round, and what all calls have cost so far, in $."""
-    tasks = select(_table.c.project, _table.c.task).distinct().subquery()
+    tasks = select(_rounds.project, _rounds.task).distinct().subquery()
     count = connection.scalars(select(func.count()).select_from(tasks)).one()
-    total = select(func.coalesce(func.sum(_accounts.c.spent), 0)).where(
-        _accounts.c.scope == TOTAL, _accounts.c.project != EVERY_PROJECT
+    total = select(func.coalesce(func.sum(_accounts.spent), 0)).where(
+        _accounts.scope == TOTAL, _accounts.project != EVERY_PROJECT
     )
     return count, from_picodollars(int(connection.scalars(total).one()))
 
 
 _alerts = tables.alerts
-_alert_columns = _alerts.c
 
 _PATIENCE = 900.0
 """An alert is over when it was not seen for this many seconds, so that a flickering one is reported once."""
@@ -681,54 +633,52 @@ class AlertKey:
 
 
 _IS = (
-    _alert_columns.project == bindparam("of"),
-    _alert_columns.code == bindparam("named"),
-    _alert_columns.subject == bindparam("about"),
+    _alerts.c.project == bindparam("of"),
+    _alerts.c.code == bindparam("named"),
+    _alerts.c.subject == bindparam("about"),
 )
 
 
-def see_alerts(connection: Connection, seen: Collection[AlertKey]) -> list[AlertKey]:
-    """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """The alerts that were ever seen."""
 
-    Args:
-        connection: a write transaction.
-        seen: the alerts of this moment.
+    connection: Connection
 
-    Returns:
-        Those of them that have not been reported to people since they began.
-    """
-    at = now(connection)
-    for key in sorted(seen):
-        row = {"project": key.project, "code": key.code, "subject": key.subject}
-        new = insert_new(connection.dialect, _alerts)
-        connection.execute(new, row | {"began_at": at, "seen_at": at})
-        again = update(_alerts).where(*_IS, _alert_columns.over_at.is_not(None))
-        connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
-        connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))
-    gone = (_alert_columns.over_at.is_(None), _alert_columns.seen_at < at - _PATIENCE)
-    connection.execute(update(_alerts).where(*gone).values(over_at=at))
-    untold = select(_alert_columns.project, _alert_columns.code, _alert_columns.subject).where(
-        _alert_columns.over_at.is_(None), _alert_columns.posted_at.is_(None)
-    )
-    return sorted({AlertKey(*row) for row in connection.execute(untold)} & set(seen))
+    def see(self, seen: Collection[AlertKey]) -> list[AlertKey]:
+        """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
 
+        Returns:
+            Those of them that have not been reported to people since they began.
+        """
+        at = now(self.connection)
+        for key in sorted(seen):
+            row = {"project": key.project, "code": key.code, "subject": key.subject}
+            new = insert_new(self.connection.dialect, _alerts)
+            self.connection.execute(new, row | {"began_at": at, "seen_at": at})
+            again = update(_alerts).where(*_IS, _alerts.c.over_at.is_not(None))
+            self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
+            self.connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))
+        gone = (_alerts.c.over_at.is_(None), _alerts.c.seen_at < at - _PATIENCE)
+        self.connection.execute(update(_alerts).where(*gone).values(over_at=at))
+        untold = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject).where(
+            _alerts.c.over_at.is_(None), _alerts.c.posted_at.is_(None)
+        )
+        return sorted({AlertKey(*row) for row in self.connection.execute(untold)} & set(seen))
 
-def alert_raised(connection: Connection, keys: Collection[AlertKey]) -> None:
-    """Record that these alerts were reported to people."""
-    at = now(connection)
-    for key in keys:
-        connection.execute(update(_alerts).where(*_IS).values(posted_at=at), _named(key))
+    def reported(self, keys: Collection[AlertKey]) -> None:
+        """Record that these alerts were reported to people."""
+        at = now(self.connection)
+        for key in keys:
+            self.connection.execute(update(_alerts).where(*_IS).values(posted_at=at), _named(key))
 
-
-def known_alerts(connection: Connection) -> dict[AlertKey, bool]:
-    """Return every alert that was ever recorded → whether it still holds."""
-    query = select(
-        _alert_columns.project, _alert_columns.code, _alert_columns.subject, _alert_columns.over_at
-    )
-    return {
-        AlertKey(project, code, subject): over_at is None
-        for project, code, subject, over_at in connection.execute(query)
-    }
+    def known(self) -> dict[AlertKey, bool]:
+        """Return every alert that was ever recorded → whether it still holds."""
+        query = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject, _alerts.c.over_at)
+        return {
+            AlertKey(project, code, subject): over_at is None
+            for project, code, subject, over_at in self.connection.execute(query)
+        }
 
 
 def _named(key: AlertKey) -> dict[str, str]:

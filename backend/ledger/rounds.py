@@ -8,13 +8,26 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.statements import among, insert_new, insert_or_replace
+from backend.ledger.database.statements import among, delete_tasks, insert_new, insert_or_replace
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
 
@@ -47,53 +60,53 @@ class Accepted:
     accepted_at: float
 
 
-def store_accepted(connection: Connection, accepted: Sequence[Accepted]) -> None:
-    """Store accepted tasks; an earlier record of a task is replaced."""
-    for each in accepted:
-        row = {field.name: getattr(each, field.name) for field in fields(Accepted)}
-        connection.execute(
-            insert_or_replace(connection.dialect, _accepted), row | {"labels": dict(each.labels)}
-        )
-
-
-def set_accepted_annotation(connection: Connection, project: str, task: int, annotation_id: int) -> None:
-    """Record which annotation an accepted task got."""
-    connection.execute(
-        update(_accepted)
-        .where(_accepted.c.project == project, _accepted.c.task == task)
-        .values(annotation_id=annotation_id)
-    )
-
-
-def accepted_of(connection: Connection, project: str) -> list[Accepted]:
-    """Return a project's accepted tasks, by number."""
-    query = select(_accepted).where(_accepted.c.project == project).order_by(_accepted.c.task)
-    return [Accepted(**row._mapping) for row in connection.execute(query)]
-
-
 def _count_accepted(connection: Connection, project: str) -> int:
     """Count a project's accepted tasks."""
     query = select(func.count()).select_from(_accepted).where(_accepted.c.project == project)
     return connection.scalars(query).one()
 
 
-def is_machine_label(
-    connection: Connection, project: str, task: int, annotation_id: int, labels: Mapping[str, str]
-) -> bool:
-    """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
+@dataclass(frozen=True, slots=True)
+class AcceptedTasks:
+    """A project's tasks whose prediction was accepted as their label."""
 
-    The webhook may arrive before Label Studio has reported which annotation it made; then the labels decide.
-    """
-    row = connection.execute(_OF_TASK, {"of": project, "number": task}).one_or_none()
-    if row is None or row.annotation_id not in {None, annotation_id}:
-        return False
-    return dict(labels) == dict(row.labels)
+    connection: Connection
+    project: str
 
+    def store(self, accepted: Sequence[Accepted]) -> None:
+        """Store accepted tasks; an earlier record of a task is replaced."""
+        for each in accepted:
+            row = {field.name: getattr(each, field.name) for field in fields(Accepted)}
+            row |= {"project": self.project, "labels": dict(each.labels)}
+            self.connection.execute(insert_or_replace(self.connection.dialect, _accepted), row)
 
-def forget_accepted(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Forget accepted tasks: they were deleted, or are no longer accepted."""
-    chosen = among(connection.dialect, _accepted.c.task, tasks)
-    connection.execute(delete(_accepted).where(_accepted.c.project == project, chosen))
+    def set_annotation(self, task: int, annotation_id: int) -> None:
+        """Record which annotation an accepted task got."""
+        self.connection.execute(
+            update(_accepted)
+            .where(_accepted.c.project == self.project, _accepted.c.task == task)
+            .values(annotation_id=annotation_id)
+        )
+
+    def all(self) -> list[Accepted]:
+        """Return a project's accepted tasks, by number."""
+        query = select(_accepted).where(_accepted.c.project == self.project).order_by(_accepted.c.task)
+        return [Accepted(**row._mapping) for row in self.connection.execute(query)]
+
+    def has_label(self, task: int, annotation_id: int, labels: Mapping[str, str]) -> bool:
+        """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
+
+        The webhook may arrive before Label Studio has reported which annotation it made; then the labels
+        decide.
+        """
+        row = self.connection.execute(_OF_TASK, {"of": self.project, "number": task}).one_or_none()
+        if row is None or row.annotation_id not in {None, annotation_id}:
+            return False
+        return dict(labels) == dict(row.labels)
+
+    def forget(self, tasks: Sequence[int]) -> None:
+        """Forget accepted tasks: they are no longer accepted."""
+        delete_tasks(self.connection, _accepted, self.project, tasks)
 
 
 _table, _contexts = tables.rounds, tables.contexts
@@ -226,92 +239,60 @@ def _insert(dialect: Dialect) -> ReturningInsert[Any]:
     return insert_new(dialect, _table).returning(_table.c.id, *key)
 
 
-def of_task(connection: Connection, project: str, task: int) -> list[Round]:
-    """Return every round of a task, of all controls and epochs, the oldest first."""
-    query = _ROUNDS.where(_table.c.project == project, _table.c.task == task).order_by(_table.c.id)
-    return [_round(row) for row in connection.execute(query)]
+@dataclass(frozen=True, slots=True)
+class QuestionRounds:
+    """The rounds on one question in one epoch, in a transaction."""
 
+    connection: Connection
+    project: str
+    control: str
+    epoch: str
 
-def answered(connection: Connection, project: str, control: str, epoch: str) -> list[Round]:
-    """Return the rounds of a question with a human label, of each task its latest, by id; none is pruned."""
-    query = (
-        _ROUNDS.where(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
-        .where(_table.c.human.is_not(None), ~_table.c.pruned)
-        .order_by(_table.c.id)
-    )
-    by_task = {row.task: row for row in connection.execute(query)}
-    return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
-
-
-def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
-    """Count the rounds of these tasks, of all controls and epochs."""
-    counted = select(func.count()).where(
-        _table.c.project == project, _table.c.task.in_(bindparam("tasks", expanding=True))
-    )
-    return sum(
-        connection.scalars(counted, {"tasks": tasks[start : start + _ROWS_PER_QUERY]}).one()
-        for start in range(0, len(tasks), _ROWS_PER_QUERY)
-    )
-
-
-def everyone_votes(  # noqa: PLR0917 - a question, and what is wanted of its rounds
-    connection: Connection, project: str, control: str, epoch: str, arms: Set[str], most: int
-) -> list[tuple[dict[str, str | None], str | None]]:
-    """Return the votes and the human label of the latest rounds that a draw let ask everyone.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        control: the question's control.
-        epoch: its epoch.
-        arms: the models that were all asked.
-        most: the most rounds.
-    """
-    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
-    # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
-    votes = select(_table.c.id, _table.c.votes).where(*of_question).order_by(_table.c.id.desc())
-    asked = [row.id for row in connection.execute(votes) if arms <= row.votes.keys()]
-    found: list[tuple[dict[str, str | None], str | None]] = []
-    for start in range(0, len(asked), _ROWS_PER_QUERY):
-        query = select(_table.c.plan, _table.c.votes, _table.c.human).where(
-            _table.c.id.in_(asked[start : start + _ROWS_PER_QUERY])
+    @property
+    def condition(self) -> ColumnElement[bool]:
+        """The condition that a round is about this question in this epoch."""
+        return and_(
+            _table.c.project == self.project, _table.c.control == self.control, _table.c.epoch == self.epoch
         )
-        found += [
-            (dict(row.votes), row.human)
-            for row in connection.execute(query.order_by(_table.c.id.desc()))
-            if row.plan.get("stages", {}).get("coin") == "everyone"
-        ]
-        if len(found) >= most:
-            break
-    return found[:most]
 
+    def answered(self) -> list[Round]:
+        """Return the rounds with a human label, of each task its latest, by id; none is pruned."""
+        query = (
+            _ROUNDS.where(self.condition)
+            .where(_table.c.human.is_not(None), ~_table.c.pruned)
+            .order_by(_table.c.id)
+        )
+        by_task = {row.task: row for row in self.connection.execute(query)}
+        return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
 
-def labelled_votes(
-    connection: Connection, project: str, control: str, epoch: str, most: int
-) -> list[tuple[int, dict[str, str | None], str, bool]]:
-    """Return task, votes, human label, and whether it is blind, of the latest rounds that people answered.
+    def everyone_votes(self, arms: Set[str], most: int) -> list[tuple[dict[str, str | None], str | None]]:
+        """Return the votes and the human label of the latest rounds that a draw let ask everyone."""
+        # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
+        votes = select(_table.c.id, _table.c.votes).where(self.condition).order_by(_table.c.id.desc())
+        asked = [row.id for row in self.connection.execute(votes) if arms <= row.votes.keys()]
+        found: list[tuple[dict[str, str | None], str | None]] = []
+        for start in range(0, len(asked), _ROWS_PER_QUERY):
+            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(
+                _table.c.id.in_(asked[start : start + _ROWS_PER_QUERY])
+            )
+            found += [
+                (dict(row.votes), row.human)
+                for row in self.connection.execute(query.order_by(_table.c.id.desc()))
+                if row.plan.get("stages", {}).get("coin") == "everyone"
+            ]
+            if len(found) >= most:
+                break
+        return found[:most]
 
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        control: the question's control.
-        epoch: its epoch.
-        most: the most rounds.
-    """
-    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
-    query = (
-        select(_table.c.task, _table.c.votes, _table.c.human, _table.c.audit)
-        .where(*of_question, _table.c.human.is_not(None))
-        .order_by(_table.c.id.desc())
-        .limit(most)
-    )
-    return [(row.task, dict(row.votes), row.human, row.audit) for row in connection.execute(query)]
-
-
-def count_tasks(connection: Connection, project: str) -> int:
-    """Count the tasks of a project that have a round."""
-    counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == project)
-    return connection.scalars(counted).one()
+    def labelled_votes(self, most: int) -> list[tuple[int, dict[str, str | None], str, bool]]:
+        """The task, votes, human label and whether it is blind, of the latest rounds that people answered."""
+        query = (
+            select(_table.c.task, _table.c.votes, _table.c.human, _table.c.audit)
+            .where(self.condition, _table.c.human.is_not(None))
+            .order_by(_table.c.id.desc())
+            .limit(most)
+        )
+        return [(row.task, dict(row.votes), row.human, row.audit) for row in self.connection.execute(query)]
 
 
 def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
@@ -336,37 +317,6 @@ def set_human(connection: Connection, round_id: int, label: str | None, confirme
     connection.execute(update(_table).where(_table.c.id == round_id).values(human=label, confirmed=confirmed))
 
 
-def labelled_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> list[int]:
-    """Return those of the tasks that have a round with a human label or one that people taught."""
-    query = select(_table.c.task).where(
-        _table.c.project == project,
-        among(connection.dialect, _table.c.task, tasks),
-        or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
-    )
-    return sorted(set(connection.scalars(query)))
-
-
-def tasks_with_texts(connection: Connection, project: str, tasks: Sequence[int]) -> list[int]:
-    """Return those of the tasks that have n-grams stored with a context."""
-    query = (
-        select(_table.c.task)
-        .join(_contexts, _contexts.c.round_id == _table.c.id)
-        .where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
-        .where(func.substr(_contexts.c.context, 1, len(TEXT)) == TEXT)
-    )
-    return sorted(set(connection.scalars(query)))
-
-
-def with_texts(connection: Connection, project: str, tasks: Sequence[int]) -> list[Round]:
-    """Return the rounds of tasks whose text was kept for the student, by id; none is pruned."""
-    query = (
-        _ROUNDS.where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
-        .where(~_table.c.pruned, _contexts.c.context.is_not(None))
-        .order_by(_table.c.id)
-    )
-    return [_round(row) for row in connection.execute(query) if "studied" in row.plan]
-
-
 def seal_texts(connection: Connection, of: Sequence[Round]) -> None:
     """Replace the n-grams stored with the contexts of rounds by their seals, permanently."""
     sealing = [
@@ -378,13 +328,6 @@ def seal_texts(connection: Connection, of: Sequence[Round]) -> None:
         connection.execute(_REPLACE_CONTEXT, sealing)
 
 
-def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
-    """Delete tasks' rounds and return how many there were. Their events stay, and so does the state."""
-    return connection.execute(
-        delete(_table).where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
-    ).rowcount
-
-
 def _round(row: Row[Any]) -> Round:
     values = dict(row._mapping)
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
@@ -392,7 +335,7 @@ def _round(row: Row[Any]) -> Round:
     return Round(key=key, **(values | {"context": unpack_context(beside), "text": unpack_text(beside)}))
 
 
-_votes, _voted_rounds = tables.votes, tables.rounds
+_votes = tables.votes
 _ADD_VOTES = insert(_votes)
 
 _Rewards = Mapping[str, float]
@@ -402,7 +345,7 @@ _Rewards = Mapping[str, float]
 def vote_rows_of(
     round_: Round, round_id: int, *, agreed: _Rewards, confirmed: _Rewards, examples: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """The rows of a new round's votes, one for each, for :func:`add`.
+    """The rows of a new round's votes, one for each, for :func:`add_votes`.
 
     Args:
         round_: the round.
@@ -444,8 +387,74 @@ def set_votes_confirmed(connection: Connection, round_: Round, confirmed: _Rewar
         )
 
 
-def forget_votes(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete tasks' rows. Must run before the rounds are deleted, because rows are found through them."""
-    among_tasks = among(connection.dialect, _voted_rounds.c.task, tasks)
-    of_tasks = select(_voted_rounds.c.id).where(_voted_rounds.c.project == project, among_tasks)
-    connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))
+@dataclass(frozen=True, slots=True)
+class ProjectRounds:
+    """A project's rounds, in a transaction."""
+
+    connection: Connection
+    project: str
+
+    def of_task(self, task: int) -> list[Round]:
+        """Return every round of a task, of all controls and epochs, the oldest first."""
+        query = _ROUNDS.where(_table.c.project == self.project, _table.c.task == task).order_by(_table.c.id)
+        return [_round(row) for row in self.connection.execute(query)]
+
+    def count_of(self, tasks: Sequence[int]) -> int:
+        """Count the rounds of these tasks, of all controls and epochs."""
+        counted = select(func.count()).where(
+            _table.c.project == self.project, _table.c.task.in_(bindparam("tasks", expanding=True))
+        )
+        return sum(
+            self.connection.scalars(counted, {"tasks": tasks[start : start + _ROWS_PER_QUERY]}).one()
+            for start in range(0, len(tasks), _ROWS_PER_QUERY)
+        )
+
+    def count_tasks(self) -> int:
+        """Count the tasks of a project that have a round."""
+        counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == self.project)
+        return self.connection.scalars(counted).one()
+
+    def latest_epochs(self) -> dict[str, str]:
+        """Return control → the epoch of its latest round."""
+        latest = (
+            select(func.max(_table.c.id)).where(_table.c.project == self.project).group_by(_table.c.control)
+        )
+        query = select(_table.c.control, _table.c.epoch).where(_table.c.id.in_(latest.scalar_subquery()))
+        return {row.control: row.epoch for row in self.connection.execute(query)}
+
+    def labelled_tasks(self, tasks: Sequence[int]) -> list[int]:
+        """Return those of the tasks that have a round with a human label or one that people taught."""
+        query = select(_table.c.task).where(
+            _table.c.project == self.project,
+            among(self.connection.dialect, _table.c.task, tasks),
+            or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
+        )
+        return sorted(set(self.connection.scalars(query)))
+
+    def tasks_with_texts(self, tasks: Sequence[int]) -> list[int]:
+        """Return those of the tasks that have n-grams stored with a context."""
+        query = (
+            select(_table.c.task)
+            .join(_contexts, _contexts.c.round_id == _table.c.id)
+            .where(_table.c.project == self.project, among(self.connection.dialect, _table.c.task, tasks))
+            .where(func.substr(_contexts.c.context, 1, len(TEXT)) == TEXT)
+        )
+        return sorted(set(self.connection.scalars(query)))
+
+    def with_texts(self, tasks: Sequence[int]) -> list[Round]:
+        """Return the rounds of tasks whose text was kept for the student, by id; none is pruned."""
+        query = (
+            _ROUNDS.where(
+                _table.c.project == self.project, among(self.connection.dialect, _table.c.task, tasks)
+            )
+            .where(~_table.c.pruned, _contexts.c.context.is_not(None))
+            .order_by(_table.c.id)
+        )
+        return [_round(row) for row in self.connection.execute(query) if "studied" in row.plan]
+
+    def forget(self, tasks: Sequence[int]) -> int:
+        """Delete tasks' rounds and return how many there were. Their events stay, and so does the state."""
+        chosen = among(self.connection.dialect, _table.c.task, tasks)
+        of_tasks = select(_table.c.id).where(_table.c.project == self.project, chosen)
+        self.connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))
+        return delete_tasks(self.connection, _table, self.project, tasks)

@@ -25,9 +25,8 @@ from backend.errors import (
     NotBookedError,
     TaskError,
 )
-from backend.ledger import Writer, answers, bookings, deletions, money
-from backend.ledger.answers import Contacts
-from backend.ledger.bookings import BoughtAnswer, CallOutcome, settle_calls, store_answers
+from backend.ledger import Writer, answers, money, projects
+from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, Contacts, settle_calls, store_answers
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import GroupedWrite, is_temporary
 from backend.ledger.money import MoneyQueue, Purse, Reservation, Settlements
@@ -223,7 +222,7 @@ class CallLedger:
     def _renew(self, keys: Sequence[str], connection: Connection) -> float:
         self._contacts.note()
         if keys:
-            bookings.renew_claims(connection, keys, self.owner, LEASE)
+            Claims(connection).renew(keys, self.owner, LEASE)
         before = self._clock()
         theirs = now(connection)
         return (before + self._clock()) / 2 - theirs
@@ -266,7 +265,7 @@ class CallLedger:
         """Find each stored answer, or claim the call and reserve its money; ``None`` if others make it."""
         keys = [each.key for each in wanted]
         found = answers.find_by_key(connection, keys)
-        taken = bookings.claimed(connection, keys)
+        taken = Claims(connection).claimed(keys)
         free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
         calls = money.reserve_each(connection, [each.reservation() for each in free.values()])
         self.add_claims(connection, calls)
@@ -292,18 +291,18 @@ class CallLedger:
         if claim.call is not None:
             return ClaimResult(call=claim.call)  # the connection broke while this was committed
         call = money.reserve_each(connection, [wanted.reservation()])[key]
-        bookings.note_call(connection, key, self.owner, call)
+        Claims(connection).note_call(key, self.owner, call)
         return ClaimResult(call=call)
 
-    def acquire(self, connection: Connection, key: str) -> bookings.Claim | None:
+    def acquire(self, connection: Connection, key: str) -> answers.Claim | None:
         """Claim a call, in a write transaction; ``None`` if another process makes it.
 
         The claim names the call that money was reserved for, if the connection broke while that was
         committed.
         """
         self._contacts.note()
-        claim = bookings.acquire_claim(connection, key, self.owner, LEASE, grace=self._contacts.grace)
-        return bookings.Claim(None) if claim is not None and claim.call in self._not_booked else claim
+        claim = Claims(connection).acquire(key, self.owner, LEASE, grace=self._contacts.grace)
+        return answers.Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
         """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.
@@ -313,7 +312,7 @@ class CallLedger:
             calls: key → the call's id.
         """
         self._contacts.note()
-        bookings.add_claims(connection, calls, self.owner, LEASE)
+        Claims(connection).add(calls, self.owner, LEASE)
 
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.
@@ -360,7 +359,7 @@ class CallLedger:
     def _store_and_settle(self, connection: Connection, ended: Sequence[_Ended]) -> list[None]:
         store_answers(connection, [each.bought() for each in ended], now=self._clock())
         settle_calls(connection, [(each.call, each.outcome) for each in ended])
-        bookings.release_claims(connection, [each.key for each in ended], self.owner)
+        Claims(connection).release([each.key for each in ended], self.owner)
         return [None] * len(ended)
 
     async def book(
@@ -438,7 +437,7 @@ def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
     Raises:
         BatchPendingError: the answer is in a provider's batch.
     """
-    if bookings.held_by_batch(connection, key):
+    if Claims(connection).held_by_batch(key):
         raise BatchPendingError(
             f"the answer of {query.model} is in a provider's batch that is not back yet",
             where=f"task {query.task}",
@@ -448,5 +447,5 @@ def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
 
 def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:
     """Record that the task uses an answer, unless the task is deleted: the record would never be removed."""
-    if not deletions.is_deleted(connection, query.project, query.task):
+    if not projects.is_deleted(connection, query.project, query.task):
         answers.link_task(connection, key, query.project, query.task)

@@ -280,7 +280,7 @@ def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:
     if not texts:
         message = "an embedded voter needs questions about a text, in the parameter questions"
         raise litellm().BadRequestError(message=message, model=model, llm_provider=_PROVIDER)
-    answerable = [question for question in questions if lists_labels(question.question.control)]
+    answerable = [question for question in questions if lists_labels(question.config.control)]
     if not answerable:
         message = "an embedded voter only answers questions with a list of labels"
         raise litellm().BadRequestError(message=message, model=model, llm_provider=_PROVIDER)
@@ -288,11 +288,11 @@ def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:
 
 
 def _labels(question: TaskQuestion) -> LabelSet:
-    return question.question.control.answer_format.labels
+    return question.config.control.answer_format.labels
 
 
 def _form(question: TaskQuestion) -> object:
-    return question.question.control.answer_format.form
+    return question.config.control.answer_format.form
 
 
 def _fill(response: Any, model: str, messages: Messages, content: str) -> Any:

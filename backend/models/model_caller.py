@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -21,6 +22,8 @@ from backend.errors import (
     Usage,
 )
 from backend.models import model as litellm_info
+from backend.models.batches import adapters
+from backend.models.batches.provider import BatchProvider
 from backend.models.calls import (
     CallGate,
     ModelAnswer,
@@ -110,6 +113,7 @@ class ModelCaller:
         self.breaker = CircuitBreaker(clock)
         self._clock = clock
         self._capped: set[str] = set()
+        self._packed = twin is not None
         self._rates: RateGate | None = None
         if twin is not None:
             self._rates = twin._rates
@@ -125,15 +129,60 @@ class ModelCaller:
         wait = 0.0 if self._rates is None else self._rates.seconds_to_wait
         return self.breaker.resting or wait > self.model.settings.timeout
 
+    @property
+    def pack_size(self) -> int:
+        """The most tasks in a prompt of a packed arm; 1 for any other arm."""
+        return (self.model.settings.pack or 1) if self._packed else 1
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether there is an adapter for the batches of the model's provider."""
+        return adapters.has_batches(self.model)
+
+    @cached_property
+    def batches(self) -> BatchProvider:
+        """The adapter for the batches of the model's provider.
+
+        Raises:
+            BatchesUnsupportedError: there is none.
+            PriceMissingError: nobody knows what a batch costs.
+        """
+        return adapters.adapter(self.model)
+
+    def failure_usage(self, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
+        """Return the reported usage of a failed call about ``tasks`` tasks.
+
+        A provider may bill a call that timed out, so it counts as answered.
+        """
+        if error.usage is not None or not isinstance(error, ModelTimeoutError):
+            return error.usage or Usage(0, 0, 0.0)
+        return Usage(0, 0, self.model.cost(messages, tasks))
+
     async def attempt(
         self,
         messages: Messages,
         schema: Mapping[str, Any] | None,
         patience: float,
-        questions: Sequence[TaskQuestion],
+        *,
+        questions: Sequence[TaskQuestion] = (),
         tasks: int = 1,
     ) -> ModelAnswer:
-        """Ask until the provider does not refuse the call for a quota; see ``Pool.attempt``."""
+        """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
+
+        Args:
+            messages: system and user message.
+            schema: JSON schema of the answer; sent if the model accepts one.
+            patience: seconds for everything, including the wait for the call's turn.
+                The model's own ``timeout`` limits the call itself.
+            questions: the questions in the prompt. Embedded voters answer them without reading the prompt;
+                other models ignore them.
+            tasks: the number of tasks in the prompt.
+
+        Raises:
+            ModelError: there is no answer; ``usage`` holds what the failure cost.
+            StoppingError: the gate was shut before the model was asked.
+            LedgerError: the gate was held before the model was asked.
+        """
         self._refuse_without_key()
         model = self.model.for_tasks(tasks)
         request = model.request(messages, schema)
@@ -230,8 +279,18 @@ class ModelCaller:
         self.breaker.failed(failure)
         return failure
 
-    def read_batched(self, response: Any, counted: int, most_input: int, tasks: int) -> ModelAnswer:
-        """Return the answer in a line of a batch, at the price of batches; see :meth:`_answer`."""
+    def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
+        """Return the answer in a line of a batch, at the price of batches, and learn from its usage.
+
+        Args:
+            response: in litellm's form.
+            counted: our own count of the input tokens.
+            most_input: the most input tokens that are believed.
+            tasks: the number of tasks in the prompt.
+
+        Raises:
+            ModelError: the line holds no answer; ``usage`` holds what it cost.
+        """
         model = self.model.for_tasks(tasks)
         return self._answer(model, response, counted, most_input, 0.0, tasks, model.batch_prices)
 

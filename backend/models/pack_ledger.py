@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import answers, bookings, deletions, money
-from backend.ledger.bookings import BoughtAnswer, CallOutcome, settle_call, store_answers
+from backend.ledger import answers, money, projects
+from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
 from backend.ledger.database.writer import GroupedWrite
 from backend.models.call_ledger import (
     GRACE,
@@ -105,13 +105,10 @@ class Pack(Generic[_P]):
 
     @classmethod
     def drawn(cls, members: Sequence[_P], rng: random.Random) -> Pack[_P] | None:
-        """Some tasks in random order, under random ids; ``None`` if there is none to ask about.
-
-        A text with lines of the prompt's own kind for nearly every id leaves no ids.
-        """
-        ids = draw_ids([member.task for member in members], rng) if members else None
-        if ids is None:
+        """Some tasks in random order, under random ids; ``None`` without any."""
+        if not members:
             return None
+        ids = draw_ids([member.task for member in members], rng)
         return cls(dict(zip(ids, rng.sample(members, len(members)), strict=True)))
 
     @property
@@ -163,7 +160,7 @@ def pack_key(pool: Pool, arm: str, task: PackedTask) -> str:
         task: the task as written in a prompt.
     """
     alone = {TYPICAL_ID: task}
-    fingerprint = pool.fingerprint(arm, packed_messages(alone), packed_schema(alone))
+    fingerprint = pool[arm].model.fingerprint(packed_messages(alone), packed_schema(alone))
     identity = f"pack {PACK_VERSION} {arm.rpartition(':')[2]} {fingerprint}"
     return hashlib.sha256(identity.encode()).hexdigest()[:KEY_LENGTH]
 
@@ -222,7 +219,7 @@ class PackLedger:
             if self._calls.acquire(connection, member.key) is None:
                 refuse_batched(connection, member.key, member.query)
                 return None
-            bookings.release_claim(connection, member.key, self._calls.owner)
+            Claims(connection).release([member.key], self._calls.owner)
             return PaidAnswer("", 0.0)
 
         return await self._calls.persist(look)
@@ -250,7 +247,7 @@ class PackLedger:
         def find_or_reserve(connection: Connection) -> _PackClaim:
             found = zip(members, _find_each(connection, [*members.values()]), strict=True)
             stored = {key: answer for key, answer in found if answer is not None}
-            taken = bookings.claimed(connection, [key for key in members if key not in stored])
+            taken = Claims(connection).claimed([key for key in members if key not in stored])
             held = {key: self._calls.acquire(connection, key) for key in taken}
             free = [key for key in members if key not in stored and key not in taken]
             mine = [key for key in members if key in free or held.get(key) is not None]
@@ -262,7 +259,7 @@ class PackLedger:
             else:
                 call = self._reserve(connection, [members[key] for key in mine], shares, estimate, seconds)
                 for key in taken.intersection(mine):
-                    bookings.note_call(connection, key, self._calls.owner, call)
+                    Claims(connection).note_call(key, self._calls.owner, call)
             self._calls.add_claims(connection, dict.fromkeys(free, call))
             return _PackClaim(stored, tuple(mine), call)
 
@@ -284,8 +281,7 @@ class PackLedger:
         by_task: dict[int, float] = {}
         for member in members:
             by_task[member.query.task] = by_task.get(member.query.task, 0.0) + shares[member.key] / part
-        return money.reserve(
-            connection,
+        wanted = money.Reservation(
             project=query.project,
             task=query.task,
             model=query.model,
@@ -298,6 +294,7 @@ class PackLedger:
             shares=by_task,
             purse=query.purse,
         )
+        return money.reserve_each(connection, [wanted])[wanted.key]
 
     async def settle(
         self, pack: Pack[Member], call: int | None, outcome: CallOutcome, contents: Mapping[str, str] | None
@@ -329,8 +326,8 @@ class PackLedger:
                 for member in members
             ]
             store_answers(connection, bought, now=self._clock())
-            bookings.release_claims(connection, [member.key for member in members], self._calls.owner)
-            settle_call(connection, call, outcome)
+            Claims(connection).release([member.key for member in members], self._calls.owner)
+            settle_calls(connection, [(call, outcome)])
 
         paid = contents is not None or outcome.usage.cost > 0
         await self._calls.book(store_and_settle, members[0].query, call, outcome, paid=paid)
@@ -345,7 +342,7 @@ def _find_each(connection: Connection, members: Sequence[Member]) -> list[PaidAn
     """Return each member's stored answer, or ``None``, and record that its task uses it."""
     found = answers.find_by_key(connection, [member.key for member in members])
     users = [(member.query.project, member.query.task) for member in members if member.key in found]
-    deleted = deletions.deleted_among(connection, users)
+    deleted = projects.deleted_among(connection, users)
     paid: list[PaidAnswer | None] = []
     for member in members:
         if (stored := found.get(member.key)) is None:

@@ -25,7 +25,7 @@ from backend.errors import (
     StoppingError,
     Usage,
 )
-from backend.ledger.bookings import CallOutcome
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.ledger.money import Purse
 from backend.models.call_ledger import POLL, CallEstimate, CallLedger, ModelQuery, PaidAnswer
@@ -175,7 +175,10 @@ class PackedPool:
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
         self._rng = rng or random.SystemRandom()
-        self._retries, self._clock = Retries(pool.resting, retries, clock, self._rng), clock
+        self._retries, self._clock = (
+            Retries(lambda name: pool[name].resting, retries, clock, self._rng),
+            clock,
+        )
         self.collector = Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}
@@ -217,7 +220,7 @@ class PackedPool:
                 metrics.answers_reused.labels(model=query.model).inc()
                 member.end(stored)
             else:
-                self.collector.add(member, self._pool.pack_size(query.model))
+                self.collector.add(member, self._pool[query.model].pack_size)
         return await asyncio.shield(future)
 
     async def _send(self, members: list[Member]) -> None:
@@ -266,7 +269,7 @@ class PackedPool:
     async def _claimed(self, members: list[Member], until: float) -> tuple[Pack[Member], int | None] | None:
         """The prompt about the members that nobody has asked about, with its call; ``None`` without any."""
         self._pool.gate.check()
-        if (pack := self._pack(members)) is None:
+        if (pack := Pack.drawn(members, self._rng)) is None:
             return None
         seconds = max(until - self._clock(), 0.0) + OVERTIME
         claimed = await self._packs.claim(pack, self._estimate(pack), until, seconds)
@@ -277,18 +280,10 @@ class PackedPool:
                 self._wait_for_other(member)
         return (pack.only(claimed.mine), claimed.call) if claimed.mine else None
 
-    def _pack(self, members: list[Member]) -> Pack[Member] | None:
-        """The prompt about some members; ``None`` if there is none to ask, or all are asked singly."""
-        pack = Pack.drawn(members, self._rng)
-        if pack is None:
-            for member in members:
-                member.end(PaidAnswer("", 0.0))
-        return pack
-
     def _estimate(self, pack: Pack[Member]) -> CallEstimate:
         name, messages = next(iter(pack.members.values())).query.model, pack.messages
-        ceiling = self._pool.ceiling(name, messages, pack.schema, tasks=len(pack.members))
-        return CallEstimate(ceiling, self._pool.count(name, messages))
+        ceiling = self._pool[name].model.for_tasks(len(pack.members)).ceiling(messages, pack.schema)
+        return CallEstimate(ceiling, self._pool[name].model.count(messages))
 
     def _wait_for_other(self, member: Member) -> None:
         """Let a member wait for another process, which is asking the same about it."""
@@ -321,12 +316,12 @@ class PackedPool:
         started, name = self._clock(), next(iter(pack.members.values())).query.model
         messages, schema, number = pack.messages, pack.schema, len(pack.members)
         try:
-            answer = await self._pool.attempt(
-                name, messages, schema, until - started + OVERTIME, tasks=number
+            answer = await self._pool[name].attempt(
+                messages, schema, until - started + OVERTIME, tasks=number
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)
-            usage = self._pool.failure_usage(name, messages, error, tasks=number)
+            usage = self._pool[name].failure_usage(messages, error, tasks=number)
             outcome = CallOutcome(None, usage, error.code, self._clock() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
             await self._end(pack, call, outcome, pack.split("") if unread else None)
@@ -357,7 +352,7 @@ class PackedPool:
         }
         await self._packs.settle(pack, call, outcome, read)
         name, shares = next(iter(members)).query.model, pack.shares
-        self._pool.judge(name, usable=any(read.values()))
+        self._pool[name].breaker.judged(usable=any(read.values()))
         count_parts(name, read)
         for member in members:
             cost = outcome.usage.cost * shares[member.key]

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import structlog
 
@@ -18,25 +17,21 @@ from backend.errors import (
     BudgetExhaustedError,
     LedgerError,
     ModelError,
-    ModelTimeoutError,
     ModelUnknownError,
     RefusedError,
     StoppingError,
     UnusableAnswersError,
     Usage,
 )
-from backend.ledger.bookings import CallOutcome
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
-from backend.models.batches import adapters
-from backend.models.batches.provider import BatchProvider
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
-from backend.models.calls import CallGate, ModelAnswer
-from backend.models.model import Model, TokenMeter, TokenPrices, Used
+from backend.models.calls import CallGate
+from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
 from backend.models.rates.gate import Retries, forget_when_done
-from backend.questions.prompts.messages import Messages, answer_confidences
-from backend.questions.question import TaskQuestion
+from backend.questions.prompts.messages import answer_confidences
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 
@@ -67,7 +62,6 @@ class Pool:
         clock: Clock = time.monotonic,
     ) -> None:
         self.gate = CallGate()
-        self._batch_providers: dict[str, BatchProvider] = {}
         rates = rates or ProcessRates(clock)
         self._callers: dict[str, ModelCaller] = {}
         self._packed: dict[str, ModelCaller] = {}
@@ -92,203 +86,27 @@ class Pool:
         callers = {**self._callers, **self._packed}
         return {name: caller.model.settings.max_tokens for name, caller in callers.items()}
 
-    def count(self, name: str, messages: Messages) -> int:
-        """Return the input tokens of a prompt by litellm's count, uncorrected."""
-        return self._model(name).count(messages)
-
-    def cost(self, name: str, messages: Messages) -> float:
-        """Return the expected cost of one call, $, from corrected input tokens and the mean output."""
-        return self._model(name).cost(messages)
-
-    def pack_size(self, name: str) -> int:
-        """Return the most tasks in a prompt of a packed arm; 1 for any other arm."""
-        return (self._model(name).settings.pack or 1) if name in self._packed else 1
-
-    def failure_usage(self, name: str, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
-        """Return the reported usage of a failed call about ``tasks`` tasks.
-
-        A provider may bill a call that timed out, so it counts as answered.
-        """
-        if error.usage is not None or not isinstance(error, ModelTimeoutError):
-            return error.usage or Usage(0, 0, 0.0)
-        return Usage(0, 0, self._model(name).cost(messages, tasks))
-
-    def packed_cost(self, name: str, system: str, texts: str, *, batched: bool = False) -> float:
-        """Return the expected cost of asking a packed arm about one task, $.
-
-        Args:
-            name: the packed arm.
-            system: the system message, which the tasks of a prompt share.
-            texts: the task's own part of the prompt.
-            batched: whether the prompt is a line of a provider's batch.
-        """
-        return self._model(name).packed_cost(system, texts, batched=batched)
-
-    def ceiling(
-        self, name: str, messages: Messages, schema: Mapping[str, Any] | None = None, *, tasks: int = 1
-    ) -> float:
-        """Return the highest possible cost in $ of a call about ``tasks`` tasks; reserve it before the call.
-
-        The input is bounded by the number of bytes, because no tokenizer makes more tokens than that. The
-        output is bounded by ``max_tokens``.
-        """
-        return self._model(name).for_tasks(tasks).ceiling(messages, schema)
-
-    def batch_cost(self, name: str, messages: Messages) -> float:
-        """Return the expected cost of one line of a provider's batch, $."""
-        return self._model(name).batch_cost(messages)
-
-    def batch_ceiling(
-        self, name: str, messages: Messages, schema: Mapping[str, Any] | None, *, tasks: int = 1
-    ) -> float:
-        """Return the highest possible cost in $ of a line about ``tasks`` tasks in a provider's batch."""
-        return self._model(name).for_tasks(tasks).batch_ceiling(messages, schema)
-
-    def most_input(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> int:
-        """Return the most input tokens that a call can take."""
-        return self._model(name).most_input(messages, schema)
-
-    def request(
-        self, name: str, messages: Messages, schema: Mapping[str, Any] | None, *, tasks: int = 1
-    ) -> dict[str, Any]:
-        """Return the litellm parameters of a call about ``tasks`` tasks, without key and timeout."""
-        return self._model(name).for_tasks(tasks).request(messages, schema)
-
-    def has_batches(self, name: str) -> bool:
-        """Return whether there is an adapter for the batches of a model's provider."""
-        return adapters.has_batches(self._model(name))
-
-    def batch_provider(self, name: str) -> BatchProvider:
-        """Return the adapter for the batches of a model's provider; the same one every time.
+    def __getitem__(self, name: str) -> ModelCaller:
+        """The caller of a model or of a packed arm.
 
         Raises:
-            BatchesUnsupportedError: there is none.
-            PriceMissingError: nobody knows what a batch costs.
+            ModelUnknownError: there is none of this name.
         """
-        if name not in self._batch_providers:
-            self._batch_providers[name] = adapters.adapter(self._model(name))
-        return self._batch_providers[name]
-
-    def read_batched(
-        self, name: str, response: Any, counted: int, most_input: int, *, tasks: int = 1
-    ) -> ModelAnswer:
-        """Return the answer in a line of a batch, and learn from the usage that it reports.
-
-        Args:
-            name: the model.
-            response: in litellm's form.
-            counted: our own count of the input tokens.
-            most_input: the most input tokens that are believed.
-            tasks: the number of tasks in the prompt.
-
-        Raises:
-            ModelError: the line holds no answer; ``usage`` holds what it cost.
-        """
-        return self._caller(name).read_batched(response, counted, most_input, tasks)
-
-    def fingerprint(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> str:
-        """Return the SHA-256 (hex) of everything that can change the answer; not of key, prices or limits."""
-        return self._model(name).fingerprint(messages, schema)
-
-    def observe(
-        self,
-        name: str,
-        counted: int,
-        input_tokens: int,
-        output_tokens: int,
-        *,
-        calls: int = 1,
-        tasks: int | None = None,
-        cached_tokens: int = 0,
-    ) -> None:
-        """Learn the error of the token count and the length of answers, from one call or the sums of several.
-
-        :meth:`attempt` does this itself. At start-up it is called with the earlier calls in the ledger.
-        ``tasks`` is the number of tasks that the calls were about; ``None`` for one each.
-        """
-        used = Used(counted, input_tokens, output_tokens, cached_tokens)
-        self._model(name).meter.observe(used, calls=calls, tasks=calls if tasks is None else tasks)
-
-    def measured_calls(self, name: str) -> int:
-        """Return how many calls the expected length of a model's answers rests on."""
-        return self._model(name).meter.calls
-
-    def meter(self, name: str) -> TokenMeter:
-        """Return what a model's reported usage says of the tokens of its calls."""
-        return self._model(name).meter
-
-    def prices(self, name: str) -> TokenPrices:
-        """Return a model's prices."""
-        return self._model(name).prices
-
-    def batch_prices(self, name: str) -> TokenPrices | None:
-        """Return a model's prices in its provider's batches; ``None`` if they are unknown."""
-        return self._model(name).batch_prices
-
-    def sees(self, name: str) -> bool:
-        """Return whether a model accepts images."""
-        return self._model(name).sees
-
-    def can_be_shown(self, name: str, addresses: Sequence[str]) -> bool:
-        """Return whether a model accepts images, and opens the web addresses among these itself."""
-        return self._model(name).can_be_shown(addresses)
-
-    def resting(self, name: str) -> bool:
-        """Return whether a model should not be asked now, after many failures or a long "retry after"."""
-        return self._caller(name).resting
-
-    def judge(self, name: str, *, usable: bool) -> None:
-        """Record whether a model's answer contained a vote; after several without a vote it rests."""
-        self._caller(name).breaker.judged(usable=usable)
-
-    def missing_keys(self, *names: str) -> tuple[str, ...]:
-        """Return the environment variables for keys that are needed and not set, of some models or of all."""
-        missing = (self._model(name).missing_variables for name in names or self.names)
-        return tuple(dict.fromkeys(variable for variables in missing for variable in variables))
-
-    async def attempt(
-        self,
-        name: str,
-        messages: Messages,
-        schema: Mapping[str, Any] | None,
-        timeout: float,  # noqa: ASYNC109 - includes waiting for a slot
-        *,
-        questions: Sequence[TaskQuestion] = (),
-        tasks: int = 1,
-    ) -> ModelAnswer:
-        """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
-
-        Args:
-            name: the model.
-            messages: system and user message.
-            schema: JSON schema of the answer; sent if the model accepts one.
-            timeout: seconds for everything, including the wait for the call's turn.
-                The model's own ``timeout`` limits the call itself.
-            questions: the questions in the prompt. Embedded voters answer them without reading the prompt;
-                other models ignore them.
-            tasks: the number of tasks in the prompt.
-
-        Raises:
-            ModelError: there is no answer; ``usage`` holds what the failure cost.
-            StoppingError: the gate was shut before the model was asked.
-            LedgerError: the gate was held before the model was asked.
-        """
-        return await self._caller(name).attempt(messages, schema, timeout, questions, tasks)
-
-    def refuse_waiting(self) -> None:
-        """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
-        for caller in self._callers.values():
-            caller.refuse_waiting()
-
-    def _model(self, name: str) -> Model:
-        return self._caller(name).model
-
-    def _caller(self, name: str) -> ModelCaller:
         try:
             return self._packed[name] if name in self._packed else self._callers[name]
         except KeyError:
             known = ", ".join(self.names)
             raise ModelUnknownError(f"{name!r} is not in the pool", fix=f"name one of {known}") from None
+
+    def missing_keys(self, *names: str) -> tuple[str, ...]:
+        """Return the environment variables for keys that are needed and not set, of some models or of all."""
+        missing = (self[name].model.missing_variables for name in names or self.names)
+        return tuple(dict.fromkeys(variable for variables in missing for variable in variables))
+
+    def refuse_waiting(self) -> None:
+        """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
+        for caller in self._callers.values():
+            caller.refuse_waiting()
 
 
 OVERTIME = 30.0
@@ -316,7 +134,7 @@ class CachingPool:
         clock: Callable[[], float],
     ) -> None:
         self._pool, self._calls = pool, calls
-        self._retries, self._clock = Retries(pool.resting, retries, clock), clock
+        self._retries, self._clock = Retries(lambda name: pool[name].resting, retries, clock), clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
         pool.gate.hold_by(calls.settlements.check)
 
@@ -342,7 +160,7 @@ class CachingPool:
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
         """
-        fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
+        fingerprint = self._pool[query.model].model.fingerprint(query.messages, query.schema)
         for attempt in itertools.count() if query.again else range(ATTEMPTS):
             answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
             if not answer.stored or usable(answer.content):
@@ -366,9 +184,10 @@ class CachingPool:
         return await asyncio.shield(task)
 
     async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
+        model = self._pool[query.model].model
         estimate = CallEstimate(
-            self._pool.ceiling(query.model, query.messages, query.schema),
-            self._pool.count(query.model, query.messages),
+            model.ceiling(query.messages, query.schema),
+            model.count(query.messages),
         )
         for tried in self._retries.tries:
             self._pool.gate.check()
@@ -393,10 +212,9 @@ class CachingPool:
 
     async def _call(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
         """Ask once. A refusal, or an answer that cannot be read, is stored as an empty answer: no vote."""
-        started = self._clock()
+        started, caller = self._clock(), self._pool[query.model]
         try:
-            answer = await self._pool.attempt(
-                query.model,
+            answer = await caller.attempt(
                 query.messages,
                 query.schema,
                 until - started + OVERTIME,
@@ -405,7 +223,7 @@ class CachingPool:
         except ModelError as error:
             outcome = CallOutcome(
                 content="" if isinstance(error, BadAnswerError | RefusedError) else None,
-                usage=self._pool.failure_usage(query.model, query.messages, error),
+                usage=caller.failure_usage(query.messages, error),
                 code=error.code,
                 seconds=self._clock() - started,
             )

@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from backend.errors import EmptyTextError
 from backend.questions.controls import Control, TaskContent
 from backend.questions.objects import IMAGE, Field, file_name
 from backend.questions.redaction import Redactor
+from camvo.votes.aggregation import Aggregation
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,13 @@ class TaskQuestion:
     """A question about one task.
 
     Attributes:
-        question: the question of the label config.
+        config: the question of the label config.
         content: the task's texts and images.
         options: what votes can name, for example the labels' values.
         category: the task's category; blank if it has none.
     """
 
-    question: ConfigQuestion
+    config: ConfigQuestion
     content: TaskContent
     options: tuple[str, ...]
     category: str = ""
@@ -132,7 +133,12 @@ class TaskQuestion:
     @property
     def name(self) -> str:
         """The control's name."""
-        return self.question.name
+        return self.config.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How the control counts votes."""
+        return self.config.control.aggregation
 
     @property
     def texts(self) -> Mapping[str, str]:
@@ -159,13 +165,13 @@ class TaskQuestion:
         words = "\n".join(self.texts.values())
         return words if words.strip() else "\n".join(map(file_name, self.images.values()))
 
-    def showing(self, images: Mapping[str, str]) -> TaskQuestion:
+    def showing(self, images: Mapping[str, str]) -> Self:
         """Return the same question with its images at other addresses."""
         return replace(self, content=replace(self.content, images=images))
 
     def vote_from_answer(self, answer: object) -> str | None:
         """Return the vote in a model's answer, a JSON value; ``None`` if the answer is not valid."""
-        return self.question.control.vote_from_answer(answer, self.content)
+        return self.config.control.vote_from_answer(answer, self.content)
 
     def result_items(self, vote: str) -> list[dict[str, Any]]:
         """Return the result items of a prediction for ``vote``, as Label Studio stores them.
@@ -173,10 +179,6 @@ class TaskQuestion:
         Raises:
             InvalidParameterError: the vote does not answer the question.
         """
-        question = self.question
-        common = {
-            "from_name": question.name,
-            "to_name": question.to_name,
-            "type": question.tag.lower(),
-        }
-        return [common | item for item in question.control.result_items(vote, self.content)]
+        config = self.config
+        common = {"from_name": config.name, "to_name": config.to_name, "type": config.tag.lower()}
+        return [common | item for item in config.control.result_items(vote, self.content)]

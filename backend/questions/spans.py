@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -20,12 +22,23 @@ from camvo.votes.spans import SAME_PLACE_OVERLAP, Span, SpanVote, read_spans, sp
 
 _BLANKS = re.compile(r"\s+")
 
+MOST_SPANS = 1000
+"""The most spans in a model's answer. A longer one is no answer: it would take long to read."""
 
-@dataclass(frozen=True, slots=True)
+_MOST_PLACES = 1000
+"""The most places of one quotation that are considered, the first ones of the text."""
+
+
 class QuotedText:
-    """A text in which quotations are located."""
+    """A text in which quotations are located.
 
-    text: str
+    Args:
+        text: the text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._known: dict[tuple[str, str], list[tuple[int, int]]] = {}
 
     def places(self, quote: str, before: str = "") -> list[tuple[int, int]]:
         """Return the places of a quotation as (start, end), in the order of the text.
@@ -37,16 +50,25 @@ class QuotedText:
             quote: the quoted words; surrounding blanks are ignored.
             before: the words right before the quotation, used to choose between several occurrences.
         """
-        words = quote.strip()
-        if not words:
-            return []
+        words, context = quote.strip(), _folded(before).strip()
+        if (words, context) not in self._known:
+            self._known[words, context] = self._find(words, context) if words else []
+        return self._known[words, context]
+
+    def _find(self, words: str, context: str) -> list[tuple[int, int]]:
         places = [(start, start + len(words)) for start in _occurrences(self.text, words)]
         places = places or list(self._folded_places(words))
         places = [place for place in places if self._at_word_boundaries(*place)] or places
-        context = _folded(before).strip()
         if context and len(places) > 1:
-            return [place for place in places if _folded(self.text[: place[0]]).rstrip().endswith(context)]
-        return places
+            places = [place for place in places if self._follows(context, place[0])]
+        return places[:_MOST_PLACES]
+
+    def _follows(self, context: str, start: int) -> bool:
+        """Whether folded words are right before a position; reads no more of the text than they are long."""
+        text, origins = _folded_text(self.text)
+        end = bisect_left(origins, start)
+        end -= end > 0 and text[end - 1] == " "
+        return text.endswith(context, 0, end)
 
     def _folded_places(self, words: str) -> Iterator[tuple[int, int]]:
         sought = _folded(words)
@@ -239,7 +261,7 @@ class Spans:
         A quotation may occur several times in the text. If the words before it do not tell which occurrence
         is meant, the first one that does not have this label yet is taken, because answers follow the text.
         """
-        if not isinstance(answer, list):
+        if not isinstance(answer, list) or len(answer) > MOST_SPANS:
             return None
         located = self._ruler.locate(self.field, content.data)
         if (redacted := content.redacted.get(self.field.key)) is not None:
@@ -247,8 +269,8 @@ class Spans:
         quoted_text = QuotedText(located.text)
         spans: set[Span] = set()
         for entry in answer:
-            candidates = self._candidates(entry, quoted_text, located)
-            spans.update([span for span in candidates if span not in spans][:1])
+            new = (span for span in self._candidates(entry, quoted_text, located) if span not in spans)
+            spans.update(islice(new, 1))
         return None if answer and not spans else write_spans(spans)
 
     def result_items(self, vote: str, content: TaskContent) -> list[dict[str, Any]]:
@@ -286,17 +308,18 @@ class Spans:
     def _ruler(self) -> _Ruler:
         return _HyperTextRuler(self.inline) if self.field.tag == "HyperText" else RULERS[self.field.tag]
 
-    def _candidates(self, entry: object, quoted_text: QuotedText, located: LocatedText) -> list[Span]:
-        """Return the spans that an entry of a model's answer can mean, in the order of the text."""
+    def _candidates(self, entry: object, quoted_text: QuotedText, located: LocatedText) -> Iterator[Span]:
+        """The spans that an entry of a model's answer can mean, in the order of the text."""
         if not isinstance(entry, Mapping):
-            return []
+            return
         words, before, name = (entry.get(key) for key in ("quote", "before", "label"))
         label = label_named(self.labels, name) if isinstance(name, str) else None
         if label is None or not isinstance(words, str):
-            return []
-        places = quoted_text.places(words, before if isinstance(before, str) else "")
-        spans = (Span(*located.positions_of(*place), label) for place in places)
-        return [span for span in spans if span.start // STRIDE == (span.end - 1) // STRIDE]
+            return
+        for place in quoted_text.places(words, before if isinstance(before, str) else ""):
+            span = Span(*located.positions_of(*place), label)
+            if span.start // STRIDE == (span.end - 1) // STRIDE:
+                yield span
 
     def _annotated_spans(self, value: object) -> list[Span] | None:
         """Return the spans of one item of an annotation; ``None`` if it cannot be read."""

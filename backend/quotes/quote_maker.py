@@ -15,7 +15,7 @@ from backend.learning.states import StateKey
 from backend.ledger import Ledger, money, rounds
 from backend.ledger.money import from_picodollars
 from backend.quotes.quote import (
-    Asking,
+    AskingMode,
     JobTally,
     ModelQuote,
     Quote,
@@ -40,7 +40,8 @@ from backend.settings import Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
-from camvo.quotes.forecast import Forecast, documented_share, forecast, labels_by
+from camvo.quotes.forecast import Forecast, documented_share, forecast
+from camvo.state.exploration import UNASKED
 from camvo.votes.labels import LABEL_VOTE
 
 _SEED: Final = 16
@@ -86,7 +87,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
         return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
     agreement = isinstance(policy, Joint) and policy.agreement is not None
-    if isinstance(policy, Joint) and not agreement and to_come and sum(prices.values()) > 0.0:
+    labels = all(question.aggregation == LABEL_VOTE for question in questions)
+    if isinstance(policy, Joint) and labels and not agreement and to_come and sum(prices.values()) > 0.0:
         known = [_known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
@@ -101,7 +103,7 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
 def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
     """The rounds on a question that asked all arms with a price."""
     with ledger.read() as connection:
-        return read_known_rounds(connection, _state_key(question), question.question.options, prices)
+        return read_known_rounds(connection, _state_key(question), question.options, prices)
 
 
 def _state_key(question: JobQuestion) -> StateKey:
@@ -145,7 +147,7 @@ def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.
     rows, fit = known.votes.canonical[labelled], one.fits[number]
     asked = known.votes.planned(fit, rows, one.worth)
     votes = known.votes.rows[labelled]
-    leaders = labels_by(fit, rows, asked)
+    leaders, _ = fit.leaders(np.where(asked, rows, UNASKED))
     # The label of a number is the vote of any arm with that number.
     right = 0
     for place, row, leader, cast in zip(labelled.tolist(), rows, leaders.tolist(), votes, strict=True):
@@ -156,13 +158,6 @@ def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.
 
 class QuoteMaker:
     """Counts the tasks of one project.
-
-    Args:
-        process: has the models and the ledger.
-        settings: the project's settings.
-        project: the project's key.
-        batched: the models that the job asks in providers' batches.
-        tally: what was counted before.
 
     Attributes:
         tally: what was counted so far.
@@ -253,7 +248,7 @@ class QuoteMaker:
         )
 
     def _target(
-        self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, Asking]
+        self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
     ) -> TargetQuote:
         """What reaches a target, for a job with one question under the policy ``joint``."""
         settings, tally, questions = self._settings, self.tally, self._questions
@@ -284,7 +279,7 @@ class QuoteMaker:
         )
 
     def _arms(
-        self, models: Mapping[str, ModelQuote], now: Mapping[str, Asking]
+        self, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
     ) -> tuple[dict[str, str], dict[str, float]]:
         """Arm → its model, and arm → the mean price of asking it about a task, $."""
         model_of = {now[model.name].arm(model): model.name for model in self._settings.models}
@@ -294,7 +289,7 @@ class QuoteMaker:
     def _share(
         self,
         models: Mapping[str, ModelQuote],
-        now: Mapping[str, Asking],
+        now: Mapping[str, AskingMode],
         progress: Callable[[int], object],
     ) -> _PolicyShare:
         """The policy's share of the price of asking everyone; arms go by the names of their models."""

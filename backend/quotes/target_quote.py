@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from backend.learning.states import StateKey
-from backend.ledger import human_annotations, rounds
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.rounds import QuestionRounds
 from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import KnownVotes
 from camvo.quotes.mixes import FEWEST, LabelledVotes, Mix, mixes
@@ -36,18 +37,11 @@ class KnownRounds:
 def read_known_rounds(
     connection: Connection, key: StateKey, labels: Sequence[str], prices: Mapping[str, float]
 ) -> KnownRounds:
-    """Read the latest rounds on a question that asked all arms of today by a draw.
-
-    Args:
-        connection: a read transaction.
-        key: the question.
-        labels: its labels.
-        prices: arm → the mean price of asking it about a task, $.
-    """
+    """Read the latest rounds on a question that asked all arms of today by a draw."""
     arms, names = tuple(sorted(prices)), tuple(sorted(labels))
     place = {label: number for number, label in enumerate(names)}
-    found = rounds.everyone_votes(
-        connection, key.project, key.control, key.epoch, set(arms), _KNOWN_ROUNDS_MOST
+    found = QuestionRounds(connection, key.project, key.control, key.epoch).everyone_votes(
+        set(arms), _KNOWN_ROUNDS_MOST
     )
     rows = [[place.get(votes[arm] or "", -1) for arm in arms] for votes, _ in found]
     return KnownRounds(
@@ -97,16 +91,6 @@ class TargetQuote:
     labelled: int = 0
     unknown: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The answer as plain JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> TargetQuote:
-        """The inverse of :meth:`to_json`."""
-        mix = None if said["mix"] is None else _MixQuote(**said["mix"])
-        return cls(said["target"], mix, said["labelled"], said["unknown"])
-
 
 def target_quote(  # noqa: PLR0917 - a job, and what is wanted of it
     target: float,
@@ -119,19 +103,7 @@ def target_quote(  # noqa: PLR0917 - a job, and what is wanted of it
     label_usd: float,
     rng: np.random.Generator,
 ) -> TargetQuote:
-    """The cheapest mix that reaches a target, or what is missing to know it.
-
-    Args:
-        target: the share of all labels that is to be right, in (0, 1).
-        known: rounds that asked everyone.
-        labelled: tasks that people have labelled.
-        policy: the policy as it is set.
-        tasks: the tasks of the job.
-        to_come: how many of them have no label yet.
-        everyone_usd: what asking everyone about these costs.
-        label_usd: what a person's label costs.
-        rng: draws votes.
-    """
+    """The cheapest mix that reaches a target, or what is missing to know it."""
     count, everyone = len(labelled.human), len(known.votes.rows)
     if not to_come:
         return TargetQuote(target, None, count, NONE_TO_COME)
@@ -180,19 +152,13 @@ def read_labelled(
     """Read the votes on tasks that people labelled without seeing what models said.
 
     These are the blind tasks, and those whose form was not prefilled with a prediction.
-
-    Args:
-        connection: a read transaction.
-        key: the question.
-        known: its rounds that asked everyone.
-        model_of: arm → the name of its model.
     """
     place = {label: number for number, label in enumerate(known.votes.labels)}
-    shown = human_annotations.prefilled_tasks(connection, key.project)
+    shown = Annotations(connection, key.project).prefilled_tasks()
     rows, human = [], []
-    for task, votes, label, blind in rounds.labelled_votes(
-        connection, key.project, key.control, key.epoch, _MOST
-    ):
+    for task, votes, label, blind in QuestionRounds(
+        connection, key.project, key.control, key.epoch
+    ).labelled_votes(_MOST):
         if label not in place or (task in shown and not blind):
             continue
         # A packed arm and its model are one voter here, whichever of the two was asked.

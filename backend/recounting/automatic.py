@@ -1,25 +1,172 @@
-"""Recounts projects automatically: rarely, only when it is worth it, and in one worker of all processes."""
+"""Recounts projects automatically: rarely, only when it is worth it, and in one worker of all processes.
+
+Predictions in Label Studio are then replaced: slowly, and never where somebody is at work.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.label_studio.payloads import WebhookEvent
-from backend.ledger import Ledger, Writer, bookings, human_annotations, projects, recounts
+from backend.annotation.annotator import Annotator
+from backend.annotation.job import Job
+from backend.errors import LabelStudioError, TaskError
+from backend.label_studio import predictions
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import WebhookEvent, parse_task
+from backend.learning.projects import project_settings
+from backend.ledger import Ledger, Writer, projects
+from backend.ledger.answers import ProjectClaims
 from backend.ledger.database.statements import now
-from backend.ledger.recounts import Look
-from backend.recounting.delivery import Delivery
+from backend.ledger.database.writer import read_once
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.recounts import Look, Recounts
+from backend.questions import LabelConfig, parse_label_config
 from backend.recounting.recounter import ProjectCount, Recounter, Stopped
-from backend.settings import Settings
+from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
+
+_log = structlog.get_logger(__name__)
+
+_DELIVERED_AT_ONCE = 50
+"""Tasks that are fetched from Label Studio at once."""
+
+_BETWEEN = 0.1
+"""Seconds between two predictions that are replaced, so that annotators do not wait for Label Studio."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    client: Client
+    number: int
+    config: LabelConfig
+    settings: Settings
+
+
+class Delivery:
+    """Brings recounts to Label Studio. Used from one event loop only.
+
+    A task is marked as delivered after its prediction was replaced. If the process dies in between, the
+    prediction is compared again, and nothing is written twice.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        writer: Writer,
+        annotator: Annotator,
+        readers: Executor,
+        settings: Settings,
+        environment: Environment,
+        pause: float = _BETWEEN,
+    ) -> None:
+        self._ledger, self._writer, self._annotator, self._readers = ledger, writer, annotator, readers
+        self._settings, self._environment, self._pause = settings, environment, pause
+
+    @property
+    def possible(self) -> bool:
+        """Whether this server has Label Studio's address and a key."""
+        environment = self._environment
+        return environment.label_studio_url is not None and environment.label_studio_api_key is not None
+
+    async def deliver(self, project: str, go_on: Callable[[], Awaitable[bool]]) -> int:
+        """Replace the predictions that recounts have changed.
+
+        Args:
+            project: the project's key.
+            go_on: called before each page; says whether this process may still do it.
+
+        Returns:
+            How many tasks' predictions were replaced.
+
+        Raises:
+            LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
+            LedgerError: the ledger failed.
+        """
+        target: _Target | None = None
+        replaced = last = 0
+        while await go_on():
+            tasks, through = await read_once(
+                self._ledger, self._readers, partial(_next_to_deliver, project=project, last=last)
+            )
+            if not tasks:
+                break
+            target = target or await self._target(project)
+            changed, settled = await self._replace(target, project, tasks)
+            await self._writer.persist(
+                partial(_note_delivered, project=project, tasks=settled, through=through)
+            )
+            replaced, last = replaced + changed, tasks[-1]
+        if replaced:
+            _log.info("recounts_delivered", project=project, tasks=replaced)
+        return replaced
+
+    async def _target(self, project: str) -> _Target:
+        url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
+        if url is None or key is None:
+            raise LabelStudioError(
+                "the server has no key for Label Studio",
+                where=project,
+                fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY",
+            )
+        client = await asyncio.to_thread(Client, url, key)
+        payload = await asyncio.to_thread(client.project_by_key, project)
+        settings = await read_once(
+            self._ledger,
+            self._readers,
+            lambda connection: project_settings(projects.get(connection, project), self._settings)[0],
+        )
+        return _Target(client, payload["id"], parse_label_config(payload["label_config"]), settings)
+
+    async def _replace(self, target: _Target, project: str, numbers: Sequence[int]) -> tuple[int, list[int]]:
+        """Replace the predictions of a page; return how many changed, and the tasks that are settled.
+
+        A task with a draft is not: its draft may be discarded. A task that is gone or annotated is.
+        """
+        found = await asyncio.to_thread(target.client.tasks, target.number, numbers)
+        untouched, drafted = predictions.untouched(found)
+        changed = 0
+        for task in untouched:
+            for prediction in await self._predictions(target, project, task):
+                existing = predictions.of_version(task, prediction["model_version"])
+                if not existing:
+                    continue
+                replace = predictions.replace_prediction
+                if await asyncio.to_thread(replace, target.client, existing, prediction):
+                    changed += 1
+                    await asyncio.sleep(self._pause)
+        return changed, [number for number in numbers if number not in drafted]
+
+    async def _predictions(self, target: _Target, project: str, raw: object) -> list[dict[str, Any]]:
+        if (task := parse_task(raw)) is None:
+            return []
+        job = Job(project, *task, target.config, target.settings, stored_only=True)
+        try:
+            answer = await self._annotator.annotate(job)
+        except TaskError:  # the task's text has changed, so the prediction is of another text
+            return []
+        return [answer] if isinstance(answer, dict) else answer or []
+
+
+def _next_to_deliver(connection: Connection, project: str, last: int) -> tuple[list[int], int]:
+    """The next tasks to deliver, and the number of the latest counting that their labels are of."""
+    recounted = Recounts(connection, project)
+    tasks = recounted.pending(after=last, limit=_DELIVERED_AT_ONCE)
+    return tasks, recounted.latest_number()
+
+
+def _note_delivered(connection: Connection, project: str, tasks: Sequence[int], through: int) -> None:
+    Recounts(connection, project).set_delivered(tasks, through)
+
 
 _LABELS, _SCORES = 0.01, 0.05
 """A recount is worth it above this share of changed labels, or this mean change of the scores."""
@@ -42,8 +189,6 @@ _LEASE = 600.0
 _AFTER_FAILURE = 600.0
 """Seconds for which a project is left alone after a failure, such as a Label Studio that is down."""
 
-_log = structlog.get_logger(__name__)
-
 
 def _is_worth_it(found: ProjectCount) -> bool:
     """Whether a recount would change enough to be made without being asked for."""
@@ -55,14 +200,6 @@ class AutomaticRecounts:
 
     A server without a key for Label Studio, or with ``recount: false``, only stores the result: ``/status``
     then names the command.
-
-    Args:
-        ledger: where the projects are read.
-        writer: writes claims and looks.
-        recounter: counts.
-        delivery: replaces predictions in Label Studio.
-        settings: the server's settings.
-        pause: seconds between two rounds through the projects.
     """
 
     def __init__(
@@ -77,7 +214,7 @@ class AutomaticRecounts:
     ) -> None:
         self._ledger, self._writer, self._recounter, self._delivery = ledger, writer, recounter, delivery
         self._by_itself, self._pause = settings.recount and delivery.possible, pause
-        self._owner = f"recount-{uuid.uuid4()}"
+        self._claims = ProjectClaims(writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
 
     @property
@@ -104,12 +241,12 @@ class AutomaticRecounts:
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
         """
-        if not await self._claim(project):
+        if not await self._claims.acquire(project):
             return
         try:
             await self._look(project)
             if self._stores(project):
-                await self._delivery.deliver(project, partial(self._claim, project))
+                await self._delivery.deliver(project, partial(self._claims.acquire, project))
         except Stopped:
             raise
         except Exception as error:  # nobody awaits the result, and the next project must have its turn
@@ -119,23 +256,23 @@ class AutomaticRecounts:
             _log.error("recount_failed", project=project, code=code, reason=reason)
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
-            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+            await self._claims.release(project)
 
     async def deliver(self, project: str) -> None:
         """Deliver what a recount changed, unless another process does, or this one has no key."""
-        if not self._delivery.possible or not await self._claim(project):
+        if not self._delivery.possible or not await self._claims.acquire(project):
             return
         try:
-            await self._delivery.deliver(project, partial(self._claim, project))
+            await self._delivery.deliver(project, partial(self._claims.acquire, project))
         finally:
-            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+            await self._claims.release(project)
 
     async def _look(self, project: str) -> None:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
             return
         found = await self._recounter.count(project)
         worth_it = _is_worth_it(found)
-        if worth_it and self._stores(project) and await self._claim(project):
+        if worth_it and self._stores(project) and await self._claims.acquire(project):
             await self._recounter.store(project, found, "automatic")
 
         def remember(connection: Connection) -> None:
@@ -148,18 +285,9 @@ class AutomaticRecounts:
                 score_change=found.score_change,
                 by_hand=worth_it and not self._stores(project),
             )
-            recounts.remember_look(connection, project, look)
+            Recounts(connection, project).remember_look(look)
 
         await self._writer.persist(remember)
-
-    async def _claim(self, project: str) -> bool:
-        """Whether this process may work on the project, for as long as a lease lasts."""
-
-        def claim(connection: Connection) -> bool:
-            held = bookings.acquire_claim(connection, _key(project), self._owner, _LEASE)
-            return held is not None
-
-        return await self._writer.persist(claim)
 
     def _due(self) -> list[str]:
         """The projects to look at, and those with something to deliver."""
@@ -168,7 +296,7 @@ class AutomaticRecounts:
                 stored.key
                 for stored in projects.list_all(connection)
                 if _is_due(connection, stored.key)
-                or (self._stores(stored.key) and recounts.pending(connection, stored.key, limit=1))
+                or (self._stores(stored.key) and Recounts(connection, stored.key).pending(limit=1))
             ]
 
     def _stores(self, project: str) -> bool:
@@ -186,24 +314,21 @@ def _is_due(connection: Connection, project: str) -> bool:
     After a recount that nobody asked for, an hour must pass, or people must have labelled much more: most of
     them label for less than an hour, and n human labels cause at most about 2.5·ln(n / 10) further recounts.
     """
+    recounted = Recounts(connection, project)
     stored, look, at = (
         projects.get(connection, project),
-        recounts.last_look(connection, project),
+        recounted.last_look(),
         now(connection),
     )
     if stored is None or stored.sequence == 0:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
-    made = [each for each in recounts.countings_of(connection, project) if each.reason == "automatic"]
+    made = [each for each in recounted.countings() if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:
         return True
-    known, new = human_annotations.count_received(connection, project, made[0].created_at)
+    known, new = Annotations(connection, project).count_received(made[0].created_at)
     return new >= max(_NEWS, _GROWTH * known)
-
-
-def _key(project: str) -> str:
-    return f"recount:{project}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +336,6 @@ class RecountStep:
     """A training step that recounts a project and delivers the labels to Label Studio.
 
     A server without a key only notes what a recount would change, so that ``/status`` names the command.
-
-    Attributes:
-        recounter: counts.
-        recounts: delivers, where the server has a key for Label Studio.
     """
 
     recounter: Recounter

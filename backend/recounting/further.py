@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -14,10 +13,11 @@ from typing import Any, TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import ModelReply, Voters, ask_models
+from backend.annotation.asking import Asking, Voters
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
+from backend.annotation.replies import ModelReply
 from backend.annotation.task_prompt import StoredContexts, TaskPrompt, write_prompt
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
@@ -28,17 +28,16 @@ from backend.learning.teaching import correct_rewards
 from backend.ledger import (
     Ledger,
     Writer,
-    bookings,
-    deletions,
-    human_annotations,
     money,
     projects,
     recounts,
     rounds,
 )
+from backend.ledger.answers import ProjectClaims
 from backend.ledger.database import writer as outages
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import Purse, from_picodollars
-from backend.ledger.recounts import FurtherVote, Purpose
+from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
 from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
 from backend.questions import parse_label_config
@@ -104,18 +103,7 @@ class _Found:
 
 
 class FurtherAsking:
-    """Asks models that rounds left out. Used from one event loop only.
-
-    Args:
-        ledger: where the rounds are read.
-        writer: stores votes.
-        readers: the threads that read the ledger.
-        questions: what a job asks.
-        examples: the labelled tasks that prompts show.
-        planner: plans with the current states.
-        voters: the models.
-        clock: returns unix seconds.
-    """
+    """Asks models that rounds left out. Used from one event loop only."""
 
     def __init__(
         self,
@@ -154,14 +142,14 @@ class FurtherAsking:
         prompt, policy = await self._prompt(job, found), further.policy_for(worth_usd)
         costs = found.costs(not_voted(self._voters.expected_costs(job, prompt), found.replies))
         terms = Terms(policy, costs, Conditions(decided=True))
-        plan, _ = await self._planner.plan(job, found.questions, found.contexts, terms)
+        planned = await self._planner.plan(job, found.questions, found.contexts, terms)
         request_size.set(_BULK)
-        known = found.replies
+        known, asking = found.replies, Asking(self._voters, job, prompt)
         try:
-            replies, _ = await ask_models(policy, plan, self._voters, job, prompt, known=known)
+            replies = await asking.ask(policy, planned.plan, known)
         except BudgetExhaustedError:  # no model had voted at all
             return _Bought(exhausted=True)
-        return await self._store(job, found, known, replies, "doubt")
+        return await self._store(job, found, known, replies.arms, "doubt")
 
     async def ask_everyone(self, job: Job) -> _Bought:
         """Ask every remaining model about a task that people have labelled, so that the label teaches more.
@@ -239,9 +227,9 @@ class FurtherAsking:
             return _Bought(exhausted=exhausted)
 
         def store(connection: Connection) -> None:
-            if deletions.is_deleted(connection, job.project, job.task):
+            if projects.is_deleted(connection, job.project, job.task):
                 return
-            recounts.store_further_votes(connection, job.project, _rows(found, paid, purpose, self._clock()))
+            FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._clock()))
             correct_rewards(connection, job.project, job.task, job.settings, self._clock())
 
         await self._writer.persist(store)
@@ -250,7 +238,7 @@ class FurtherAsking:
 
 def _is_annotated(connection: Connection, job: Job) -> bool:
     """Whether people have annotated the task, as far as the ledger knows; a skipped one counts."""
-    of_task = human_annotations.of_task(connection, job.project, job.task)
+    of_task = Annotations(connection, job.project).of_task(job.task)
     return any(not annotation.withdrawn for annotation in of_task)
 
 
@@ -313,12 +301,6 @@ async def ask_portion(jobs: Sequence[Job], ask: _Ask, *, at_once: int, deadline:
     No new task is begun after the deadline, or once money does not cover a call. Those under way are
     finished: what is asked for is paid for, so its votes are stored.
 
-    Args:
-        jobs: the tasks.
-        ask: asks about one.
-        at_once: the most tasks under way.
-        deadline: seconds.
-
     Raises:
         LedgerError: the ledger failed.
     """
@@ -363,15 +345,6 @@ class Completing:
     """Asks about the tasks that people have labelled. Used from one event loop only.
 
     It works on projects of Label Studio, since the ledger holds no text of a task. It therefore needs a key.
-
-    Args:
-        ledger: where labelled rounds and money are read.
-        writer: writes claims.
-        further: asks the models.
-        readers: the threads that read the ledger.
-        settings: the server's settings.
-        environment: has Label Studio's address and key.
-        pause: seconds between two rounds through the projects.
     """
 
     def __init__(
@@ -385,9 +358,9 @@ class Completing:
         environment: Environment,
         pause: float = PAUSE,
     ) -> None:
-        self._ledger, self._writer, self._further, self._readers = ledger, writer, further, readers
+        self._ledger, self._further, self._readers = ledger, further, readers
         self._settings, self._environment, self._pause = settings, environment, pause
-        self._owner = f"complete-{uuid.uuid4()}"
+        self._claims = ProjectClaims(writer, "complete", _LEASE)
         self._resting: dict[str, float] = {}
         self._tried: set[tuple[str, int]] = set()
         self._looked: dict[str, int] = {}
@@ -402,7 +375,7 @@ class Completing:
         while True:
             await asyncio.sleep(self._pause)
             try:
-                for stored in await self._read(projects.list_all):
+                for stored in await outages.read_once(self._ledger, self._readers, projects.list_all):
                     rests = self._resting.get(stored.key, 0.0) > time.monotonic()
                     if not rests and self._looked.get(stored.key) != stored.sequence:
                         await self.tend(stored.key)
@@ -419,7 +392,7 @@ class Completing:
         Returns:
             About how many tasks models were asked.
         """
-        if not await self._claim(project):
+        if not await self._claims.acquire(project):
             return 0
         try:
             return await self._complete(project)
@@ -429,12 +402,14 @@ class Completing:
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
             return 0
         finally:
-            await self._writer.persist(partial(bookings.release_claim, key=_key(project), owner=self._owner))
+            await self._claims.release(project)
 
     async def _complete(self, project: str) -> int:
         done = last = 0
-        while await self._claim(project):
-            purse, tasks = await self._read(partial(self._next, project, last))
+        while await self._claims.acquire(project):
+            purse, tasks = await outages.read_once(
+                self._ledger, self._readers, partial(self._next, project, last)
+            )
             if not tasks:
                 break
             last = tasks[-1]
@@ -463,14 +438,16 @@ class Completing:
         purse = Purse("background", most)
         if from_picodollars(own.spent + own.reserved) >= most:
             return purse, ()
-        return purse, recounts.incomplete(connection, project, after=last, limit=_TASKS)
+        return purse, FurtherVotes(connection, project).incomplete(after=last, limit=_TASKS)
 
     async def _jobs(self, project: str, tasks: Sequence[int], purse: Purse) -> list[Job]:
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
         if url is None or key is None:
             return []
-        settings, _ = await self._read(
-            lambda connection: project_settings(projects.get(connection, project), self._settings)
+        settings, _ = await outages.read_once(
+            self._ledger,
+            self._readers,
+            lambda connection: project_settings(projects.get(connection, project), self._settings),
         )
         client = await asyncio.to_thread(Client, url, key)
         payload = await asyncio.to_thread(client.project_by_key, project)
@@ -478,22 +455,3 @@ class Completing:
         found: list[dict[str, Any]] = await asyncio.to_thread(client.tasks, payload["id"], tasks)
         parsed = (parse_task(raw) for raw in found)
         return [Job(project, *task, config, settings, purse=purse) for task in parsed if task is not None]
-
-    async def _claim(self, project: str) -> bool:
-        """Whether this process may work on the project, for as long as a lease lasts."""
-
-        def claim(connection: Connection) -> bool:
-            return bookings.acquire_claim(connection, _key(project), self._owner, _LEASE) is not None
-
-        return await self._writer.persist(claim)
-
-    async def _read(self, function: Callable[[Connection], _T]) -> _T:
-        def read() -> _T:
-            with self._ledger.read() as connection:
-                return function(connection)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
-
-
-def _key(project: str) -> str:
-    return f"complete:{project}"

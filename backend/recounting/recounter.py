@@ -18,26 +18,28 @@ from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
-from backend.ledger import Ledger, Writer, blind_tasks, learning_data, projects, recounts, rounds
+from backend.ledger import Ledger, Writer, projects, recounts
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.learning_data import LearningRounds
 from backend.ledger.projects import Project
 from backend.ledger.recounts import (
     CountableRound,
+    CountedRounds,
     Counting,
     CountingReason,
     FurtherVote,
     Recount,
     RecountCheck,
-    countable_rounds,
+    Recounts,
     differs,
 )
-from backend.ledger.rounds import Round
+from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round
 from backend.questions import parse_label_config
 from backend.settings import Settings
 from backend.settings.policies import policy_of
-from camvo.joint.further_votes import FurtherValue
-from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
+from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
-from camvo.scores.calibration import Scorer, fit_scorer
+from camvo.scores.calibration import Scorer
 from camvo.state.state import State
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.twins.twins import not_voted, twins
@@ -57,17 +59,10 @@ _Relabelled = Mapping[int, tuple[str, float]]
 
 @dataclass(slots=True)
 class QuestionCount:
-    """The result of a recount of one question.
+    """The result of a recount of one question: ``results`` has the rounds that would change.
 
-    Attributes:
-        key: the question.
-        results: the rounds whose label or score would change.
-        blind: those of them that are blind.
-        counted: how many rounds with a prediction were counted; blind ones are not among them.
-        labels: how many of these would get another label.
-        score_change: the sum of the absolute changes of their scores.
-        prices: the models whose votes counted, with their prices.
-        checks: what it says of rounds that people have answered; none if nothing would change.
+    Blind rounds are in ``results`` and ``blind``, but in no number; ``score_change`` is a sum of absolute
+    changes. ``checks`` is what it says of rounds that people have answered; none if nothing would change.
     """
 
     key: StateKey
@@ -104,14 +99,11 @@ class _QuestionCounter:
     def count(
         self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], _Relabelled]
     ) -> QuestionCount:
-        """Count every kept round of a question.
+        """Count every kept round of a question by its state, which must not change meanwhile.
 
-        Args:
-            key: the question.
-            state: its state of now, which must not change meanwhile.
-            relabel: returns what this counting says of the answered rounds, by the prices of the models. The
-                scores are calibrated on that: the labels that these rounds got first say how right an
-                earlier counting was.
+        ``relabel`` returns what this counting says of the answered rounds, by the prices of the models. The
+        scores are calibrated on that: the labels that these rounds got first say how right an earlier
+        counting was.
         """
         found, scorer, prices = QuestionCount(key), None, dict[str, float]()
         for number, (kept, prices) in enumerate(self.rounds(key, state)):
@@ -123,12 +115,7 @@ class _QuestionCounter:
         return found
 
     def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, dict[str, float]]]:
-        """Read a question's countable rounds, each with the prices of all models, which are the same for all.
-
-        Args:
-            key: the question.
-            state: its state of now.
-        """
+        """Read a question's countable rounds, each with the prices of all models, the same for each."""
         last, prices = 0, dict[str, float]()
         while page := self._page(key, last):
             last = page[-1].id
@@ -140,7 +127,9 @@ class _QuestionCounter:
 
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
-            return countable_rounds(connection, key.project, key.control, key.epoch, after=after, limit=_PAGE)
+            return CountedRounds(connection, key.project, key.control, key.epoch).countable(
+                after=after, limit=_PAGE
+            )
 
     def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
         """Every model whose votes may count: today's pool and those that the state knows, with a price.
@@ -168,20 +157,16 @@ class _QuestionCounter:
     ) -> Scorer | None:
         """Fit the question's scorer; ``None`` if scores are not calibrated.
 
-        Args:
-            key: the question.
-            plan: the plan of one of its rounds.
-            prices: the models whose votes count.
-            unanswered: the rounds whose human label it must not know.
-            relabelled: what this counting says of the answered rounds.
+        It must not know the human labels of ``unanswered`` rounds; ``relabelled`` is what this counting says
+        of the answered ones.
         """
         if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
-            rounds = learning_data.latest_rounds(
-                connection, key.project, key.control, key.epoch, unanswered, relabelled
+            rounds = LearningRounds(connection, key.project, key.control, key.epoch).latest(
+                unanswered, relabelled
             )
-        return fit_scorer(rounds, sorted(prices), plan["labels"])
+        return Scorer.fit(rounds, sorted(prices), plan["labels"])
 
     def decision(self, kept: CountableRound, state: State, prices: Mapping[str, float]) -> Decision | None:
         """The decision on a round by what a state knows; ``None`` without a vote that counts."""
@@ -231,14 +216,10 @@ class _AnsweredRounds:
         self._labels: dict[int, tuple[str, float]] = {}
 
     def relabel(self, prices: Mapping[str, float]) -> _Relabelled:
-        """Decide all of them again.
-
-        Args:
-            prices: the models whose votes count.
-        """
+        """Decide all of them again."""
         key = self._key
         with self._counter.ledger.read() as connection:
-            answered = rounds.answered(connection, key.project, key.control, key.epoch)
+            answered = QuestionRounds(connection, key.project, key.control, key.epoch).answered()
             further = recounts.further_votes_of(connection, [round_.id for round_ in answered])
         folds = [answered[fold::_FOLDS] for fold in range(_FOLDS)]
         decided = [self._decide(fold, prices, further) for fold in folds if fold]
@@ -249,11 +230,7 @@ class _AnsweredRounds:
         return self._labels
 
     def checks(self, prices: Mapping[str, float]) -> list[RecountCheck]:
-        """Compare the labels of :meth:`relabel` with the answers, with scores that do not know them either.
-
-        Args:
-            prices: the models whose votes count.
-        """
+        """Compare the labels of :meth:`relabel` with the answers; the scores do not know these either."""
         found = []
         for fold in self._folds:
             own = {each.round_.id for each in fold}
@@ -311,13 +288,7 @@ class _DoubtfulTask:
     next_usd: float = 0.0
 
     def add(self, further: FurtherValue, full_usd: float, prices: Mapping[str, float]) -> None:
-        """Add the expected gain of further votes on one question.
-
-        Args:
-            further: the best use of them.
-            full_usd: the question's part of what asking every model costs, in $.
-            prices: arm → its price, in any unit.
-        """
+        """Add the expected gain of further votes on one question."""
         share = sum(prices[arm] for arm in further.arms) / (sum(prices.values()) or 1.0)
         self.break_even += further.break_even
         self.full_usd += full_usd
@@ -357,13 +328,7 @@ class Doubting:
     policy: FurtherPolicy | None = None
 
     def add(self, counter: _QuestionCounter, key: StateKey, state: State) -> None:
-        """Go through the rounds of one question.
-
-        Args:
-            counter: reads the rounds.
-            key: the question.
-            state: its state of now, which must not change meanwhile.
-        """
+        """Go through the rounds of one question."""
         policy = further_policy(counter.policy)
         if policy is None:
             return
@@ -425,14 +390,6 @@ def record(
     holds already. Where something changes, the certificate of the question's earlier labels ends: a new queue
     of blind tasks begins.
 
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        found: what was counted, by question.
-        reason: why it was counted.
-        sequence: the project's last event that the counting knew.
-        now: unix seconds.
-
     Returns:
         The counting; ``None`` if nothing changes.
     """
@@ -440,8 +397,9 @@ def record(
     changes = [recount for question, new in news for recount in new if recount.round_id not in question.blind]
     if not any(new for _, new in news):
         return None
+    recounted = Recounts(connection, project)
     counting = Counting(
-        number=recounts.next_number(connection, project),
+        number=recounted.latest_number() + 1,
         reason=reason,
         sequence=sequence,
         counted=sum(question.counted for question in found),
@@ -449,13 +407,13 @@ def record(
         scores=sum(not recount.label_changed for recount in changes),
         created_at=now,
     )
-    recounts.store_counting(connection, project, counting)
+    recounted.store_counting(counting)
     for question, new in news:
         of_file = not projects.is_of_label_studio(project)
         hidden = {recount.round_id for recount in new} if of_file else question.blind
-        recounts.store(connection, project, counting.number, new, hidden)
+        recounted.store(counting.number, new, hidden)
         if new:
-            recounts.store_checks(connection, project, question.checks)
+            recounted.store_checks(question.checks)
             _begin_queue(connection, question, new, counting.number)
     return counting
 
@@ -464,25 +422,23 @@ def _news(connection: Connection, project: str, question: QuestionCount) -> list
     """The results that change something; of blind tasks, those behind the run that certifies."""
     if not question.results:
         return []
-    queue = blind_tasks.queue_of(connection, project, question.key.control, question.key.epoch)
+    queue = BlindQueues(connection, project).of(question.key.control, question.key.epoch)
     behind = [entry.task for entry in queue.behind]
-    return recounts.new_ones(connection, project, question.results, behind)
+    return Recounts(connection, project).new_ones(question.results, behind)
 
 
 def _begin_queue(
     connection: Connection, question: QuestionCount, new: Sequence[Recount], number: int
 ) -> None:
     key = question.key
-    answered = blind_tasks.recounted(
-        connection,
-        key.project,
+    answered = BlindQueues(connection, key.project).recounted(
         key.control,
         key.epoch,
         number=number,
         results={recount.round_id: (recount.label, recount.score) for recount in new},
     )
     for task in answered:
-        for round_ in rounds.of_task(connection, key.project, task):
+        for round_ in ProjectRounds(connection, key.project).of_task(task):
             if round_.audit and (round_.key.control, round_.key.epoch) == (key.control, key.epoch):
                 record_blind_answer(connection, round_, round_.id)
 
@@ -499,13 +455,7 @@ class Stopped(Exception):  # noqa: N818 - it ends a thread's work, and is no err
 
 @dataclass(frozen=True, slots=True)
 class ProjectCount:
-    """The result of a recount of a project.
-
-    Attributes:
-        questions: what it found, by question.
-        sequence: the project's last event that it knew.
-        seconds: how long it took.
-    """
+    """The result of a recount of a project."""
 
     questions: tuple[QuestionCount, ...]
     sequence: int
@@ -528,16 +478,7 @@ class ProjectCount:
 
 
 class Recounter:
-    """Counts projects again, one at a time. Used from one event loop only.
-
-    Args:
-        ledger: where the rounds are read.
-        writer: writes what changes.
-        states: the questions' states.
-        workers: the thread that counts.
-        settings: the server's settings.
-        clock: returns unix seconds.
-    """
+    """Counts projects again, one at a time. Used from one event loop only."""
 
     def __init__(
         self,
@@ -617,11 +558,6 @@ class Recounter:
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
         """Find the tasks on which further votes for ``usd`` dollars correct the most labels.
 
-        Args:
-            project: the project's key.
-            usd: in $.
-            most: the most tasks.
-
         Raises:
             LedgerError: the ledger cannot be read.
             Stopped: the process stops.
@@ -644,8 +580,7 @@ class Recounter:
     ) -> int:
         """Call a function in the counting thread for each question, with a state that no one else changes.
 
-        Returns:
-            The project's last event that the states know; 0 for a project that the ledger does not know.
+        Returns the project's last event that the states know; 0 for a project that the ledger does not know.
         """
         loop = asyncio.get_running_loop()
         stored, first_rounds = await loop.run_in_executor(self._workers, self._first_rounds, project)
@@ -672,8 +607,8 @@ class Recounter:
         """The project, and of each question's latest epoch a round."""
         with self._ledger.read() as connection:
             first_rounds = {}
-            for control, epoch in sorted(recounts.latest_epochs(connection, project).items()):
-                first = countable_rounds(connection, project, control, epoch, after=0, limit=1)
+            for control, epoch in sorted(ProjectRounds(connection, project).latest_epochs().items()):
+                first = CountedRounds(connection, project, control, epoch).countable(after=0, limit=1)
                 if first:
                     first_rounds[StateKey(project, control, epoch)] = first[0]
             return projects.get(connection, project), first_rounds

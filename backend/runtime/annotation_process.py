@@ -18,17 +18,18 @@ from backend.annotation.annotator import Annotator
 from backend.annotation.asking import Voters
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job_questions import Images, JobQuestions
+from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
 from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.states import States
 from backend.ledger import Ledger, Writer, money
-from backend.ledger.spent import usage_by_model
+from backend.ledger.money import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder import Embedder
-from backend.models.model import MAX_FACTOR, freeze_loaded_objects
+from backend.models.model import MAX_FACTOR, Used, freeze_loaded_objects
 from backend.models.packed_pool import PackedPool
 from backend.models.pool import CachingPool
 from backend.models.rates.controller import LedgerRates
@@ -58,22 +59,15 @@ def recall_usage(pool: Pool, ledger: Ledger) -> None:
     with ledger.read() as connection:
         usages = usage_by_model(connection, pool.most_output, max_factor=MAX_FACTOR)
     for name, usage in usages.items():
-        pool.observe(
-            name,
-            usage.counted_tokens,
-            usage.input_tokens,
-            usage.output_tokens,
-            calls=usage.calls,
-            tasks=usage.tasks,
-            cached_tokens=usage.cached_tokens,
-        )
+        used = Used(usage.counted_tokens, usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+        pool[name].model.meter.observe(used, calls=usage.calls, tasks=usage.tasks)
 
 
 def warm_up(embedder: Embedder, pool: Pool) -> None:
     """Load the embedder and a tokeniser; an embedder that cannot be loaded is logged."""
     try:
         embedder.load()
-        pool.count(pool.names[0], [{"role": "user", "content": "warm up"}])
+        pool[pool.names[0]].model.count([{"role": "user", "content": "warm up"}])
     except CamvoError as error:
         _log.error("embedder_unavailable", code=error.code, reason=str(error))
     freeze_loaded_objects()
@@ -136,7 +130,7 @@ class AnnotationProcess:
         self.settlements = self._purchases.settlements
         queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
         packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        voters = Voters(queries, self.pool, packs)
+        voters = Voters(queries, self.pool, packs, PackGuard(self.ledger, self.readers))
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters)
         examples = Examples(self.ledger, self.readers, clock=clock)

@@ -26,8 +26,8 @@ from backend.errors import (
 from backend.label_studio import payloads
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
-from backend.ledger import recounts
 from backend.ledger.database.statements import now
+from backend.ledger.recounts import Recounts
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
@@ -137,40 +137,40 @@ def _equal(sent: str, expected: str) -> bool:
 _RUNTIME, _ENVIRONMENT = "camvo", "camvo_environment"
 
 
-def install(app: Flask, runtime: Runtime, environment: Environment) -> None:
+def _install(app: Flask, runtime: Runtime, environment: Environment) -> None:
     """Give an application its runtime and its environment."""
     app.extensions[_RUNTIME], app.extensions[_ENVIRONMENT] = runtime, environment
 
 
-def runtime() -> Runtime:
+def _runtime() -> Runtime:
     """The runtime of the application that answers the current request."""
     return cast("Runtime", current_app.extensions[_RUNTIME])
 
 
-def environment() -> Environment:
+def _environment() -> Environment:
     """The environment of the application that answers the current request."""
     return cast("Environment", current_app.extensions[_ENVIRONMENT])
 
 
 def _refuse_too_many(tasks: int) -> None:
     """Refuse a request with more tasks than ``CAMVO_MAX_TASKS``."""
-    if tasks > environment().max_tasks:
+    if tasks > _environment().max_tasks:
         raise BodyTooLargeError(
-            f"{tasks} tasks in one request, at most {environment().max_tasks} are taken",
+            f"{tasks} tasks in one request, at most {_environment().max_tasks} are taken",
             where="body.tasks",
             fix="select fewer tasks or raise CAMVO_MAX_TASKS",
         )
 
 
-commands = Blueprint("commands", __name__)
+_commands = Blueprint("commands", __name__)
 
 
-@commands.post("/quote")
-def quote() -> Response:
+@_commands.post("/quote")
+def _quote() -> Response:
     """Count a portion of the tasks, or make the quote for a project whose portions were counted."""
     body = payloads.parse_request(payloads.QuoteRequest, _json_object(request))
     _refuse_too_many(len(body.tasks))
-    config, quotes = parse_label_config(body.label_config), runtime().quotes
+    config, quotes = parse_label_config(body.label_config), _runtime().quotes
     if body.counted is None:
         counted, example = quotes.count(body.project, config, body.tasks)
         return jsonify(counted=counted, example=example)
@@ -181,57 +181,57 @@ def quote() -> Response:
     return jsonify(done=True, quote=made.to_json())
 
 
-@commands.post("/recount")
-def recount() -> Response:
+@_commands.post("/recount")
+def _recount() -> Response:
     """Recount a project's stored votes. A long recount continues, and the caller asks again."""
     body = payloads.parse_request(payloads.RecountRequest, _json_object(request))
     try:
-        counting = runtime().recount(body.project)
+        counting = _runtime().recount(body.project)
     except TimeoutError:
         return jsonify(done=False)
     return jsonify(done=True, counting=None if counting is None else dataclasses.asdict(counting))
 
 
-@commands.post("/doubts")
-def doubts() -> Response:
+@_commands.post("/doubts")
+def _doubts() -> Response:
     """Name the tasks on which further votes bring the most right labels per dollar."""
     body = payloads.parse_request(payloads.DoubtsRequest, _json_object(request))
     try:
-        found, spent = runtime().doubts(body.project, body.usd, body.most)
+        found, spent = _runtime().doubts(body.project, body.usd, body.most)
     except TimeoutError:
         return jsonify(done=False)
     return jsonify(done=True, spent_usd=spent, **dataclasses.asdict(found))
 
 
-@commands.post("/ask_more")
-def ask_more() -> Response:
+@_commands.post("/ask_more")
+def _ask_more() -> Response:
     """Buy further votes on a portion of such tasks."""
     body = payloads.parse_request(payloads.AskMoreRequest, _json_object(request))
     _refuse_too_many(len(body.tasks))
     config, worth_usd = parse_label_config(body.label_config), 1.0 / body.least
-    portion = runtime().ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd)
+    portion = _runtime().ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd)
     return jsonify(**dataclasses.asdict(portion))
 
 
-@commands.get("/recounted")
-def recounted() -> Response:
+@_commands.get("/recounted")
+def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
     project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
-    with runtime().ledger.read() as connection:
-        tasks = recounts.pending(connection, project, after=after)
-        through = recounts.next_number(connection, project) - 1
+    with _runtime().ledger.read() as connection:
+        tasks = Recounts(connection, project).pending(after=after)
+        through = Recounts(connection, project).latest_number()
     return jsonify(tasks=tasks, through=through)
 
 
-@commands.post("/recounted")
-def delivered() -> Response:
+@_commands.post("/recounted")
+def _delivered() -> Response:
     """Record the tasks whose predictions the caller has replaced."""
     body = payloads.parse_request(payloads.DeliveredRequest, _json_object(request))
-    runtime().delivered(body.project, body.tasks, body.through)
+    _runtime().delivered(body.project, body.tasks, body.through)
     return jsonify(status="ok")
 
 
-interface = Blueprint("interface", __name__)
+_interface = Blueprint("interface", __name__)
 
 _KNOWN_ACTIONS = {*ACTIONS, payloads.START_TRAINING}
 
@@ -242,33 +242,33 @@ Hundreds of predictions may wait, but few compute: each thread that does keeps a
 """
 
 
-@interface.get("/")
-@interface.get("/health")
-def health() -> Response:
+@_interface.get("/")
+@_interface.get("/health")
+def _health() -> Response:
     """Report that the process answers; Label Studio requests this before everything else."""
-    return jsonify(status="UP", model_class="CaMVo", model_version=runtime().settings.model_version)
+    return jsonify(status="UP", model_class="CaMVo", model_version=_runtime().settings.model_version)
 
 
-@interface.post("/setup")
-def setup() -> Response:
+@_interface.post("/setup")
+def _setup() -> Response:
     """Record a project and its label config when it is connected or changed."""
     body = payloads.parse_request(payloads.SetupRequest, _json_object(request))
-    runtime().projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
-    return jsonify(model_version=runtime().settings.model_version)
+    _runtime().projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
+    return jsonify(model_version=_runtime().settings.model_version)
 
 
-@interface.post("/predict")
-def predict() -> Response:
+@_interface.post("/predict")
+def _predict() -> Response:
     """Label tasks: plan, ask models, vote. An interactive request is from a person who opened a task."""
     with _TURNS:
         body = payloads.parse_request(payloads.PredictRequest, _json_object(request))
         _refuse_too_many(len(body.tasks))
         config = parse_label_config(body.label_config)
-        runtime().projects.note_predicted(body.project, config, body.label_config)
+        _runtime().projects.note_predicted(body.project, config, body.label_config)
         if body.tasks_of_project is not None:
-            runtime().projects.remember_tasks(body.project, body.tasks_of_project)
+            _runtime().projects.remember_tasks(body.project, body.tasks_of_project)
         with tracing.request(request.headers.items()):
-            answers = runtime().predict(
+            answers = _runtime().predict(
                 body.project,
                 config,
                 body.tasks,
@@ -286,41 +286,41 @@ def predict() -> Response:
         )
 
 
-@interface.post("/webhook")
-def webhook() -> Response:
+@_interface.post("/webhook")
+def _webhook() -> Response:
     """Learn from what people did: annotations made, changed and deleted, deleted tasks, training."""
     event = payloads.parse_webhook(_json_object(request))
     metrics.webhooks.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
-    runtime().learn(event)
+    _runtime().learn(event)
     if event.action != payloads.START_TRAINING:  # sent with basic auth, so webhooks may still fail
-        metrics.last_webhook_at.labels(project=event.project_key).set(runtime().clock())
+        metrics.last_webhook_at.labels(project=event.project_key).set(_runtime().clock())
     return jsonify(status="ok")
 
 
-@interface.route("/versions", methods=["GET", "POST"])
-def versions() -> Response:
+@_interface.route("/versions", methods=["GET", "POST"])
+def _versions() -> Response:
     """List the only version of the model."""
-    return jsonify(versions=[runtime().settings.model_version])
+    return jsonify(versions=[_runtime().settings.model_version])
 
 
-pages = Blueprint("pages", __name__)
+_pages = Blueprint("pages", __name__)
 
 _STATUS_TYPES = ["application/json", "text/html"]
 
 
-@pages.get("/status")
-def status() -> Response:
+@_pages.get("/status")
+def _status() -> Response:
     """The status page, or the same facts as JSON."""
-    live, asked = read_live(environment()), request.args.get("project")
-    with runtime().ledger.read() as connection:
+    live, asked = read_live(_environment()), request.args.get("project")
+    with _runtime().ledger.read() as connection:
         report = build_report(
             connection,
-            runtime().settings,
+            _runtime().settings,
             now=now(connection),
             live=live,
             project=asked,
-            label_studio=environment().label_studio_url,
-            annotators=runtime().settings.show_annotators and environment().basic_auth_user is not None,
+            label_studio=_environment().label_studio_url,
+            annotators=_runtime().settings.show_annotators and _environment().basic_auth_user is not None,
         )
     if _wants_html():
         answer = Response(
@@ -333,37 +333,37 @@ def status() -> Response:
     return answer
 
 
-@pages.get("/failed")
-def failed() -> Response:
+@_pages.get("/failed")
+def _failed() -> Response:
     """The tasks without a prediction, and why."""
     first, last = request.args.get("first"), request.args.get("last")
-    with runtime().ledger.read() as connection:
+    with _runtime().ledger.read() as connection:
         keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
         return jsonify(failed_task_list(connection, keys, first, last))
 
 
-@pages.get("/progress")
-def progress() -> Response:
+@_pages.get("/progress")
+def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
     first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
-    with runtime().ledger.read() as connection:
+    with _runtime().ledger.read() as connection:
         return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
 
 
-@pages.get("/metrics")
-def exposition() -> Response:
+@_pages.get("/metrics")
+def _exposition() -> Response:
     """The metrics in Prometheus's text format."""
-    text = metrics.exposition(several_processes=environment().prometheus_multiproc_dir is not None)
+    text = metrics.exposition(several_processes=_environment().prometheus_multiproc_dir is not None)
     return Response(text, content_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@pages.get("/ready")
-def ready() -> tuple[Response, int]:
+@_pages.get("/ready")
+def _ready() -> tuple[Response, int]:
     """Whether the process can answer requests; with ``?part=embedder`` whether it has started."""
     if request.args.get("part") == "embedder":  # a start must not end because the database is down
-        loaded = runtime().embedder.loaded
+        loaded = _runtime().embedder.loaded
         return jsonify(embedder=loaded), 200 if loaded else 503
-    parts = runtime().ready()
+    parts = _runtime().ready()
     # A key is missing on every host alike, and the other models still vote: it must not stop the service.
     return jsonify(parts), 200 if parts["ledger"] and parts["embedder"] else 503
 
@@ -433,22 +433,14 @@ _OPEN = frozenset({"/", "/health", "/ready"})
 
 
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
-    """Create the application of one worker process and start its runtime; called after the fork.
-
-    Args:
-        environment: the environment to use instead of the process's own.
-        embedder: an embedder to use instead of a new one.
-
-    Raises:
-        CamvoError: the settings are wrong, or the ledger cannot be opened.
-    """
+    """Create the application of one worker process and start its runtime; called after the fork."""
     environment = environment or Environment()
     logs.configure(environment.log_level)
     runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)
     app = Flask("camvo")
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
-    install(app, runtime, environment)
-    for blueprint in (interface, commands, pages):
+    _install(app, runtime, environment)
+    for blueprint in (_interface, _commands, _pages):
         app.register_blueprint(blueprint)
     _register_guards(app, runtime, environment)
     _register_refusals(app, environment)

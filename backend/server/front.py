@@ -52,12 +52,7 @@ class _IncomingRequest:
         )
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes from the connection.
-
-        Raises:
-            MalformedRequestError: this is no HTTP request, or its length is ambiguous.
-            BodyTooLargeError: the body is over the limit, or is announced to be.
-        """
+        """Take in bytes from the connection."""
         self.received += data
         try:
             self._parser.feed(data)
@@ -533,11 +528,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             client.sendall(refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
 
     def _admit(self, connection: Connection, incoming: _IncomingRequest) -> None:
-        """Give a complete request to its lane.
-
-        Raises:
-            BusyError: the lane has no place.
-        """
+        """Give a complete request to its lane."""
         lane = self._lanes.lane_of(incoming.target)
         if lane is not None and lane.is_full:
             raise BusyError.now("no place for a further request at the moment")

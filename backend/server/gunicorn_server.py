@@ -30,7 +30,7 @@ _FILES = 65_536
 """Open files of a worker at most; the usual limit of 1,024 is too few for its connections and its models'."""
 
 
-class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+class _GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """The server for one environment: workers with a front of their own, no preload.
 
     The application is created in each worker, since neither torch nor an event loop survives a fork. Workers
@@ -99,7 +99,7 @@ def serve(environment: Environment) -> None:
         SystemExit: gunicorn has ended: 0 after a signal, 4 if a worker could not start.
     """
     with _metrics_folder() as folder:
-        server = GunicornServer(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
+        server = _GunicornServer(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
         _check_port(environment.host, environment.port)
         migrate(environment.database_url)
         _allow_files()

@@ -31,18 +31,17 @@ from backend.learning.actions import CatchUp, Training, forget_next, parts, prep
 from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
 from backend.learning.projects import asked_questions, is_new, project_settings, remember_project
 from backend.learning.teaching import RewardCorrections
-from backend.ledger import Ledger, Writer, money, projects, recounts
-from backend.ledger.database.readiness import try_write
+from backend.ledger import Ledger, Writer, money, projects
+from backend.ledger.database.statements import try_write
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.projects import Project
-from backend.ledger.recounts import Counting
+from backend.ledger.recounts import Counting, Recounts
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import JobTally, Quote
 from backend.quotes.quote_maker import QuoteMaker
-from backend.recounting.automatic import AutomaticRecounts, RecountStep
-from backend.recounting.delivery import Delivery
+from backend.recounting.automatic import AutomaticRecounts, Delivery, RecountStep
 from backend.recounting.further import Completing, Portion, ask_portion
 from backend.recounting.recounter import Doubts, Recounter
 from backend.runtime.annotation_process import AnnotationProcess
@@ -103,12 +102,7 @@ class _Entry(Generic[_Result]):
 
 
 class LastingWork(Generic[_Result]):
-    """Work under way, and results that nobody has fetched yet; safe for threads.
-
-    Args:
-        deadline: the seconds that a request may take.
-        clock: seconds that only grow.
-    """
+    """Work under way, and results that nobody has fetched yet; safe for threads."""
 
     def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._deadline, self._clock = deadline, clock
@@ -120,15 +114,7 @@ class LastingWork(Generic[_Result]):
         return len(self._entries)
 
     def result(self, asked: Hashable, start: Callable[[], Future[_Result]]) -> _Result:
-        """The result of some work, which is started unless it is under way.
-
-        Args:
-            asked: what is asked for; equal ones are the same work.
-            start: starts it.
-
-        Raises:
-            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
-        """
+        """The result of some work, which is started unless it is under way."""
         with self._lock:
             self._drop_abandoned()
             entry = self._entries.get(asked)
@@ -166,21 +152,7 @@ class _Quotes:
     def count(
         self, project: str, config: LabelConfig, tasks: Sequence[Any]
     ) -> tuple[dict[str, int], int | None]:
-        """Count some tasks of a project.
-
-        Args:
-            project: the project's key.
-            config: its label config.
-            tasks: the tasks as received; malformed ones are left out.
-
-        Returns:
-            The sums, and the number of the task to send with :meth:`quote`; ``None`` without any.
-
-        Raises:
-            BadLabelConfigError: the config has no control that can be voted on.
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-            LedgerError: the ledger cannot be read.
-        """
+        """Count some tasks of a project: the sums, and the number of the task to send with :meth:`quote`."""
         require_questions(config)
         settings = self._settings(project)
         maker = QuoteMaker(self._process, settings, project)
@@ -191,18 +163,7 @@ class _Quotes:
     def quote(
         self, project: str, config: LabelConfig, example: Sequence[Any], counted: Mapping[str, int]
     ) -> Quote:
-        """The quote of tasks that were counted.
-
-        Args:
-            project: the project's key.
-            config: its label config.
-            example: a task whose questions are those of the job, as received; none if no task is to come.
-            counted: the sums over all tasks.
-
-        Raises:
-            TimeoutError: it was not done by the deadline; it continues, and a repeated request gets it.
-            BadBodyError: there are other sums than these.
-        """
+        """The quote of tasks that were counted."""
         require_questions(config)
         tally, settings = _tally(counted), self._settings(project)
 
@@ -248,10 +209,6 @@ class _ServedProjects:
         """The settings with a project's own overrides; one object for equal overrides.
 
         While the database is down, they are those of the project's last request.
-
-        Raises:
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-            LedgerError: the ledger cannot be read, and the project had no request yet.
         """
         try:
             with self._ledger.read() as connection:
@@ -285,11 +242,7 @@ class _ServedProjects:
         label_config: str | None = None,
         hostname: str | None = None,
     ) -> None:
-        """Store what ``/setup`` says: a project's ``extra_params``, its config, and Label Studio's address.
-
-        Raises:
-            ConfigError: the ``extra_params`` do not fit the settings; the stored ones stay.
-        """
+        """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
         self._settings.for_project(extra_params)
         columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
         with self._ledger.read() as connection:
@@ -319,11 +272,7 @@ _LONGEST = 0.05
 
 
 class UrgentRequests:
-    """The urgent requests of one process, and the event loop that pauses for them.
-
-    Args:
-        loop: the event loop. It pauses at most half of the time, however many requests arrive.
-    """
+    """The urgent requests of one process, and the event loop that pauses for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -472,22 +421,10 @@ class Runtime:
         stored_only: bool = False,
         terms: JobTerms | None = None,
     ) -> Future[list[Answer]]:
-        """Start to predict raw tasks; the result comes at the deadline at the latest.
+        """Start to predict raw tasks; the result, in their order, comes at the deadline at the latest.
 
-        Args:
-            project: Label Studio's key of the project.
-            config: the parsed label config.
-            tasks: the tasks as received; a malformed one gets ``[]``.
-            again: whether models make another attempt after their last one.
-            stored_only: whether no model is asked, and a task without a round gets ``[]``.
-            terms: what the job that the tasks belong to may cost; ``None`` if they belong to none.
-
-        Returns:
-            For each task, in their order: a prediction, or why there is none (yet).
-
-        Raises:
-            BadLabelConfigError: the config has no control that can be voted on.
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+        A malformed task gets ``[]``, and if it is ``stored_only`` so does a task without a round. ``terms``
+        say what the job that the tasks belong to may cost.
         """
         require_questions(config)
         settings = self.projects.settings(project)
@@ -515,32 +452,14 @@ class Runtime:
             self._thread.call_soon(partial(self._reliabilities.wake, event.project_key))
 
     def recount(self, project: str) -> Counting | None:
-        """Recount a project's stored votes, or wait for the recount under way; nothing is delivered.
-
-        Returns:
-            The counting; ``None`` if nothing changed.
-
-        Raises:
-            TimeoutError: it was not done by the deadline; it continues.
-            LedgerError: the ledger failed.
-        """
+        """Recount a project's stored votes, or wait for the recount under way; nothing is delivered."""
         future = self._thread.submit(self.recounter.recount(project, "command"))
         return future.result(self.settings.deadline)
 
     def doubts(self, project: str, usd: float, most: int) -> tuple[Doubts, float]:
-        """Find the tasks on which further votes are worth most; nothing is asked.
+        """Find the tasks on which further votes are worth most, and what such votes have cost so far, in $.
 
-        Args:
-            project: the project's key.
-            usd: the most that further votes may cost in all, also in earlier runs, in $.
-            most: the most tasks.
-
-        Returns:
-            The tasks, and what was spent on further votes so far, in $.
-
-        Raises:
-            TimeoutError: it was not done by the deadline.
-            LedgerError: the ledger failed.
+        Nothing is asked. ``usd`` limits what further votes may cost in all, also in earlier runs.
         """
         with self.ledger.read() as connection:
             spent = from_picodollars(money.balance(connection, project, "further").spent)
@@ -550,20 +469,7 @@ class Runtime:
     def ask_more(
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
     ) -> Portion:
-        """Ask models that decided tasks left out, while their policy finds a vote worth asking for.
-
-        Args:
-            project: Label Studio's key of the project.
-            config: the parsed label config.
-            tasks: the tasks as received; malformed ones are passed over.
-            usd: the most that further votes may cost in all, also in earlier runs, in $.
-            worth_usd: what one more right label is worth, in $.
-
-        Raises:
-            BadLabelConfigError: the config has no control that can be voted on.
-            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-            LedgerError: the ledger failed.
-        """
+        """Ask models that decided tasks left out, while their policy finds a vote worth asking for."""
         require_questions(config)
         settings, purse = self.projects.settings(project), Purse("further", usd)
         jobs = [
@@ -582,7 +488,7 @@ class Runtime:
 
     def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""
-        self._write(partial(recounts.set_delivered, project=project, tasks=tasks, through=through))
+        self._write(lambda connection: Recounts(connection, project).set_delivered(tasks, through))
 
     def _write(self, function: Callable[[Connection], object]) -> None:
         """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.

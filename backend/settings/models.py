@@ -107,11 +107,15 @@ class ModelSettings(BaseModel):
         return self.model.startswith("embedded/")
 
     @property
+    def packed_name(self) -> str | None:
+        """The name of the packed arm; ``None`` if the model has none."""
+        return None if self.pack is None else packed_arm(self.name, self.pack)
+
+    @property
     def packed(self) -> ModelSettings | None:
         """The packed arm: the same model with several tasks in a prompt; ``None`` if it has none."""
-        if self.pack is None:
+        if (name := self.packed_name) is None:
             return None
-        name = packed_arm(self.name, self.pack)
         return self.model_copy(update={"name": name, "timeout": 2.0 * self.timeout, "logprobs": False})
 
     @model_validator(mode="before")

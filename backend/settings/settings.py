@@ -224,7 +224,7 @@ class Settings(BaseModel):
     @property
     def arms(self) -> tuple[str, ...]:
         """The names of all arms: each model, and after it its packed arm if it has one."""
-        return tuple(arm.name for model in self.models for arm in (model, model.packed) if arm is not None)
+        return tuple([arm for model in self.models for arm in (model.name, model.packed_name) if arm])
 
     def has_student(self, policy: Policy) -> bool:
         """Whether a student votes beside a policy that runs with these settings.

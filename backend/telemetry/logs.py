@@ -19,11 +19,7 @@ def _with_trace(
 
 
 def configure(level: str = "info") -> None:
-    """Configure structlog for this process.
-
-    Args:
-        level: name of a logging level such as ``"info"``, in upper or lower case.
-    """
+    """Configure structlog for this process."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s %(message)s")
     renderer: structlog.typing.Processor = (

@@ -101,11 +101,7 @@ def label_value(name: str) -> str:
 
 
 def exposition(*, several_processes: bool) -> bytes:
-    """Return the metrics in Prometheus' text format.
-
-    Args:
-        several_processes: whether to combine the metrics of all worker processes.
-    """
+    """Return the metrics in Prometheus' text format."""
     return generate_latest(_registry(several_processes))
 
 

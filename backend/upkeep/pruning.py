@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -13,7 +12,8 @@ from sqlalchemy import Connection
 from backend.errors import LedgerError
 from backend.ledger import Ledger, deletions, events
 from backend.ledger.database.statements import now
-from backend.ledger.events import Base, Snapshot, digest_of
+from backend.ledger.deletions import Prunable
+from backend.ledger.events import Base, ProjectEvents, Snapshot, StateRecords, digest_of
 from backend.upkeep.copying import differences
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution
@@ -47,8 +47,8 @@ def _lessons(
     """Yield what a state's events after a number teach, up to another number, in order and in portions."""
     while portion := [
         event
-        for event in events.after(
-            connection, name.project, after, control=name.control, epoch=name.epoch, limit=_PORTION
+        for event in ProjectEvents(connection, name.project).after(
+            after, control=name.control, epoch=name.epoch, limit=_PORTION
         )
         if event.sequence <= through
     ]:
@@ -71,7 +71,7 @@ def continued(connection: Connection, name: StateName, base: Base | None, like: 
 
 def readable_snapshots(connection: Connection, name: StateName) -> Iterator[tuple[Snapshot, State]]:
     """Yield a state's snapshots, the newest first, without those of another format."""
-    for snapshot in events.latest_snapshots(connection, name.project, name.control, name.epoch):
+    for snapshot in StateRecords(connection, name.project, name.control, name.epoch).snapshots():
         try:
             yield snapshot, State.restore(snapshot.state)
         except SnapshotError:
@@ -88,14 +88,7 @@ class _Fold:
     now: float
 
     def run(self, ledger: Ledger, advance: Advance) -> int:
-        """Store the sums. The events stay until they are deleted with :func:`events.delete_folded`.
-
-        Args:
-            ledger: the migrated ledger; other processes may write to it meanwhile.
-            advance: called with how many events were added up.
-
-        Returns:
-            How many states have a new base.
+        """Store the sums. The events stay until they are deleted with :meth:`ProjectEvents.delete_folded`.
 
         Raises:
             LedgerError: a sum is not what it must be, so that nothing was stored, or another prune is
@@ -103,8 +96,8 @@ class _Fold:
         """
         made: list[tuple[Base, Base | None]] = []
         with ledger.read() as connection:
-            for control, epoch in deletions.states_through(connection, self.project, self.through):
-                previous = events.base_of(connection, self.project, control, epoch)
+            for control, epoch in Prunable(connection, self.project).states_through(self.through):
+                previous = StateRecords(connection, self.project, control, epoch).base()
                 if previous is None or previous.sequence < self.through:
                     name = StateName(self.project, control, epoch)
                     made.append((self._sum(connection, name, previous, advance), previous))
@@ -148,6 +141,7 @@ def _verify(connection: Connection, name: StateName, base: Base, state: State) -
 _EVENTS, _ROUNDS = 2000, 500
 """How many events and rounds one transaction changes: bounds how long the server's writes wait."""
 
+_Item = TypeVar("_Item")
 _T = TypeVar("_T")
 
 
@@ -182,8 +176,9 @@ def planned(ledger: Ledger, project: str, age: float) -> Pruned:
     """
     with ledger.read() as connection:
         before = now(connection) - age
-        through = deletions.last_older(connection, project, before)
-        events = deletions.count_through(connection, project, through)
+        old = Prunable(connection, project)
+        through = old.last_older(before)
+        events = old.count_through(through)
         rounds = _prunable(connection, project, before, through)
         return Pruned(project, through, events, len(rounds))
 
@@ -208,53 +203,57 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
     """
     with ledger.read() as connection:
         before = now(connection) - age
-        through = deletions.last_older(connection, project, before)
-        first = deletions.first_event(connection, project)
+        old = Prunable(connection, project)
+        through = old.last_older(before)
+        first = old.first_event()
     _Fold(project, through, lambda_l, before + age).run(ledger, advance)
     folded = sum(
-        _written(ledger, partial(events.delete_folded, project=project, first=start, last=end))
-        for start, end in _ranges(first, through)
+        _written(
+            ledger, lambda connection, span: ProjectEvents(connection, project).delete_folded(*span), span
+        )
+        for span in _ranges(first, through)
     )
     with ledger.read() as connection:
-        ids = _prunable(connection, project, before, events.folded_through(connection, project))
+        ids = _prunable(connection, project, before, ProjectEvents(connection, project).folded_through())
     for portion in _portions(ids):
-        _written(ledger, partial(deletions.prune_rounds, ids=portion))
-    lines = _written(ledger, partial(deletions.forget_batches, project=project, before=before))
+        _written(ledger, lambda connection, some: Prunable(connection, project).prune(some), portion)
+    lines = _written(ledger, lambda connection, at: Prunable(connection, project).forget_batches(at), before)
     return Pruned(project, through, folded, len(ids), _forget(ledger, project, before, ids), lines)
 
 
 def forget_orphans(ledger: Ledger) -> int:
     """Delete the contexts of deleted tasks whose events are folded, and return how many those are."""
     with ledger.read() as connection:
-        orphans = deletions.orphaned_contexts(connection)
-        ids = sorted(set(orphans) - deletions.rounds_of_events(connection, orphans))
+        ids = deletions.orphaned_contexts(connection)
     for portion in _portions(ids):
-        _written(ledger, partial(deletions.forget_contexts, ids=portion))
+        _written(ledger, deletions.forget_contexts, portion)
     return len(ids)
 
 
 def _prunable(connection: Connection, project: str, before: float, folded: int) -> list[int]:
-    needed = deletions.unfolded_rounds(connection, project, folded)
-    return [number for number in deletions.old_rounds(connection, project, before) if number not in needed]
+    old = Prunable(connection, project)
+    needed = old.unfolded_rounds(folded)
+    return [number for number in old.old_rounds(before) if number not in needed]
 
 
 def _forget(ledger: Ledger, project: str, before: float, ids: Sequence[int]) -> int:
     """Delete the texts and answers that no round can use any more; return how many answers that were."""
     with ledger.read() as connection:
-        tasks = set(deletions.stale_tasks(connection, project, before))
+        old = Prunable(connection, project)
+        tasks = set(old.stale_tasks(before))
         for portion in _portions(ids):
-            tasks |= set(deletions.pruned_tasks(connection, portion))
+            tasks |= set(old.pruned_tasks(portion))
     return sum(
-        _written(ledger, partial(deletions.forget_texts, project=project, tasks=portion))
+        _written(ledger, lambda connection, some: Prunable(connection, project).forget_texts(some), portion)
         for portion in _portions(sorted(tasks))
     )
 
 
-def _written(ledger: Ledger, function: Callable[[Connection], _T]) -> _T:
-    """Run a function in a write transaction, and let others write for as long as it took."""
+def _written(ledger: Ledger, change: Callable[[Connection, _Item], _T], item: _Item) -> _T:
+    """Change something in a write transaction, and let others write for as long as it took."""
     began = time.monotonic()
     with ledger.write() as connection:
-        value = function(connection)
+        value = change(connection, item)
     time.sleep(time.monotonic() - began)
     return value
 

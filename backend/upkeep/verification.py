@@ -11,9 +11,11 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from backend.ledger import certificates, deletions, events, projects
-from backend.ledger.events import Base, LearntRound, learnt_rounds
-from backend.ledger.spent import wrong_accounts
+from backend.ledger import projects
+from backend.ledger.certificates import Certificates
+from backend.ledger.deletions import Prunable
+from backend.ledger.events import Base, LearntRound, ProjectEvents
+from backend.ledger.money import wrong_accounts
 from backend.upkeep.copying import differences
 from backend.upkeep.pruning import Advance, StateName, continued, readable_snapshots
 from camvo.errors import SnapshotError
@@ -48,7 +50,7 @@ def problems(connection: Connection, advance: Advance) -> Iterator[_Problem]:
         )
     for project in projects.list_all(connection):
         yield from _wrong_numbers(connection, project.key, project.sequence)
-        folded = {(base.control, base.epoch): base for base in events.bases_of(connection, project.key)}
+        folded = {(base.control, base.epoch): base for base in ProjectEvents(connection, project.key).bases()}
         yield from _wrong_bases(folded)
         yield from _wrong_states(connection, project.key, project.sequence, folded)
         yield from _wrong_rounds(connection, project.key, folded)
@@ -58,13 +60,13 @@ def problems(connection: Connection, advance: Advance) -> Iterator[_Problem]:
 
 def _wrong_certificates(connection: Connection, project: str) -> Iterator[_Problem]:
     """What nobody can have done to a certificate. That it no longer holds is no problem of the ledger."""
-    for certificate, what in certificates.damages(connection, project):
+    for certificate, what in Certificates(connection, project).damages():
         yield _Problem("certificate", f"project {project}, certificate {certificate}", what)
 
 
 def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterator[_Problem]:
-    folded = events.folded_through(connection, project)
-    later = deletions.count_after(connection, project, folded)
+    folded = ProjectEvents(connection, project).folded_through()
+    later = Prunable(connection, project).count_after(folded)
     if later != newest - folded:
         what = f"it has {later} events after number {folded}, and the last has the number {newest}"
         yield _Problem("events", f"project {project}", what)
@@ -84,7 +86,7 @@ def _wrong_bases(folded: dict[tuple[str, str], Base]) -> Iterator[_Problem]:
 def _wrong_states(
     connection: Connection, project: str, newest: int, folded: dict[tuple[str, str], Base]
 ) -> Iterator[_Problem]:
-    for control, epoch in deletions.states_through(connection, project, newest):
+    for control, epoch in Prunable(connection, project).states_through(newest):
         name, base = StateName(project, control, epoch), folded.get((control, epoch))
         try:
             for snapshot, saved in readable_snapshots(connection, name):
@@ -101,7 +103,7 @@ def _wrong_states(
 def _wrong_rounds(
     connection: Connection, project: str, folded: dict[tuple[str, str], Base]
 ) -> Iterator[_Problem]:
-    for learnt in learnt_rounds(connection, project):
+    for learnt in ProjectEvents(connection, project).learnt_rounds():
         row = learnt.row
         if what := _wrong_round(learnt, is_folded=(row.control, row.epoch) in folded):
             yield _Problem("round", f"project {project}, task {row.task}, control {row.control}", what)

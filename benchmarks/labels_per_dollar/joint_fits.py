@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.joint_fit import JointFit, fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.state.kept_rounds import KeptRound, LatestRounds
 
@@ -36,7 +36,7 @@ def fitted(
     )
     latest = LatestRounds(tuple([KeptRound.of(cast, label) for cast, label in taught]))
     shares = {arm: price / sum(prices.values()) / 10.0 for arm, price in prices.items()}
-    return fit_joint(PatternCounts(dict(patterns), len(rounds)), latest, labels, shares)
+    return JointFit.fit(PatternCounts(dict(patterns), len(rounds)), latest, labels, shares)
 
 
 def labelled_by(fit: JointFit, rounds: Sequence[Cast]) -> NDArray[np.int64]:

@@ -73,7 +73,7 @@ def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Arr
     decided = trace.labels >= 0
     votes = np.where(trace.asked, table.votes, -1)[decided]
     labels = trace.labels[decided]
-    panel = panel_fit.fit_panel(votes[:2000], file.models, len(file.labels))
+    panel = panel_fit.Panel.fit(votes[:2000], file.models, len(file.labels))
     chance = panel.chances(votes, len(file.labels))[np.arange(len(labels)), labels]
     return Decided(file, prices, votes, labels, table.truth[decided], table.contexts[decided], chance)
 

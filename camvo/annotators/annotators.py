@@ -100,9 +100,6 @@ class _Coins:
 
         The information about the log-odds is that of the tasks' scores (Berndt, Hall, Hall and Hausman 1974).
         The weight of the prior, in labels, is subtracted.
-
-        Args:
-            right: the accuracies, shape (V,).
         """
         scores = np.zeros((len(self._truth), len(right)))
         scores[self._task, self._voter] = self._share * (self._said_right(right) - right[self._voter])
@@ -177,10 +174,6 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> _Reliabiliti
     Tasks with one annotator and without ground truth are left out: models cannot judge people. The order of
     the tasks changes the result by no more than rounding.
 
-    Args:
-        tasks: the tasks that people labelled.
-        labels: M, the number of labels of the question, at least 2.
-
     Raises:
         InvalidParameterError: there are fewer than two labels.
 
@@ -218,26 +211,17 @@ _LEAST_ODDS: Final = 2.0
 """The label must be at least this many times as likely as any other."""
 
 
-def log_odds(right: float, labels: int) -> float:
-    """Compute what a label of such an annotator weighs: ln p(M − 1)/(1 − p), at least 0.
-
-    Args:
-        right: p, how often the annotator is right, in (0, 1).
-        labels: M, the number of labels.
-    """
+def _log_odds(right: float, labels: int) -> float:
+    """Compute what a label of such an annotator weighs: ln p(M − 1)/(1 − p), at least 0."""
     return max(math.log(right) - math.log1p(-right) + math.log(max(labels - 1, 1)), 0.0)
 
 
 def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | None:
-    """The most likely label, if it is :data:`_LEAST_ODDS` times as likely as any other label.
+    """The most likely of M labels by answers and people's accuracies; ``None`` if in doubt.
 
-    All labels are equally likely before the answers. People of equal accuracy are thus counted as by a
-    majority, and a tie between two labels decides nothing. Neither does an answer by somebody who is right no
-    more often than by chance.
-
-    Args:
-        answers: the label and the accuracy, in (0, 1), of each person.
-        labels: M, the number of labels.
+    It has to be :data:`_LEAST_ODDS` times as likely as any other label. All labels are equally likely before
+    the answers. People of equal accuracy are thus counted as by a majority, and a tie between two labels
+    decides nothing. Neither does an answer by somebody who is right no more often than by chance.
 
     >>> weighed_label([("yes", 0.95), ("no", 0.6)], 2)
     'yes'
@@ -245,7 +229,7 @@ def weighed_label(answers: Iterable[tuple[str, float]], labels: int) -> str | No
     """
     odds: dict[str, float] = {}
     for label, right in sorted(answers):
-        odds[label] = odds.get(label, 0.0) + log_odds(right, labels)
+        odds[label] = odds.get(label, 0.0) + _log_odds(right, labels)
     leader = max(odds, key=odds.__getitem__, default=None)
     if leader is None:
         return None

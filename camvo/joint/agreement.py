@@ -8,6 +8,7 @@ needed. While there are too few such rounds, a plan stops only where no further 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.joint_fit import JointFit, VotesFit, form_round_beliefs
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.joint.lattice import Lattice, count_passing
-from camvo.joint.plans import NEVER, fold_counts, plan_by_worth, walk
+from camvo.joint.plans import NEVER, plan_by_worth, walk
 from camvo.joint.votes import Rows, renumber
 from camvo.numerics.small import upper_bound
 from camvo.state.exploration import UNASKED
@@ -53,7 +54,7 @@ def kept_labels(beliefs: Beliefs) -> Array:
 
 
 @lru_cache(maxsize=16)
-def certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
+def _certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
     """Whether no further votes can change the most probable label of each node, shape (N,).
 
     Some arms may give no vote, so every set of further votes is considered.
@@ -106,11 +107,7 @@ _PRIOR_ROUNDS: Final = 30.0
 
 
 def rounds_needed(agreement: float) -> int:
-    """How many rounds that asked all arms prove an agreement if none of them contradicts it.
-
-    Args:
-        agreement: the required share, in [0, 1].
-    """
+    """How many rounds that asked all arms prove an agreement if none of them contradicts it."""
     if agreement <= 0.0:
         return 1
     if agreement >= 1.0:
@@ -154,14 +151,12 @@ class AgreementStops:
             return self.error_price * self.kept
         if self.others is not None:  # a label is certain once all arms have voted; no node includes them all
             return np.full(len(self.kept), NEVER)
-        return np.where(certain_labels(beliefs), 0.0, NEVER)
+        return np.where(_certain_labels(beliefs), 0.0, NEVER)
 
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that have not voted, shape (N,); ``None`` if all are in the lattice.
 
-        Args:
-            beliefs: the beliefs at the nodes of K arms.
-            prices: the share of each of these arms of the price of all, length K.
+        ``prices`` are the shares of the lattice's arms of the price of all.
         """
         if self.others is None:
             return None
@@ -172,25 +167,26 @@ class AgreementStops:
         """The value as plain JSON, stored with a round's plan."""
         return {"error_price": self.error_price, "error": self.error}
 
+    @classmethod
+    def fit(
+        cls, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float
+    ) -> AgreementStops:
+        """The cheapest stops whose labels equal those of all votes in a share ``agreement`` of the rounds.
 
-def fit_agreement(
-    fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float
-) -> AgreementStops:
-    """Find the cheapest stops whose labels equal those of all votes in at least ``agreement`` of the rounds.
+        The same rounds cannot both choose a plan and judge it: the plan that looks best among many looks
+        better than it is. So the plan of each price is fitted to one half of the rounds and tested on the
+        other, both ways. The upper Clopper–Pearson bound on all errors has to fit the error budget
+        1 − ``agreement``.
 
-    The same rounds cannot both choose a plan and judge it: the plan that looks best among many looks better
-    than it is. So the plan of each price is fitted to one half of the rounds and tested on the other, both
-    ways. The upper Clopper–Pearson bound on all errors has to fit the error budget 1 − ``agreement``.
-
-    Args:
-        fit: what votes say, without confidences, contexts and a student.
-        votes: the model of votes behind it.
-        shares: arm → its share of the price of all arms.
-        agreement: the required share, in [0, 1].
-    """
-    problem = _Problem(fit, votes, shares, agreement)
-    price, error = problem.error_price()
-    return replace(problem.stops(fit.beliefs, problem.counts), error_price=price, error=error)
+        Args:
+            fit: what votes say, without confidences, contexts and a student.
+            votes: the model of votes behind it.
+            shares: arm → its share of the price of all arms.
+            agreement: the required share, in [0, 1].
+        """
+        problem = _Problem(fit, votes, shares, agreement)
+        price, error = problem.error_price()
+        return replace(problem.stops(fit.beliefs, problem.counts), error_price=price, error=error)
 
 
 class _Problem:
@@ -212,7 +208,7 @@ class _Problem:
         if rounds < rounds_needed(self._agreement):
             return None, 0.0
         folds = []
-        for held in fold_counts(self._rows, self.counts, _FOLDS):
+        for held in _fold_counts(self._rows, self.counts, _FOLDS):
             beliefs = self._beliefs(self.counts - held)
             folds.append((beliefs, self.stops(beliefs, self.counts - held), held))
         best: tuple[float | None, float] = (None, 0.0)
@@ -240,7 +236,7 @@ class _Problem:
         every = self._votes.rows.counts.copy()
         every[every > 0.0] = counts
         votes = replace(self._votes, rows=replace(self._votes.rows, counts=every))
-        return form_round_beliefs(votes, self._positions, self._fit.human, self._fit.labels)
+        return votes.beliefs(self._positions, self._fit.human, self._fit.labels)
 
     def _wrong(self, beliefs: Beliefs, stops: AgreementStops) -> NDArray[np.bool_]:
         """For each row, whether the plan's label differs from that of the votes of all arms."""
@@ -269,6 +265,20 @@ class _Problem:
         seen, agreed = count_passing(lattice, rows, counts, same)
         leads = np.take_along_axis(agreed, beliefs.right.argmax(axis=1)[:, None], axis=1)[:, 0]
         return np.asarray((leads + _PRIOR_ROUNDS * beliefs.surest) / (seen + _PRIOR_ROUNDS), dtype=np.float64)
+
+
+def _fold_counts(rows: Rows, counts: Array, folds: int) -> Array:
+    """How many rounds of each vote row are in each fold, shape (F, P); ``counts`` are whole numbers, F ≤ 16.
+
+    Only the counts of rows are kept, not the rounds, so a hash of the row and of j puts the j-th round with
+    this row into its fold. Rounds with the same row are exchangeable. The folds are therefore distributed as
+    if every round had been put into one at random. A later round never changes the fold of an earlier one.
+    """
+    columns = []
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        stream = hashlib.shake_128(repr(row).encode()).digest(4 * int(count))
+        columns.append(np.bincount(np.frombuffer(stream, dtype="<u4") % folds, minlength=folds))
+    return np.array(columns, dtype=np.float64).reshape(len(columns), folds).T
 
 
 def _leaders(beliefs: Beliefs, rows: Rows) -> NDArray[np.int64]:

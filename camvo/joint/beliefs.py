@@ -56,13 +56,8 @@ def form_beliefs(
 ) -> Beliefs:
     """Combine the model of votes with the rounds that asked all arms.
 
-    Args:
-        model: the model of the K arms of the lattice.
-        rounds: their votes; only the rounds that asked all arms are counted.
-        labels: M, the number of labels.
-        correct: the correction by human labels; ``None`` without any.
-        reference: what the votes of a round make probable, shape (P, K) → (P, G); by default what the model
-            says of the votes of all arms.
+    ``reference`` is what the votes of a round make probable, shape (P, K) → (P, G); by default what the model
+    says of the votes of all arms.
     """
     lattice = vote_lattice(rounds.rows.shape[1], labels)
     right, evidence = model.beliefs(lattice.rows)
@@ -84,11 +79,8 @@ def believe(
 ) -> Beliefs:
     """The beliefs of a model of votes about one task.
 
-    Args:
-        model: the model of the K arms of the lattice.
-        lattice: the nodes.
-        correct: the correction by human labels; ``None`` without any.
-        counted: how many times as probable the counted rounds make each label and vote, of the same lattice.
+    ``counted`` is how many times as probable the counted rounds make each label and vote, of the same
+    lattice.
     """
     right, evidence = model.beliefs_at(lattice)
     if correct is not None:
@@ -132,12 +124,7 @@ def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:
 def _seen(
     lattice: Lattice, rounds: VoteRows, right: Array, reference: Callable[[Rows], Array] | None
 ) -> tuple[Array, Array]:
-    """Count the rounds that pass through each node.
-
-    Returns:
-        The number of rounds in which the node's arms voted as it says, shape (N,); and the sum over these
-        rounds of the probability, given the votes of all arms, of each of the node's labels, shape (N, G).
-    """
+    """The rounds through each node, (N,), and their labels' summed probabilities by all votes, (N, G)."""
     counted = rounds.counts > 0.0
     rows, counts = rounds.rows[counted], rounds.counts[counted]
     whole = rows if lattice.named else renumber(rows)

@@ -23,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 
 from camvo.joint.plans import ArmGrades
-from camvo.numerics.small import EPSILON
 from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, level_of
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
@@ -93,12 +92,7 @@ class Grades:
         return 0.0 if scale is None else scale.log_ratio(confidence)
 
     def log_ratios(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> dict[str, float]:
-        """Arm → what its confidence adds to the log-odds of its vote.
-
-        Args:
-            votes: arm → label, ``None`` if it gave no vote.
-            sure: arm → confidence in [0, 1]; arms that gave none are absent.
-        """
+        """Arm → what its confidence adds to the log-odds of its vote."""
         if not self.arms:
             return {}
         return {arm: self.log_ratio(arm, votes.get(arm), confidence) for arm, confidence in sure.items()}
@@ -110,35 +104,35 @@ class Grades:
             for arm, scale in sorted(self.arms.items())
         }
 
+    @classmethod
+    @lru_cache(maxsize=64)
+    def learnt(cls, counts: ConfidenceCounts) -> Grades:
+        """Learn the scale of every arm that has voted often enough. Cached by the identity of ``counts``.
+
+        An arm may be systematically less sure of one label than of another. So its votes for a label have a
+        separate scale where people have labelled enough of them. Votes of other arms cannot replace these
+        labels, because the other arms also favour some labels.
+        """
+        tables = _tables(counts)
+        blank = np.zeros((2, 2, TOP_LEVEL + 1))
+        whole: dict[str, Array] = {}
+        for (arm, _), table in tables.items():
+            whole[arm] = whole.get(arm, blank) + table
+        arms = {
+            arm: scale
+            for arm, table in sorted(whole.items())
+            if (scale := _scale(table, _below(arm))) is not None
+        }
+        labels = {
+            key: scale
+            for key, table in tables.items()
+            if table[1].sum() >= _MIN_VOTES and (scale := _scale(table, _below(key[0]))) is not None
+        }
+        return cls(arms, labels)
+
 
 NO_GRADES: Final = Grades()
 """The grades of arms that give no confidences."""
-
-
-@lru_cache(maxsize=64)
-def learn_grades(counts: ConfidenceCounts) -> Grades:
-    """Learn the scale of every arm that has voted often enough. Cached by the identity of ``counts``.
-
-    An arm may be systematically less sure of one label than of another. So its votes for a label have a
-    separate scale where people have labelled enough of them. Votes of other arms cannot replace these labels,
-    because the other arms also favour some labels.
-    """
-    tables = _tables(counts)
-    blank = np.zeros((2, 2, TOP_LEVEL + 1))
-    whole: dict[str, Array] = {}
-    for (arm, _), table in tables.items():
-        whole[arm] = whole.get(arm, blank) + table
-    arms = {
-        arm: scale
-        for arm, table in sorted(whole.items())
-        if (scale := _scale(table, _below(arm))) is not None
-    }
-    labels = {
-        key: scale
-        for key, table in tables.items()
-        if table[1].sum() >= _MIN_VOTES and (scale := _scale(table, _below(key[0]))) is not None
-    }
-    return Grades(arms, labels)
 
 
 def _tables(counts: ConfidenceCounts) -> dict[tuple[str, str], Array]:
@@ -183,10 +177,6 @@ def _cuts(votes: Array, shares: tuple[float, ...]) -> tuple[int, ...]:
 
     Of the levels at which a grade may begin, those are taken that split the votes most evenly. A level that
     holds many votes is never split, so an arm may have fewer grades.
-
-    Args:
-        votes: the number of votes at each level, shape (levels,).
-        shares: the shares of the votes below each grade but the lowest.
     """
     below = np.concatenate(([0.0], np.cumsum(votes)[:-1])) / votes.sum()
     cuts: list[int] = []
@@ -225,12 +215,7 @@ class SureVotes:
         return tilts
 
     def by_arm(self, arms: Sequence[str], labels: Sequence[str]) -> tuple[ArmGrades, ...]:
-        """The grades that plans expect of each arm's next vote.
-
-        Args:
-            arms: the arms.
-            labels: the label of each number if all vote rows number labels alike, else empty.
-        """
+        """The grades that plans expect of each arm's next vote."""
         if not labels:
             return tuple((self._expected(arm, self.grades.arms.get(arm)),) for arm in arms)
         return tuple(
@@ -260,21 +245,10 @@ NOT_SURE: Final = SureVotes()
 
 
 def tilted(probabilities: Mapping[str, float], tilts: Mapping[str, float]) -> dict[str, float]:
-    """Add to the log-odds of some labels, and scale all to what they were; the rest keeps its odds.
-
-    Args:
-        probabilities: label → its probability, of the labels with a vote. Their sum may be below 1.
-        tilts: label → what is added.
-    """
+    """Add to the log-odds of some labels, and scale all to what they were; the rest keeps its odds."""
     if not tilts:
         return dict(probabilities)
     rest = max(1.0 - sum(probabilities.values()), 0.0)
     odds = {label: value * math.exp(tilts.get(label, 0.0)) for label, value in probabilities.items()}
     total = sum(odds.values()) + rest
     return {label: value / total for label, value in odds.items()}
-
-
-def tilt_of(probability: float, tilted_probability: float) -> float:
-    """How much the log-odds have moved."""
-    before, after = (min(max(p, EPSILON), 1.0 - EPSILON) for p in (probability, tilted_probability))
-    return math.log(after / (1.0 - after)) - math.log(before / (1.0 - before))

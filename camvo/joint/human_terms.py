@@ -78,13 +78,7 @@ class HumanTerms:
         return 1.0 - self.exponent / self.divisor
 
     def left_to_add(self, votes: Mapping[str, str], arms: Sequence[str], *, named: bool) -> dict[str, float]:
-        """Label → what :meth:`correct` has not added to its log-probability.
-
-        Args:
-            votes: arm → label, of the arms that voted.
-            arms: the K arms.
-            named: whether :meth:`correct` knew the labels' names.
-        """
+        """Label → what :meth:`correct` has not added to its log-probability."""
         terms = {label: (self.left_out if named else 1.0) * term for label, term in self.labels.items()}
         for arm, term in zip(arms, self.arms.tolist(), strict=True):
             if (label := votes.get(arm)) is not None and label in terms:
@@ -92,20 +86,14 @@ class HumanTerms:
         return terms
 
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
-        """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
+        """Add the terms, not the exponent, to the probabilities (P, G) of the labels in vote rows (P, K).
+
+        ``named`` is the label of each number if all rows number labels alike; else no label's term is added.
 
         The exponent measures how overconfident the model of votes is, mostly because arms make the same
         errors. More votes do not reduce such errors, so plans of whom to ask leave the exponent out
         (:meth:`calibrate` applies it). The exponent does not change the order of the labels unless it is
         below a third.
-
-        Args:
-            rows: shape (P, K).
-            right: the probability of each number's label, shape (P, G).
-            named: the label of each number if all rows number labels alike; else no label's term is added.
-
-        Returns:
-            The corrected probabilities, shape (P, G).
         """
         numbers = right.shape[1]
         member = rows[:, None, :] == np.arange(numbers)[None, :, None]
@@ -125,16 +113,7 @@ class HumanTerms:
     def calibrate(
         self, probabilities: Mapping[str, float], terms: Mapping[str, float], *, others: bool
     ) -> dict[str, float]:
-        """Add the exponent, and what is left of the terms, to the probabilities of labels that got a vote.
-
-        Args:
-            probabilities: label → its probability after :meth:`correct`.
-            terms: label → what is added to its log-probability (:meth:`left_to_add`).
-            others: whether there are labels without a vote.
-
-        Returns:
-            Label → its probability. What is missing to 1 is the probability of the other labels.
-        """
+        """Add the exponent, and what is left of the terms, to the probabilities of labels that got a vote."""
         rest = max(1.0 - sum(probabilities.values()), EPSILON)
         none = rest**self.exponent * math.exp(self.left_out * self.none) if others else 0.0
         odds = {
@@ -154,61 +133,56 @@ class HumanTerms:
             "count": self.count,
         } | ({} if self.sure is None else {"sure": self.sure})
 
+    @classmethod
+    def fit(
+        cls,
+        beliefs: Callable[[Rows], Array],
+        rounds: Sequence[KeptRound],
+        arms: Sequence[str],
+        labels: Sequence[str],
+        grades: Grades = NO_GRADES,
+    ) -> HumanTerms | None:
+        """Fit the terms to the rounds with a vote and a human label in the label set; ``None`` without any.
 
-def fit_human_terms(
-    beliefs: Callable[[Rows], Array],
-    rounds: Sequence[KeptRound],
-    arms: Sequence[str],
-    labels: Sequence[str],
-    grades: Grades = NO_GRADES,
-) -> HumanTerms | None:
-    """Fit the terms to rounds with a human label.
-
-    Args:
-        beliefs: the probability of each number's label, shape (P, G), given vote rows, shape (P, K).
-        rounds: kept rounds. Those count whose human label is in the label set, and that have a vote.
-        arms: the names of the K arms.
-        labels: the label set.
-        grades: what the arms' confidences are worth.
-
-    Returns:
-        ``None`` if no round counts.
-    """
-    rows, names, truths, ratios = [], [], [], []
-    for round_ in rounds:
-        row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
-        if round_.label in labels and any(number >= 0 for number in row):
-            rows.append(row)
-            names.append(named)
-            truths.append(round_.label)
-            ratios.append(_ratios(round_, grades, named))
-    if not rows:
-        return None
-    ordered = sorted(labels)
-    choices = _choices(beliefs, np.array(rows), names, truths, ordered)
-    precisions = [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
-    mean = [_EXPONENT] + [0.0] * (len(precisions) - 1)
-    if grades.arms:
-        choices = _with_column(choices, ratios)
-        mean, precisions = [*mean, _SURE], [*precisions, _SURE_PRECISION]
-    prior = NormalPrior(np.array(mean), np.array(precisions))
-    corrections = np.zeros(len(mean), dtype=np.bool_)
-    corrections[2 : 2 + len(arms) + len(labels)] = True
-    errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
-    exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
-    if exponent < _LEAST_EXPONENT:
-        # With a lower exponent, terms would repeat its effect, so they are refitted with the least exponent.
-        prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
-        _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
-        exponent = _LEAST_EXPONENT
-    return HumanTerms(
-        exponent,
-        np.array(terms[: len(arms)]),
-        dict(zip(ordered, terms[len(arms) : len(arms) + len(labels)], strict=True)),
-        none,
-        len(rows),
-        max(terms[-1], 0.0) / exponent if grades.arms else None,
-    )
+        ``beliefs`` gives the probability of each number's label, shape (P, G), by vote rows, shape (P, K).
+        """
+        rows, names, truths, ratios = [], [], [], []
+        for round_ in rounds:
+            row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
+            if round_.label in labels and any(number >= 0 for number in row):
+                rows.append(row)
+                names.append(named)
+                truths.append(round_.label)
+                ratios.append(_ratios(round_, grades, named))
+        if not rows:
+            return None
+        ordered = sorted(labels)
+        choices = _choices(beliefs, np.array(rows), names, truths, ordered)
+        precisions = (
+            [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
+        )
+        mean = [_EXPONENT] + [0.0] * (len(precisions) - 1)
+        if grades.arms:
+            choices = _with_column(choices, ratios)
+            mean, precisions = [*mean, _SURE], [*precisions, _SURE_PRECISION]
+        prior = NormalPrior(np.array(mean), np.array(precisions))
+        corrections = np.zeros(len(mean), dtype=np.bool_)
+        corrections[2 : 2 + len(arms) + len(labels)] = True
+        errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
+        exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+        if exponent < _LEAST_EXPONENT:
+            # With a lower exponent, terms would repeat its effect: they are refitted with the least exponent.
+            prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
+            _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+            exponent = _LEAST_EXPONENT
+        return cls(
+            exponent,
+            np.array(terms[: len(arms)]),
+            dict(zip(ordered, terms[len(arms) : len(arms) + len(labels)], strict=True)),
+            none,
+            len(rows),
+            max(terms[-1], 0.0) / exponent if grades.arms else None,
+        )
 
 
 def _ratios(round_: KeptRound, grades: Grades, named: Sequence[str]) -> dict[str, float]:
@@ -238,15 +212,7 @@ def _choices(
     truths: Sequence[str],
     labels: Sequence[str],
 ) -> ChoiceSets:
-    """The candidates of each round: the labels with a vote, and none of them unless all labels have one.
-
-    Args:
-        beliefs: as for :func:`fit_human_terms`.
-        rows: the rounds' vote rows, shape (n, K).
-        names: the label of each number in each row.
-        truths: each round's human label.
-        labels: the M labels, sorted.
-    """
+    """The candidates of each round: the labels with a vote, and none of them unless all labels have one."""
     right = beliefs(rows)
     none = np.maximum(1.0 - right.sum(axis=1), EPSILON)
     position = {label: at for at, label in enumerate(labels)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -9,11 +10,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logit
 
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
-from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilt_of, tilted
-from camvo.joint.human_terms import HumanTerms, fit_human_terms
+from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
+from camvo.joint.human_terms import HumanTerms
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import (
     MOST_OTHERS,
@@ -25,8 +27,8 @@ from camvo.joint.models import (
     with_taught_arm,
 )
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
-from camvo.joint.skills import ContextSkills, fit_context_skills
-from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, row_of, tabulate, tempers
+from camvo.joint.skills import ContextSkills
+from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, renumber, row_of, tempers
 from camvo.numerics.small import EPSILON, is_known
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
@@ -35,15 +37,10 @@ from camvo.typing import Array
 
 
 @lru_cache(maxsize=32)
-def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
+def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
     """The beliefs once the student has voted, and has said how sure it is.
 
     Nodes at which it has not voted keep their beliefs about labels. No task reaches them any more.
-
-    Args:
-        beliefs: the beliefs at the N nodes by votes alone.
-        position: the student's position among the K arms.
-        log_ratio: log P(confidence | right) − log P(confidence | wrong), in nats.
     """
     number = beliefs.lattice.rows[:, position]
     (voted,) = np.nonzero(number >= 0)
@@ -94,36 +91,34 @@ class VotesFit:
 
         return reference
 
-    def of(self, positions: Sequence[int]) -> VoteRows:
-        """The votes of some arms."""
-        return replace(self.rows, rows=self.rows.rows[:, positions])
+    @classmethod
+    @lru_cache(maxsize=32)
+    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+        """Fit the model of votes; cached, because human labels and prices change more often than votes."""
+        return VotesFit.of_rows(VoteRows.of(evidence.patterns, arms, labels), labels)
 
+    @classmethod
+    def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
+        """Fit the model of votes on M labels to vote rows."""
+        partial = rows.partial.sum()
+        weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
+        excess = excess_agreement(rows, labels)
+        return cls(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
 
-@lru_cache(maxsize=32)
-def fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
-    """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-    return fit_vote_rows(tabulate(evidence.patterns, arms, labels), labels)
-
-
-def fit_vote_rows(rows: VoteRows, labels: int) -> VotesFit:
-    """Fit the model of votes to vote rows.
-
-    Args:
-        rows: the rows.
-        labels: M, the number of labels.
-    """
-    partial = rows.partial.sum()
-    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
-    excess = excess_agreement(rows, labels)
-    return VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
+    def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
+        """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
+        among, rows = _ModelAmong(self.model, positions, self.arms), self.rows.rows[:, positions]
+        correct = _correction(human, positions, labels)
+        reference = self.reference(positions)
+        return form_beliefs(among, replace(self.rows, rows=rows), len(labels), correct, reference)
 
 
 @lru_cache(maxsize=32)
 def _fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
     """The same model with the student added (:mod:`camvo.joint.models`)."""
     taught = arms.index(STUDENT)
-    others = fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
-    rows = tabulate(evidence.patterns, arms, labels)
+    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    rows = VoteRows.of(evidence.patterns, arms, labels)
     temper = float(tempers(excess_agreement(rows, labels))[taught])
     model = with_taught_arm(others.model, rows, taught, temper)
     excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
@@ -231,9 +226,7 @@ class JointFit:
     def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
         """The fit for one task: the same unless skills depend on the context and it is known.
 
-        Args:
-            context: the task's context, shape (d,).
-            prices: arm → its price, in any unit, to choose the arms that the plan asks where arms are many.
+        Prices, in any unit, choose the arms that the plan asks where arms are many.
         """
         if self.contexts is None or not is_known(context):
             return self
@@ -251,33 +244,22 @@ class JointFit:
         return replace(self, model=model, shortlist=shortlist, beliefs=beliefs, anywhere=self)
 
     def after_reply(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> JointFit:
-        """The fit once the student has replied; the same without a student.
-
-        Args:
-            votes: arm → label, ``None`` if the arm gave none.
-            sure: arm → its confidence in [0, 1].
-        """
+        """The fit once the student has replied; the same without a student."""
         if self.silent is None:
             return self
         if (label := votes.get(STUDENT)) is None:
             return self.silent
         ratio = self.sure.grades.log_ratio(STUDENT, label, sure.get(STUDENT))
-        beliefs = updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
+        beliefs = _updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
         return replace(self, beliefs=beliefs, sure=self.sure.without(STUDENT), silent=None, reply=ratio)
 
     def updated_by_context(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float], label: str, probability: float
     ) -> float:
-        """How much of the belief in a label comes from the task's context, in [0, 1).
+        """How much of a label's probability comes from the task's context, in [0, 1).
 
         It is 0 if the votes alone make the label as probable, and approaches 1 as the context moves its
         log-odds.
-
-        Args:
-            votes: arm → label, ``None`` if the arm gave none.
-            sure: arm → its confidence in [0, 1].
-            label: the label.
-            probability: its probability, context included.
         """
         if self.anywhere is None:
             return 0.0
@@ -299,17 +281,14 @@ class JointFit:
             return 0.0
         probabilities = dict(zip(named, right, strict=False))
         leader = max(named, key=lambda label: probabilities[label])
-        return tilt_of(probabilities[leader], tilted(probabilities, tilts)[leader])
+        chances = (probabilities[leader], tilted(probabilities, tilts)[leader])
+        before, after = (min(max(chance, EPSILON), 1.0 - EPSILON) for chance in chances)
+        return math.log(after / (1.0 - after)) - math.log(before / (1.0 - before))
 
     def probabilities(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float] = _NO_CONFIDENCE
     ) -> dict[str, float]:
-        """The probability of each label. Labels without a vote share what is left equally.
-
-        Args:
-            votes: arm → label, ``None`` if the arm gave none.
-            sure: arm → its confidence in [0, 1]; arms that gave none are absent.
-        """
+        """The probability of each label. Labels without a vote share what is left equally."""
         cast = {arm: vote for arm, vote in votes.items() if vote is not None}
         tilts = self.sure.tilts(votes, sure)
         if cast.keys() <= set(self.shortlist):
@@ -338,6 +317,24 @@ class JointFit:
             return right
         return self.human.correct(rows, right, sorted(self.labels) if len(self.labels) == 2 else [])
 
+    def leaders(self, rows: Rows) -> tuple[NDArray[np.int64], Array]:
+        """The most probable label by each row of votes, and its probability, by the model of votes alone.
+
+        Args:
+            rows: the votes of all arms, as positions among the labels or as vote rows, shape (n, K).
+
+        Returns:
+            Shapes (n,): the label's number in the row, −1 where nobody voted; and the probability, 0 there.
+        """
+        two = len(self.labels) == 2
+        numbered = rows if two else renumber(rows)
+        right, _ = self.model.beliefs(numbered)
+        leads, voted = right.argmax(axis=1), (rows >= 0).any(axis=1)
+        labels = leads
+        if not two:
+            labels = rows[np.arange(len(rows)), (numbered == leads[:, None]).argmax(axis=1)]
+        return np.where(voted, labels, -1), np.where(voted, right.max(axis=1), 0.0)
+
     def effective_votes(self) -> float:
         """The effective number of independent arms among the K arms (Kish), from their excess agreement."""
         return float(tempers(self.excess).sum())
@@ -363,36 +360,53 @@ class JointFit:
             described |= {"contexts": self.contexts.describe()}
         return described if self.human is None else described | {"human": self.human.describe()}
 
+    @classmethod
+    def fit(  # noqa: PLR0917 - what a fit is made of
+        cls,
+        evidence: PatternCounts,
+        latest: LatestRounds,
+        labels: tuple[str, ...],
+        prices: Mapping[str, float],
+        grades: Grades = NO_GRADES,
+        contexts: LatestContexts = NO_CONTEXTS,
+    ) -> JointFit:
+        """Fit the model of votes, the human terms and the beliefs.
 
-def fit_joint(  # noqa: PLR0917 - what a fit is made of
-    evidence: PatternCounts,
-    latest: LatestRounds,
-    labels: tuple[str, ...],
-    prices: Mapping[str, float],
-    grades: Grades = NO_GRADES,
-    contexts: LatestContexts = NO_CONTEXTS,
-) -> JointFit:
-    """Fit the model of votes, the human terms and the beliefs.
+        Args:
+            evidence: the vote patterns of past rounds.
+            latest: the latest rounds with a human label.
+            labels: the label set.
+            prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+            grades: what the arms' confidences are worth.
+            contexts: the contexts of rounds that asked all arms.
+        """
+        arms = tuple(sorted(prices))
+        if STUDENT not in prices:
+            votes = VotesFit.of(evidence, arms, len(labels))
+            shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
+            return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
+        others = {arm: price for arm, price in prices.items() if arm != STUDENT}
+        silent = JointFit.fit(evidence, latest, labels, others, grades, contexts)
+        votes = _fit_votes_and_student(evidence, arms, len(labels))
+        of_others = VotesFit.of(evidence, silent.arms, len(labels))
+        asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
+        shortlist = tuple(sorted((*asked, STUDENT)))
+        return replace(_fit(votes, latest, labels, arms, shortlist, grades), silent=silent)
 
-    Args:
-        evidence: the vote patterns of past rounds.
-        latest: the latest rounds with a human label.
-        labels: the label set.
-        prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
-        grades: what the arms' confidences are worth.
-        contexts: the contexts of rounds that asked all arms.
-    """
-    arms = tuple(sorted(prices))
-    if STUDENT not in prices:
-        votes = fit_votes(evidence, arms, len(labels))
+    @classmethod
+    def label_free(
+        cls, votes: VotesFit, labels: tuple[str, ...], arms: tuple[str, ...], prices: Mapping[str, float]
+    ) -> JointFit:
+        """The fit of votes alone, without human labels, confidences, contexts and a student.
+
+        Args:
+            votes: the model of votes.
+            labels: the label set.
+            arms: the arms, sorted by name.
+            prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+        """
         shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
-        return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
-    others = {arm: price for arm, price in prices.items() if arm != STUDENT}
-    silent = fit_joint(evidence, latest, labels, others, grades, contexts)
-    votes = _fit_votes_and_student(evidence, arms, len(labels))
-    of_others = fit_votes(evidence, silent.arms, len(labels))
-    asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
-    return replace(_fit(votes, latest, labels, arms, tuple(sorted((*asked, STUDENT))), grades), silent=silent)
+        return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES)
 
 
 def _fit(  # noqa: PLR0917 - the parts of one fit
@@ -407,35 +421,20 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     beliefs, human = _label_free_beliefs(votes, positions, labels), None
     if latest.rounds:
         known = _Known(votes.model, beliefs, positions)
-        human = fit_human_terms(known.right, latest.rounds, arms, labels, grades)
+        human = HumanTerms.fit(known.right, latest.rounds, arms, labels, grades)
     if human is not None:
-        beliefs = form_round_beliefs(votes, positions, human, labels)
+        beliefs = votes.beliefs(positions, human, labels)
     factor = UNTAUGHT if human is None or human.sure is None else human.sure
     sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
     everyone = float(votes.rows.counts.sum())
     return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
 
 
-def fit_label_free(
-    votes: VotesFit, labels: tuple[str, ...], arms: tuple[str, ...], prices: Mapping[str, float]
-) -> JointFit:
-    """The fit of votes alone, without human labels, confidences, contexts and a student.
-
-    Args:
-        votes: the model of votes.
-        labels: the label set.
-        arms: the arms, sorted by name.
-        prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
-    """
-    shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
-    return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES)
-
-
 def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     """The fit with skills by context if they predict votes better."""
     if not isinstance(fit.model, TwoCoins | Kinds):
         return fit
-    skills = fit_context_skills(fit.model, contexts, fit.arms, len(fit.labels))
+    skills = ContextSkills.fit(fit.model, contexts, fit.arms, len(fit.labels))
     if skills is None or not skills.useful:
         return fit
     positions = [fit.arms.index(arm) for arm in fit.shortlist]
@@ -446,23 +445,7 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
 
 @lru_cache(maxsize=32)
 def _label_free_beliefs(votes: VotesFit, positions: tuple[int, ...], labels: tuple[str, ...]) -> Beliefs:
-    return form_round_beliefs(votes, positions, None, labels)
-
-
-def form_round_beliefs(
-    votes: VotesFit, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]
-) -> Beliefs:
-    """The beliefs about the votes of some arms, by the model of votes and the rounds that asked all arms.
-
-    Args:
-        votes: the model of votes, and the rounds.
-        positions: the positions of the lattice's arms among those of the model.
-        human: what human labels add; ``None`` without human labels.
-        labels: the label set.
-    """
-    among = _ModelAmong(votes.model, positions, votes.arms)
-    correct = _correction(human, positions, labels)
-    return form_beliefs(among, votes.of(positions), len(labels), correct, votes.reference(positions))
+    return votes.beliefs(positions, None, labels)
 
 
 def _correction(

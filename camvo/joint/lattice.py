@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.errors import InvalidParameterError
 from camvo.joint.votes import Rows, renumber
 from camvo.state.exploration import UNASKED
 from camvo.typing import Array
@@ -74,20 +75,14 @@ class Lattice:
     def find(self, rows: Rows) -> NDArray[np.int64]:
         """The node of each vote row, shape (P,); silent arms count as not asked.
 
-        Args:
-            rows: shape (P, K), with more than two labels numbered by first appearance.
+        With more than two labels, rows are numbered by first appearance.
         """
         return np.searchsorted(self._codes, _code(rows, self._places))
 
 
 @lru_cache(maxsize=16)
 def vote_lattice(arms: int, labels: int) -> Lattice:
-    """The lattice of K arms and M labels.
-
-    Args:
-        arms: K ≥ 1, at most :func:`most_arms` of the labels.
-        labels: M ≥ 1.
-    """
+    """The lattice of K ≥ 1 arms, at most :func:`most_arms`, and M ≥ 1 labels."""
     named, numbers = labels == 2, min(arms, labels) if labels != 2 else 2
     rows = np.zeros((1, 0), dtype=np.int64)
     for _ in range(arms):
@@ -120,10 +115,11 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
     """The largest number of arms whose lattice has at most ``nodes`` nodes.
 
-    Args:
-        labels: M ≥ 1.
-        nodes: at most :data:`MOST_NODES`.
+    Raises:
+        InvalidParameterError: there are no labels, so that no number of arms is too large.
     """
+    if labels < 1:
+        raise InvalidParameterError("the lattice of votes needs labels")
     arms = 1
     while _nodes(arms + 1, labels) <= nodes:
         arms += 1
@@ -169,16 +165,11 @@ _Places = NDArray[np.int64]
 _known: WeakKeyDictionary[Lattice, dict[int, tuple[_Places, _Places, _Places]]] = WeakKeyDictionary()
 
 
-def passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Places, _Places]:
-    """The nodes that rounds at some nodes pass through.
+def _passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Places, _Places]:
+    """The nodes that rounds at different nodes, shape (R,), pass through.
 
-    Args:
-        lattice: the lattice, N nodes with G numbers each.
-        nodes: the nodes of rounds, different ones, shape (R,).
-
-    Returns:
-        Pairs of a node of ``nodes`` and one that it passes through; and pairs of numbers that mean the same
-        label, the one at the former and the one at the latter, each as node · G + number.
+    Pairs of a node of ``nodes`` and one that it passes through; and pairs of numbers that mean the same
+    label, the one at the former and the one at the latter, each as node · G + number.
     """
     known = _known.setdefault(lattice, {})
     missing = [node for node in nodes.tolist() if node not in known]
@@ -193,18 +184,12 @@ def passages(lattice: Lattice, nodes: _Places) -> tuple[_Places, _Places, _Place
 
 
 def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> tuple[Array, Array]:
-    """Count the rounds that pass through each node.
+    """Count the rounds that pass through each of the N nodes.
 
-    Args:
-        lattice: the lattice, N nodes with G numbers each.
-        rows: the votes of rounds, shape (P, K), as :meth:`.Lattice.find` takes them.
-        counts: how many rounds each row represents, shape (P,).
-        final: something of the label of each number at the row's own node, such as its probability; at most
-            G numbers count, shape (P, ·).
-
-    Returns:
-        The number of rounds in which the node's arms voted as it says, shape (N,); and the sum of ``final``
-        over these rounds, for each of the node's labels, shape (N, G).
+    Each row of votes, shape (P, K), represents ``counts`` rounds. ``final`` is something of the label of each
+    number at the row's own node, such as its probability, shape (P, ·). The result is the number of rounds in
+    which the node's arms voted as it says, shape (N,), and the sum of ``final`` over these rounds for each of
+    the node's G labels.
     """
     node = lattice.find(rows)
     ending, sums = (
@@ -213,7 +198,7 @@ def count_passing(lattice: Lattice, rows: Rows, counts: Array, final: Array) -> 
     )
     known = min(final.shape[1], lattice.numbers)  # a reference numbers no more labels than its rounds name
     np.add.at(sums[:, :known], node, counts[:, None] * final[:, :known])
-    source, through, number, same = passages(lattice, np.flatnonzero(ending))
+    source, through, number, same = _passages(lattice, np.flatnonzero(ending))
     seen = np.asarray(np.bincount(through, ending[source], len(ending)), dtype=np.float64)
     weight = np.asarray(np.bincount(same, sums.reshape(-1)[number], sums.size), dtype=np.float64)
     return seen, weight.reshape(sums.shape)
@@ -224,7 +209,7 @@ def _found(lattice: Lattice, nodes: _Places) -> Iterator[tuple[int, tuple[_Place
     rows, numbers = lattice.rows[nodes], lattice.numbers
     pairs: list[_Places] = []
     same: list[_Places] = []
-    for arms in subsets(rows.shape[1]):
+    for arms in _subsets(rows.shape[1]):
         voted = np.flatnonzero((rows[:, arms] >= 0).all(axis=1))
         part = rows[voted][:, arms]
         alone = np.full((len(part), rows.shape[1]), UNASKED, dtype=np.int64)
@@ -262,7 +247,7 @@ def _by_node(
     )
 
 
-def subsets(arms: int) -> Iterator[_Places]:
+def _subsets(arms: int) -> Iterator[_Places]:
     """Every nonempty set of arms, as positions."""
     for mask in range(1, 1 << arms):
         yield np.flatnonzero([(mask >> arm) & 1 for arm in range(arms)])

@@ -99,7 +99,7 @@ class Kinds:
 
     def refitted(self, rows: Rows) -> Kinds:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return fit_kinds(*distinct(rows), self.labels, self.temper)
+        return _fit_kinds(*distinct(rows), self.labels, self.temper)
 
     def with_shares(self, mass: Array) -> Kinds:
         """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
@@ -167,11 +167,7 @@ class _Named:
         return cls(votes, votes.sum(axis=0), (columns >= 0) * temper[:, None], present)
 
     def added_up(self, terms: Array) -> Array:
-        """The sum of each kind's terms over the arms that voted for each number, shape (D, G, P).
-
-        Args:
-            terms: shape (K, D), or (P, K, D) if they differ between rows.
-        """
+        """The sum, (D, G, P), over the arms that voted for each number of terms (K, D), or (P, K, D)."""
         if terms.ndim == 2:
             arms, numbers, rows = self.votes.shape
             flat = terms.T @ self.votes.reshape(arms, numbers * rows)
@@ -192,15 +188,8 @@ def _named_nodes(lattice: Lattice, labels: int, temper: tuple[float, ...]) -> _N
     return _Named.of(lattice.rows, labels, np.array(temper))
 
 
-def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
-    """Fit the model by EM to votes alone.
-
-    Args:
-        rows: vote rows, shape (P, K).
-        counts: the weight of each row in rounds, shape (P,).
-        labels: M, the number of labels.
-        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
-    """
+def _fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
+    """Fit the model by EM to votes alone."""
     arms = rows.shape[1]
     named, voted = _Named.of(rows, labels, temper), (rows >= 0).astype(np.float64)
     numbers = np.arange(named.present.shape[0])
@@ -238,10 +227,6 @@ def _kind_accuracy(right: Array, cast: Array) -> Array:
 
     Arms that are better on easy items are also better on hard ones. Without the pull, even hundreds of rounds
     are too few to compare the arms' accuracies on rare kinds, and the fit often picks the wrong arm as best.
-
-    Args:
-        right: the expected number of right votes, shape (K, D).
-        cast: the expected number of votes, shape (K, D).
     """
     prior = _KIND_PRIOR_ROUNDS * _KIND_PRIOR_ACCURACY
     alone = np.clip((right + prior) / (cast + _KIND_PRIOR_ROUNDS), _LOWEST, _HIGHEST)
@@ -305,7 +290,7 @@ class TwoCoins:
 
     def refitted(self, rows: Rows) -> TwoCoins:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return fit_two_coins(*distinct(rows), self.temper)
+        return _fit_two_coins(*distinct(rows), self.temper)
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
@@ -319,14 +304,8 @@ class TwoCoins:
         return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
 
 
-def fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
-    """Fit the accuracies and the labels' shares by EM, from the majority's labels.
-
-    Args:
-        rows: vote rows, shape (P, K).
-        counts: the weight of each row in rounds, shape (P,).
-        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
-    """
+def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
+    """Fit the accuracies and the labels' shares by EM, from the majority's labels."""
     voted = (rows >= 0).astype(np.float64)
     named = [(rows == label).astype(np.float64) for label in range(2)]
     lead = named[1].sum(axis=1) - named[0].sum(axis=1)
@@ -377,15 +356,12 @@ def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> Vot
     With two labels, votes cannot distinguish kinds of items, but they determine an accuracy for each label.
     With more labels, an arm has too few votes for each label, but votes can distinguish kinds of items.
 
-    Args:
-        rows: vote rows, shape (P, K).
-        counts: the weight of each row in rounds, shape (P,).
-        labels: M ≥ 1, the number of labels.
-        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
+    Vote rows have shape (P, K); ``counts`` is the weight of each in rounds, and ``temper`` the exponent of
+    each arm's likelihood, in (0, 1].
     """
     if labels == 2:
-        return fit_two_coins(rows, counts, temper)
-    return fit_kinds(rows, counts, labels, temper)
+        return _fit_two_coins(rows, counts, temper)
+    return _fit_kinds(rows, counts, labels, temper)
 
 
 _PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.5, 20.0
@@ -395,27 +371,14 @@ MOST_OTHERS: Final = 7
 
 
 def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
-    """The probability of each number's label by the votes of the other arms, shape (P, G) for K arms.
-
-    Args:
-        model: the model of the votes of the K − 1 others.
-        rows: vote rows of all K arms, shape (P, K), numbered with the taught arm's votes.
-        taught: the position of the taught arm.
-    """
+    """The probability of each number's label by the votes of the other arms, shape (P, G) for K arms."""
     right, _ = model.beliefs(np.delete(rows, taught, axis=1))
     wanted = max(right.shape[1], int(rows.max(initial=-1)) + 1)
     return np.pad(right, ((0, 0), (0, wanted - right.shape[1])))
 
 
 def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> VoteModel:
-    """The model of the others' votes, extended by the accuracy of the taught arm.
-
-    Args:
-        model: the model of the votes of the K − 1 others.
-        votes: the votes of all K arms; only rounds that asked all others count.
-        taught: the position of the taught arm.
-        temper: the exponent of its likelihood, in (0, 1].
-    """
+    """The model of the others, extended by the taught arm's accuracy in rounds that asked all others."""
     counted = (votes.counts > 0.0) & (votes.rows[:, taught] >= 0)
     rows, counts = votes.rows[counted], votes.counts[counted]
     if isinstance(model, TwoCoins):

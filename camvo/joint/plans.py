@@ -9,7 +9,6 @@ not ask expensive arms after cheap ones have settled the label.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,11 +42,8 @@ class Stops(Hashable, Protocol):
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that are left, also those outside the lattice, shape (N,).
 
-        ``None`` if that is never considered.
-
-        Args:
-            beliefs: the beliefs at the nodes of K arms.
-            prices: the price of each arm, in the unit of value, length K.
+        ``None`` if that is never considered. ``prices`` are those of the lattice's arms, in the unit of
+        value.
         """
         ...
 
@@ -94,11 +90,7 @@ class Worth:
     def finishes(self, node: int, left: Sequence[int]) -> bool:
         """Whether all arms that are left are asked now, also those that the plan does not know.
 
-        This is the case if asking one after another would cost as much.
-
-        Args:
-            node: the votes so far.
-            left: the positions of the arms that were not asked; one that gave no vote is not asked again.
+        This is the case if asking one after another would cost as much. An arm that gave no vote is not left.
         """
         if self.finishing is None:
             return False
@@ -134,10 +126,7 @@ def rounded(prices: tuple[float, ...]) -> tuple[float, ...]:
 def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
     """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
 
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in the unit of ``stops``, length K.
-        stops: what stopping is worth.
+    ``prices`` are those of the K arms, in the unit of ``stops``.
     """
     lattice = beliefs.lattice
     nodes, arms = lattice.rows.shape
@@ -163,17 +152,8 @@ _STEPS: Final = 48
 """Multipliers are powers of 1.25, up to 45,000: tasks of nearly the same allowance share one plan."""
 
 
-def expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
-    """Compute what the best plan costs on average.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in right labels, by which the plan is made, length K.
-        shares: what each arm costs, in any unit, length K.
-
-    Returns:
-        The expected cost of a task, in the unit of ``shares``.
-    """
+def _expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
+    """Compute what the best plan costs on average."""
     plan, lattice = plan_by_worth(beliefs, prices), beliefs.lattice
     cost = np.zeros(len(lattice.rows))
     for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
@@ -192,20 +172,12 @@ def shadow_price(
     allowance: float,
     draw: float,
 ) -> float:
-    """Find the multiplier of the prices at which plans keep to the allowance on average.
+    """Find the multiplier of the prices, at least 1, at which plans keep to the allowance on average.
 
-    Between two multipliers the plan jumps, for example from one arm to two. A draw then chooses one of the
-    two plans, so that the allowance is used up.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in right labels, length K.
-        shares: what each arm costs, in any unit, length K.
-        allowance: what a task may cost on average, in the same unit.
-        draw: a number drawn uniformly from [0, 1).
-
-    Returns:
-        The multiplier, at least 1; the largest one if no plan is cheap enough.
+    Between two multipliers the plan jumps, for example from one arm to two. A draw from [0, 1) then chooses
+    one of the two plans, so that the allowance is used up. If no plan is cheap enough, the result is the
+    largest multiplier. ``prices`` are in right labels; ``shares`` are what the arms cost, in the unit of
+    ``allowance``.
     """
     (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance)
     return beyond if dearer > cost and draw < (allowance - cost) / (dearer - cost) else within
@@ -219,7 +191,7 @@ def _around(
 
     def at(step: int) -> tuple[float, float]:
         multiplier = _BISECTION_STEP**step
-        return multiplier, expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
+        return multiplier, _expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
 
     if at(0)[1] <= allowance + TIE:
         return at(0), at(0)
@@ -312,13 +284,7 @@ class GradedWorth:
 def plan_by_graded_worth(
     beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]
 ) -> GradedWorth:
-    """Compute the best plan, for rounded prices: it takes far longer than one without confidences.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms by votes alone.
-        prices: the price of each arm in right labels, length K.
-        grades: the grades of each arm, length K. An arm without confidences has one grade without a tilt.
-    """
+    """Compute the best plan, for rounded prices: it takes far longer than one without confidences."""
     return _plan(beliefs, rounded(prices), grades)
 
 
@@ -441,18 +407,11 @@ def _between(tilts: Array) -> tuple[NDArray[np.int64], Array]:
 
 
 def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Follow a plan, without confidences and about one question.
+    """Follow a plan without confidences and about one question, as :func:`.next_arms` does.
 
-    It is what :func:`camvo.stages.stages.next_arms` asks for.
-
-    Args:
-        plan: the plan.
-        votes: each task's votes, shape (n, K) in the order of the plan's arms, as in vote rows.
-        floor: what a task without any vote is worth, in the unit of the plan.
-
-    Returns:
-        Which arms are asked about each task, shape (n, K); and whether the plan ends by asking all arms, also
-        those that it does not know, shape (n,).
+    ``votes`` are vote rows, shape (n, K) in the order of the plan's arms. ``floor`` is what a task without
+    any vote is worth, in the unit of the plan. The result is which arms are asked about each task, (n, K),
+    and whether the plan ends by asking all arms, also those that it does not know, (n,).
     """
     lattice = plan.beliefs.lattice
     asked = np.zeros(votes.shape, dtype=np.bool_)
@@ -471,30 +430,3 @@ def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.b
         asked[going[further], best[further]] = True
         going = going[further]
     return asked, finished
-
-
-def fold_counts(rows: Rows, counts: Array, folds: int) -> Array:
-    """How many rounds of each vote row are in each fold.
-
-    Only the counts of rows are kept, not the rounds, so a hash of the row and of j puts the j-th round with
-    this row into its fold. Rounds with the same row are exchangeable. The folds are therefore distributed as
-    if every round had been put into one at random. A later round never changes the fold of an earlier one.
-
-    Args:
-        rows: distinct vote rows, shape (P, K).
-        counts: the whole number of rounds of each, shape (P,).
-        folds: F, the number of folds, from 2 to 16.
-
-    Returns:
-        The counts, shape (F, P); they sum to ``counts``.
-
-    >>> import numpy as np
-    >>> held = fold_counts(np.array([[0, 0, 1], [0, 0, 0]]), np.array([60.0, 3.0]), folds=2)
-    >>> held.shape, held.sum(axis=0).tolist()
-    ((2, 2), [60.0, 3.0])
-    """
-    columns = []
-    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-        stream = hashlib.shake_128(repr(row).encode()).digest(4 * int(count))
-        columns.append(np.bincount(np.frombuffer(stream, dtype="<u4") % folds, minlength=folds))
-    return np.array(columns, dtype=np.float64).reshape(len(columns), folds).T

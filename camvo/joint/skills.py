@@ -19,7 +19,7 @@ from scipy.linalg import eigh
 from scipy.special import expit, logit
 
 from camvo.joint.models import Explained, Kinds, TwoCoins
-from camvo.joint.votes import Rows, asked_each_model, models_of, renumber
+from camvo.joint.votes import Rows, each_model_asked, renumber
 from camvo.state.exploration import UNASKED, LatestContexts
 from camvo.typing import Array
 
@@ -44,7 +44,7 @@ independent evidence: a text that misleads the slopes also misleads the models."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SkillTerms:
+class _SkillTerms:
     """The skills of K arms on items of C kinds, with r features.
 
     Attributes:
@@ -90,17 +90,10 @@ class SkillTerms:
         return replace(self.model, share=np.stack((1.0 - second, second), axis=-1))
 
 
-def fit_skill_terms(
+def _fit_skill_terms(
     model: TwoCoins | Kinds, rows: Rows, features: Array, *, skilled: bool = True
-) -> SkillTerms:
-    """Fit the terms by EM to rounds that asked all arms.
-
-    Args:
-        model: the model of votes without features.
-        rows: vote rows, shape (n, K).
-        features: shape (n, r), with mean 0 and mean variance 1.
-        skilled: whether skills may depend on the features; otherwise only the label does.
-    """
+) -> _SkillTerms:
+    """Fit the terms by EM to rounds that asked all arms."""
     anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
     count = features.shape[1]
     skills, leans = _Slopes.none(anchor, count if skilled else 0), _Slopes.none(np.zeros((1, 1)), count)
@@ -121,14 +114,8 @@ def fit_skill_terms(
     return terms
 
 
-def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
-    """Fit by EM how features predict the label; the accuracies stay those of the model.
-
-    Args:
-        model: the model of votes without features.
-        rows: vote rows, shape (n, K).
-        features: shape (n, r), with mean 0 and mean variance 1.
-    """
+def _fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> _SkillTerms:
+    """Fit by EM how features predict the label; the accuracies stay those of the model."""
     skills = _Slopes.none(logit(np.clip(model.accuracy, _LOWEST, _HIGHEST)), 0)
     leans = _Slopes.none(np.zeros((1, 1)), features.shape[1])
     for _ in range(_STEPS):
@@ -136,14 +123,14 @@ def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
     return _terms(model, skills, leans)
 
 
-def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> SkillTerms:
+def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> _SkillTerms:
     """The terms with these slopes; a model of two labels gets the labels' shares as well."""
     if isinstance(model, TwoCoins):
         second = float(np.clip(expit(leans.base[0, 0]), _LEAST_SHARE, _MOST_SHARE))
         model = replace(model, share=np.array([1.0 - second, second]))
     count = leans.slopes.shape[1]
     slopes = skills.slopes if skills.slopes.shape[1] == count else np.zeros((len(skills.base), count))
-    return SkillTerms(model, skills.base, slopes, leans.slopes[0])
+    return _SkillTerms(model, skills.base, slopes, leans.slopes[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +225,7 @@ _LEAST_SPREAD: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Components:
+class _Components:
     """Principal components of contexts.
 
     Attributes:
@@ -250,7 +237,7 @@ class Components:
     axes: Array
 
     @classmethod
-    def of(cls, contexts: Array) -> Components | None:
+    def of(cls, contexts: Array) -> _Components | None:
         """The components of contexts, shape (n, d); ``None`` if all contexts are the same."""
         mean = contexts.mean(axis=0)
         centered, width = contexts - mean, contexts.shape[1]
@@ -279,8 +266,8 @@ class ContextSkills:
         rounds: the number of rounds that they were fitted to.
     """
 
-    components: Components
-    terms: SkillTerms
+    components: _Components
+    terms: _SkillTerms
     gain: float
     error: float
     rounds: int
@@ -304,33 +291,23 @@ class ContextSkills:
         told = "skills" if self.skilled else "labels"
         return {"rounds": self.rounds, "gain": self.gain, "error": self.error, "of": told}
 
-
-@lru_cache(maxsize=32)
-def fit_context_skills(
-    model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
-) -> ContextSkills | None:
-    """Fit skills by context, and measure what they gain.
-
-    Args:
-        model: the model of votes without contexts.
-        latest: the contexts of rounds that asked all arms.
-        arms: the K arms, sorted.
-        labels: M.
-
-    Returns:
-        ``None`` if rounds are few, or all have the same context.
-    """
-    rows, contexts = _rows(latest, arms, labels)
-    components = Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
-    if components is None:
-        return None
-    features = components.features(contexts)
-    gains, skilled = _gains(model, rows, features)
-    if isinstance(model, TwoCoins) and not skilled:
-        terms = fit_label_terms(model, rows, features)
-    else:
-        terms = fit_skill_terms(model, rows, features)
-    return ContextSkills(components, terms, *_mean_and_error(gains), len(rows))
+    @classmethod
+    @lru_cache(maxsize=32)
+    def fit(
+        cls, model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
+    ) -> ContextSkills | None:
+        """Fit skills by context, and measure what they gain."""
+        rows, contexts = _rows(latest, arms, labels)
+        components = _Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
+        if components is None:
+            return None
+        features = components.features(contexts)
+        gains, skilled = _gains(model, rows, features)
+        if isinstance(model, TwoCoins) and not skilled:
+            terms = _fit_label_terms(model, rows, features)
+        else:
+            terms = _fit_skill_terms(model, rows, features)
+        return cls(components, terms, *_mean_and_error(gains), len(rows))
 
 
 def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array, bool]:
@@ -340,21 +317,18 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
     With two labels, skills by features must also predict better than two fits in which features predict the
     label only: one with the model's accuracies, and one with refitted accuracies. Otherwise the gains are
     those of the first of these two fits over the model.
-
-    Returns:
-        The gains, and whether skills depend on the features.
     """
     skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
     for fold in range(_FOLDS):
         held = np.arange(len(rows)) % _FOLDS == fold
         others, known, asked = rows[~held], features[~held], features[held]
         fitted = model.refitted(others)
-        skilled[held] = fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
-        without[held] = fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
+        skilled[held] = _fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
+        without[held] = _fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
         _, alone[held] = fitted.beliefs(rows[held])
         if isinstance(fitted, TwoCoins):
-            leaning[held] = fit_label_terms(fitted, others, known).evidence(rows[held], asked)
-            terms = fit_skill_terms(fitted, others, known, skilled=False)
+            leaning[held] = _fit_label_terms(fitted, others, known).evidence(rows[held], asked)
+            terms = _fit_skill_terms(fitted, others, known, skilled=False)
             refitted[held] = terms.evidence(rows[held], asked)
     told = max(leaning, refitted, key=np.sum)
     if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - told)):
@@ -374,11 +348,11 @@ def _is_sure(gain: float, error: float) -> bool:
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
     """The vote rows and contexts of the rounds that asked the models of all ``arms``."""
-    rows, kept, models = [], [], models_of(arms)
+    rows, kept, asks_each = [], [], each_model_asked(arms)
     for number, pattern in enumerate(latest.patterns):
         group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
         row = [group_of.get(arm, UNASKED) for arm in arms]
-        if asked_each_model(row, models) and (labels == 2) == bool(pattern.labels):
+        if asks_each(row) and (labels == 2) == bool(pattern.labels):
             rows.append(row)
             kept.append(number)
     votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))

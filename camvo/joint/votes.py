@@ -8,7 +8,7 @@ treats all labels alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -39,27 +39,24 @@ class VoteRows:
     counts: Array
     partial: Array
 
+    @classmethod
+    def of(cls, patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: int) -> VoteRows:
+        """Tabulate vote patterns (pattern → its number of rounds) of K arms on M labels.
 
-def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: int) -> VoteRows:
-    """Tabulate vote patterns as vote rows.
-
-    Args:
-        patterns: vote pattern → its number of rounds. A round without one of ``arms`` in its pool counts as
-            one that did not ask that arm. A round with two labels counts only if its pattern names them.
-        arms: the K arms.
-        labels: M, the number of labels.
-    """
-    table: dict[tuple[int, ...], list[float]] = {}
-    models = models_of(arms)
-    for pattern, count in patterns.items():
-        if count <= 0 or (labels == 2) != bool(pattern.labels):
-            continue
-        row = pattern.among_known(arms)
-        everyone = pattern.everyone and asked_each_model(row, models)
-        table.setdefault(row, [0.0, 0.0])[not everyone] += count
-    ordered = sorted(table)
-    numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
-    return VoteRows(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
+        A round without one of ``arms`` in its pool counts as one that did not ask that arm. A round with two
+        labels counts only if its pattern names them.
+        """
+        table: dict[tuple[int, ...], list[float]] = {}
+        asks_each = each_model_asked(arms)
+        for pattern, count in patterns.items():
+            if count <= 0 or (labels == 2) != bool(pattern.labels):
+                continue
+            row = pattern.among_known(arms)
+            everyone = pattern.everyone and asks_each(row)
+            table.setdefault(row, [0.0, 0.0])[not everyone] += count
+        ordered = sorted(table)
+        numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
+        return cls(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
 
 
 def distinct(rows: Rows) -> tuple[Rows, Array]:
@@ -68,31 +65,19 @@ def distinct(rows: Rows) -> tuple[Rows, Array]:
     return unique, counts.astype(np.float64)
 
 
-def models_of(arms: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The positions of each model's arms: several for a model with a packed arm."""
+def each_model_asked(arms: Sequence[str]) -> Callable[[Sequence[int]], bool]:
+    """Whether a row has asked each model by at least one of its arms; a model may have a packed arm too."""
     groups = same_model(arms)
-    return tuple(
-        sorted({tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms})
-    )
-
-
-def asked_each_model(row: Sequence[int], models: Sequence[Sequence[int]]) -> bool:
-    """Whether a row has asked each model by at least one of its arms (:func:`models_of`)."""
-    return all(any(row[arm] != UNASKED for arm in arms) for arms in models)
+    models = {tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms}
+    return lambda row: all(any(row[arm] != UNASKED for arm in model) for model in models)
 
 
 def row_of(
     votes: Mapping[str, str | None], arms: Sequence[str], labels: Sequence[str]
 ) -> tuple[tuple[int, ...], list[str]]:
-    """One round's votes as a row without silent arms, and the label of each number in it.
+    """One round's votes as a row, UNASKED for arms without a vote, and the label of each number in it.
 
-    Args:
-        votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-        arms: the K arms.
-        labels: the label set. Votes for other labels count as no vote.
-
-    Returns:
-        The row, length K, in which arms without a vote are UNASKED, and the labels by their numbers.
+    Votes for labels outside the label set count as none.
     """
     numbered = sorted(labels) if len(labels) == 2 else []
     row: list[int] = []
@@ -139,14 +124,9 @@ _NEARLY_THE_SAME: Final = 0.9
 
 
 def excess_agreement(rows: VoteRows, labels: int) -> Array:
-    """How much each pair of arms agrees beyond what their agreement with the other arms explains.
+    """How much each pair of arms agrees beyond what their agreement with the other arms explains, (K, K).
 
-    Args:
-        rows: the votes; only rounds that asked all arms count.
-        labels: M, the number of labels.
-
-    Returns:
-        The excess of related pairs in (½, 1], and 0 for others, shape (K, K), symmetric.
+    It is in (½, 1] for related pairs and 0 for others. Only rounds that asked all arms count.
     """
     arms = rows.rows.shape[1]
     excess = np.zeros((arms, arms))
@@ -178,11 +158,7 @@ def tempers(excess: Array) -> Array:
 
 
 def families(excess: Array) -> list[list[int]]:
-    """The arms of each family, as positions: related arms, and their relatives in turn.
-
-    >>> families(np.array([[0.0, 0.0, 0.8], [0.0, 0.0, 0.0], [0.8, 0.0, 0.0]]))
-    [[0, 2]]
-    """
+    """The arms of each family, as positions: related arms, and their relatives in turn."""
     if not excess.any():
         return []
     _, family = connected_components(excess > 0.0, directed=False)

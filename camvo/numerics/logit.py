@@ -74,17 +74,8 @@ class NormalPrior:
     precision: Array
 
 
-def fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
-    """Fit the coefficients by maximum a posteriori; the problem is convex.
-
-    Args:
-        choices: the rounds.
-        prior: the normal prior of the coefficients.
-        start: where the search starts, shape (F,); the prior's mean by default.
-
-    Returns:
-        The coefficients, shape (F,).
-    """
+def _fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
+    """Fit the coefficients by maximum a posteriori; the problem is convex."""
     begin = prior.mean if start is None else start
     return (_newton if len(begin) <= _FEW else _lbfgs)(choices, prior, begin)
 
@@ -153,19 +144,10 @@ def fit_proven_logit(
 ) -> Array:
     """Fit a conditional logit whose prior is only as loose for the corrections as held-out rounds prove.
 
-    At first the corrections are 0. A looser prior replaces the one before it if it predicts held-out rounds
-    better, by more than ``errors`` standard errors of the difference. Each fifth of the rounds is held out
-    once; fewer than ten rounds prove nothing.
-
-    Args:
-        choices: the rounds.
-        prior: the prior of all F coefficients.
-        corrections: which coefficients are corrections, shape (F,); their prior mean is 0.
-        tightnesses: what the corrections' precisions are multiplied by, the tightest first.
-        errors: how many standard errors prove that a looser prior is better.
-
-    Returns:
-        The coefficients, shape (F,).
+    ``corrections`` says which of the F coefficients are corrections, and ``tightnesses`` what their
+    precisions are multiplied by, the tightest first. At first the corrections are 0. A looser prior replaces
+    the one before it if it predicts held-out rounds better, by more than ``errors`` standard errors of the
+    difference. Each fifth of the rounds is held out once; fewer than ten rounds prove nothing.
     """
     proven = math.inf
     if len(choices.starts) >= 2 * _FOLDS:
@@ -194,10 +176,10 @@ def _fit(choices: ChoiceSets, prior: NormalPrior, corrections: NDArray[np.bool_]
     """The coefficients, with the precisions of corrections multiplied by ``tightness``; 0 at ∞."""
     if math.isfinite(tightness):
         tighter = np.where(corrections, tightness, 1.0) * prior.precision
-        return fit_conditional_logit(choices, NormalPrior(prior.mean, tighter))
+        return _fit_conditional_logit(choices, NormalPrior(prior.mean, tighter))
     kept = ~corrections
     coefficients = np.zeros(len(kept))
-    coefficients[kept] = fit_conditional_logit(
+    coefficients[kept] = _fit_conditional_logit(
         replace(choices, design=choices.design[:, kept]), NormalPrior(prior.mean[kept], prior.precision[kept])
     )
     return coefficients

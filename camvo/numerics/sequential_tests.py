@@ -20,19 +20,13 @@ _PATIENCE = 200.0
 """The approximate number of observations until half of the reserved wealth has been moved to bets."""
 
 
-class Wager:
+class _Wager:
     """The wealth of somebody who bets that a hypothesis is wrong from some observation on.
 
     All of it is held in reserve at first. Before each observation a small part of the reserve is moved, in
     equal parts, to several bets; each bet then multiplies its part by a factor whose mean is at most 1 under
     the hypothesis. A change late in a long series is noticed nearly as soon as an early one: it costs the
     logarithm of the number of observations before it (*fixed share*: Herbster and Warmuth 1998).
-
-    Args:
-        bets: the number of bets.
-
-    Attributes:
-        count: the number of observations.
     """
 
     def __init__(self, bets: int) -> None:
@@ -46,11 +40,7 @@ class Wager:
         return self._log_total
 
     def add(self, factors: Sequence[float]) -> None:
-        """Settle all bets on one observation.
-
-        Args:
-            factors: what one unit on each bet has become, each ≥ 0.
-        """
+        """Settle all bets on one observation."""
         moved = self._shares[0] / (self.count + _PATIENCE)
         part = moved / len(factors)
         shares = [self._shares[0] - moved]
@@ -61,7 +51,7 @@ class Wager:
         self.count += 1
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Wager) and self.to_list() == other.to_list()
+        return isinstance(other, _Wager) and self.to_list() == other.to_list()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -70,7 +60,7 @@ class Wager:
         return [self.count, self._log_total, self._shares]
 
     @classmethod
-    def from_list(cls, data: list[Any]) -> Wager:
+    def from_list(cls, data: list[Any]) -> _Wager:
         """Inverse of :meth:`to_list`."""
         count, log_total, shares = data
         wager = cls(len(shares) - 1)
@@ -78,16 +68,29 @@ class Wager:
         return wager
 
 
-def needed_evidence(level: float, earlier: int) -> float:
-    """The evidence at which to raise an alarm, so that a series of tests keeps one level.
+class _BettingTest:
+    """A test whose evidence is a wealth. Tests of equal content are equal."""
 
-    The n-th test of a series gets 6/(π²·n²) of the level; together they get all of it.
+    _wager: _Wager
 
-    Args:
-        level: α, the probability of ever raising a false alarm in the whole series.
-        earlier: how many tests of the series ended before this one.
-    """
-    return math.log(math.pi**2 / 6.0 * (earlier + 1) ** 2 / level)
+    @property
+    def tried(self) -> int:
+        """The number of observations that were bet on."""
+        return self._wager.count
+
+    @property
+    def evidence(self) -> float:
+        """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
+        return self._wager.evidence
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_list() == other.to_list()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_list(self) -> list[Any]:
+        """The test as plain JSON, bit for bit."""
+        raise NotImplementedError
 
 
 STEPS = 20
@@ -100,7 +103,7 @@ _Stratum: TypeAlias = tuple[str, ...]
 """The name of a stratum. Which one comes next may depend on earlier scores, but not on the next."""
 
 
-class ExchangeabilityTest:
+class ExchangeabilityTest(_BettingTest):
     """Tests whether scores have changed.
 
     Args:
@@ -110,18 +113,8 @@ class ExchangeabilityTest:
 
     def __init__(self, tilts: Sequence[float]) -> None:
         self._tilts = tuple(tilts)
-        self._wager = Wager(len(self._tilts))
+        self._wager = _Wager(len(self._tilts))
         self._strata: dict[_Stratum, Counter[int]] = {}
-
-    @property
-    def tried(self) -> int:
-        """The number of scores that were bet on."""
-        return self._wager.count
-
-    @property
-    def evidence(self) -> float:
-        """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
-        return self._wager.evidence
 
     def add(self, stratum: _Stratum, score: int, draw: float) -> None:
         """Add one score.
@@ -141,13 +134,8 @@ class ExchangeabilityTest:
 
     def restart(self, *, without: str) -> None:
         """Begin with a new wealth, and forget the strata whose name contains ``without``."""
-        self._wager = Wager(len(self._tilts))
+        self._wager = _Wager(len(self._tilts))
         self._strata = {name: counts for name, counts in self._strata.items() if without not in name}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ExchangeabilityTest) and self.to_list() == other.to_list()
-
-    __hash__ = None  # type: ignore[assignment]
 
     def to_list(self) -> list[Any]:
         """The test as plain JSON, bit for bit."""
@@ -162,7 +150,7 @@ class ExchangeabilityTest:
         """Inverse of :meth:`to_list`."""
         tilts, wager, strata = data
         test = cls(tilts)
-        test._wager = Wager.from_list(wager)
+        test._wager = _Wager.from_list(wager)
         test._strata = {tuple(name): Counter(dict(counts)) for name, counts in strata}
         return test
 
@@ -197,7 +185,7 @@ _SMALLEST = 1e-6
 """Promised errors are raised to this value, so that one unexpected error is never infinite evidence."""
 
 
-class PromiseTest:
+class PromiseTest(_BettingTest):
     """Tests that errors are no more frequent than promised, each time with its own promise.
 
     The hypothesis is that, whatever happened before, an error has at most the promised probability. Promises
@@ -220,17 +208,7 @@ class PromiseTest:
     def __init__(self) -> None:
         self.right = 0
         self.promised = 0.0
-        self._wager = Wager(len(_SHIFTS))
-
-    @property
-    def tried(self) -> int:
-        """The number of outcomes."""
-        return self._wager.count
-
-    @property
-    def evidence(self) -> float:
-        """The natural logarithm of the wealth; at least ln(1/α) with a probability of at most α."""
-        return self._wager.evidence
+        self._wager = _Wager(len(_SHIFTS))
 
     def add(self, promised: float, *, right: bool) -> None:
         """Add one outcome.
@@ -254,11 +232,6 @@ class PromiseTest:
         self.promised += promised
         self.right += right
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PromiseTest) and self.to_list() == other.to_list()
-
-    __hash__ = None  # type: ignore[assignment]
-
     def to_list(self) -> list[Any]:
         """The test as plain JSON, bit for bit."""
         return [self.right, self.promised, self._wager.to_list()]
@@ -268,5 +241,5 @@ class PromiseTest:
         """Inverse of :meth:`to_list`."""
         test = cls()
         test.right, test.promised, wager = data
-        test._wager = Wager.from_list(wager)
+        test._wager = _Wager.from_list(wager)
         return test

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
 
 import numpy as np
 from scipy.special import betaincinv
@@ -12,14 +11,11 @@ from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
 
-def category_vector(category: str, dimension: int) -> Array:
+def _category_vector(category: str, dimension: int) -> Array:
     """The unit vector of a category: ±1/√d by the bits of its SHAKE-256 hash, shape (d,).
 
     Vectors of different categories are nearly orthogonal: their inner product is 0 with a standard deviation
     of 1/√d. A new category therefore needs no new coordinate, as it would as one-hot.
-
-    >>> category_vector("de", 4).tolist() == category_vector("de", 4).tolist()
-    True
     """
     stream = hashlib.shake_256(category.encode("utf-8", "surrogatepass")).digest((dimension + 7) // 8)
     bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8))[:dimension]
@@ -27,18 +23,13 @@ def category_vector(category: str, dimension: int) -> Array:
 
 
 def with_category(embedding: Array, category: str) -> Array:
-    """A unit vector with an embedding and a category in equal parts, shape (d,).
+    """A unit vector with an embedding, shape (d,), and a category in equal parts; as it is if that is blank.
 
-    Args:
-        embedding: the embedding of the task's text, a unit vector of shape (d,).
-        category: the category; the embedding is returned unchanged if it is blank.
-
-    Returns:
-        The context, rounded to float32, in which the ledger stores contexts.
+    It is rounded to float32, in which the ledger stores contexts.
     """
     if not category.strip():
         return embedding
-    both = embedding + category_vector(category.strip(), len(embedding))
+    both = embedding + _category_vector(category.strip(), len(embedding))
     length = float(np.linalg.norm(both))
     return np.asarray(both / length if length > 0.0 else both).astype(np.float32).astype(np.float64)
 
@@ -99,17 +90,10 @@ def clip(value: float) -> float:
 
 
 def upper_bound(successes: Array | float, trials: Array | float, level: float) -> Array:
-    """Compute the one-sided upper Clopper–Pearson bound of a proportion.
+    """The one-sided upper Clopper–Pearson bound of a proportion, in the shape of the arguments.
 
-    With probability at least ``level`` the true proportion does not exceed the bound.
-
-    Args:
-        successes: between 0 and ``trials``, not necessarily whole; any shape.
-        trials: at least 0, of the same shape. The bound is 1 for 0 trials.
-        level: the confidence, in (0, 1).
-
-    Returns:
-        The bounds, in the shape of the arguments.
+    With probability at least ``level`` the true proportion does not exceed the bound. Successes need not be
+    whole. The bound is 1 for 0 trials.
     """
     bound: Array = betaincinv(np.add(successes, 1.0), np.maximum(np.subtract(trials, successes), TIE), level)
     return bound
@@ -118,16 +102,9 @@ def upper_bound(successes: Array | float, trials: Array | float, level: float) -
 def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
     """Compute the two-sided Clopper–Pearson interval of a proportion.
 
-    The interval holds the true proportion with probability at least ``level``. Successes need not be whole:
-    a sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean.
-
-    Args:
-        successes: between 0 and ``trials``.
-        trials: at least 0. The interval is [0, 1] for 0 trials.
-        level: the confidence, in (0, 1).
-
-    Returns:
-        The lower and the upper bound.
+    The interval holds the true proportion with probability at least ``level``. Successes need not be whole: a
+    sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean. For 0 trials the
+    interval is [0, 1].
 
     Raises:
         InvalidParameterError: there are more successes than trials, or the level is outside (0, 1).
@@ -142,18 +119,6 @@ def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tup
     tail = (1.0 - level) / 2.0
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1.0, tail))
     return low, float(upper_bound(successes, trials, 1.0 - tail))
-
-
-_DIGITS: Final = 6
-
-
-def significant(values: Array) -> Array:
-    """The values, shape (n,), each rounded to six significant digits.
-
-    >>> significant(np.array([0.7337623938910777, 0.00015641702904853016, 0.0])).tolist()
-    [0.733762, 0.000156417, 0.0]
-    """
-    return np.array([float(f"{value:.{_DIGITS}g}") for value in values.tolist()])
 
 
 def unknown_context(dimension: int) -> Array:

@@ -9,12 +9,19 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
-from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
+from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import CaMVoParameters
-from camvo.policies.policy import ORDINARY, Conditions, Estimates, Plan
+from camvo.policies.policy import Estimates, Plan
 from camvo.subsets.confidence import Copula
-from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
-from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
+from camvo.subsets.oracle import (
+    BUDGET,
+    MOST_SETS,
+    ConfidenceName,
+    Demand,
+    Subset,
+    cheapest_subset,
+    cheapest_subsets,
+)
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
@@ -62,13 +69,8 @@ class CaMVo(Ensemble, CaMVoParameters):
     def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The cheapest arms that make the votes so far confident enough, whatever the plan's subset.
 
-        Args:
-            plan: the task's plan.
-            votes: the votes so far, of any arms of the plan.
-
-        Returns:
-            No arm if at least k_min arms have voted and their confidence reaches δ; all remaining arms if no
-            set of them reaches δ.
+        There is none if at least k_min arms have voted and their confidence reaches δ. All remaining arms are
+        asked if no set of them reaches δ.
         """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
         choice = self._cheapest(
@@ -106,22 +108,16 @@ class CaMVo(Ensemble, CaMVoParameters):
             demands.append((lower, np.where(silent, 0.0, weights)))
         return demands
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """Choose the Oracle's subset and the arms below n₀ (line 11)."""
-        _, prices = arms_and_prices(costs)
+        count, prices, estimates = len(situation.costs), situation.prices, situation.estimates
         held = self.newcomers([*estimates.values()])
         demands = [self.demand(columns) for columns in estimates.values()]
-        least = len(arms) if conditions.everyone else self.k_min
-        if self.searches_table(len(arms)):
+        least = count if situation.conditions.everyone else self.k_min
+        if self.searches_table(count):
             one_task = [(lower[None], weights[None]) for lower, weights in demands]
             [subset] = cheapest_subsets(prices, one_task, self.delta, least, held=held)
-            return self.choice(subset, len(arms))
+            return self.choice(subset, count)
         return self._cheapest(prices, demands, estimates, least=least, held=held)
 
     def newcomers(self, questions: Sequence[Estimates]) -> list[int]:

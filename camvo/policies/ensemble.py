@@ -34,6 +34,46 @@ class Choice:
     complete: bool = True
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """All that a policy knows of a task when it chooses the arms to ask.
+
+    Attributes:
+        observations: question → its observation.
+        costs: arm → the expected price of asking it, $.
+        estimates: question → the arms' estimates.
+        conditions: the task's conditions.
+    """
+
+    observations: Mapping[str, Observation]
+    costs: Mapping[str, float]
+    estimates: Mapping[str, Estimates]
+    conditions: Conditions = ORDINARY
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms in alphabetical order."""
+        return _arms_and_prices(tuple(self.costs.items()))[0]
+
+    @property
+    def prices(self) -> Array:
+        """The arms' prices, shape (K,), read-only: plans share the array."""
+        return _arms_and_prices(tuple(self.costs.items()))[1]
+
+    @property
+    def rounds(self) -> int:
+        """The fewest rounds that the state of any question has learnt from."""
+        return min(observation.state.rounds for observation in self.observations.values())
+
+
+@lru_cache(maxsize=64)
+def _arms_and_prices(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
+    ordered = sorted(costs)
+    prices = np.array([price for _, price in ordered], dtype=np.float64)
+    prices.flags.writeable = False
+    return tuple([arm for arm, _ in ordered]), prices
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(EnsembleParameters):
     """The base class of all policies: estimate the arms, ask a fixed set, count votes and learn from them.
@@ -87,12 +127,12 @@ class Ensemble(EnsembleParameters):
         """
         if not costs or not observations:
             raise InvalidParameterError("a plan needs at least one model and one question")
-        arms, _ = arms_and_prices(costs)
+        arms = tuple(sorted(costs))
         estimates = {
             question: self.estimate(observation, arms) for question, observation in observations.items()
         }
-        choice = self.choose(arms, costs, estimates, conditions)
-        return self.assemble(observations, costs, estimates, choice, conditions)
+        situation = Situation(observations, costs, estimates, conditions)
+        return self.assemble(situation, self.choose(situation))
 
     def estimate(self, observation: Observation, arms: Sequence[str]) -> Estimates:
         """Estimate every arm on one question."""
@@ -106,32 +146,19 @@ class Ensemble(EnsembleParameters):
             linear=self.linear(observation.aggregation),
         )
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """Choose the arms to ask first: all of them."""
-        return Choice(range(len(arms)))
+        return Choice(range(len(situation.costs)))
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-        conditions: Conditions = ORDINARY,
-    ) -> Plan:
+    def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan that asks the chosen arms first."""
-        arms, prices = arms_and_prices(costs)
+        arms, estimates = situation.arms, situation.estimates
         propensity = np.zeros(len(arms))
         for position in choice.arms:
             propensity[position] = 1.0
         return Plan(
             arms=arms,
-            costs=prices,
+            costs=situation.prices,
             estimates=estimates,
             weights={question: self._weights(columns) for question, columns in estimates.items()},
             subset=tuple([arms[position] for position in choice.arms]),
@@ -170,7 +197,12 @@ class Ensemble(EnsembleParameters):
         confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
         """What the state of ``question`` learns if the label is ``label`` (:class:`.TaughtRound`)."""
-        return TaughtRound.planned(plan, question, votes, confidences).contribution(label, human=human)
+        right = label if human else self._unchecked(plan, question, votes, label)
+        return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
+
+    def _unchecked(self, plan: Plan, question: str, votes: Votes, label: str) -> str:
+        """The label by which votes are judged without a human's: the one decided."""
+        return label
 
     @property
     def correlated(self) -> bool:
@@ -180,19 +212,6 @@ class Ensemble(EnsembleParameters):
     def _weights(self, estimates: Estimates) -> Array:
         """The arms' weights in the vote, shape (K,)."""
         return estimates.weights
-
-
-def arms_and_prices(costs: Mapping[str, float]) -> tuple[tuple[str, ...], Array]:
-    """The arms in alphabetical order and their prices, shape (K,), read-only: plans share the array."""
-    return _arms_and_prices(tuple(costs.items()))
-
-
-@lru_cache(maxsize=64)
-def _arms_and_prices(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
-    ordered = sorted(costs)
-    prices = np.array([price for _, price in ordered], dtype=np.float64)
-    prices.flags.writeable = False
-    return tuple([arm for arm, _ in ordered]), prices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,15 +272,9 @@ class Single(Ensemble):
 
     model: Annotated[str, Parameter(help="The model that single asks.", in_replay=False, per_project=False)]
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """Choose the one model."""
-        return _always((self.model,), arms)
+        return _always((self.model,), situation.arms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,15 +300,9 @@ class Fixed(Baseline):
         if not self.models:
             raise InvalidParameterError("models must name at least one model")
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """Choose the same models every time."""
-        return _always(self.models, arms)
+        return _always(self.models, situation.arms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,31 +331,19 @@ class Random(Baseline):
         if not 0.0 < self.share <= 1.0:
             raise InvalidParameterError(f"share must be in (0, 1], got {self.share}")
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """Draw models at random."""
-        columns = next(iter(estimates.values()))
+        arms, columns = situation.arms, next(iter(situation.estimates.values()))
         draw = uniform_draw((columns.context,), int(columns.rewards.sum()))
         rng = np.random.default_rng(int(2**53 * draw))
         size = max(1, int(self.share * len(arms) + rng.random()))
         return Choice(np.sort(rng.permutation(len(arms))[:size]).tolist())
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-        conditions: Conditions = ORDINARY,
-    ) -> Plan:
+    def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan; each arm's propensity is the probability that it is drawn."""
-        plan = super().assemble(observations, costs, estimates, choice, conditions)
-        return replace(plan, propensity=np.full(len(costs), max(self.share, 1.0 / len(costs))))
+        plan = super().assemble(situation, choice)
+        count = len(plan.arms)
+        return replace(plan, propensity=np.full(count, max(self.share, 1.0 / count)))
 
 
 def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:

@@ -12,14 +12,12 @@ from camvo.joint.agreement import AgreementStops, rounds_needed
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans import shadow_price
-from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import JointParameters
 from camvo.policies.policy import (
     MOST_ROUNDS,
-    ORDINARY,
     Conditions,
     Drawn,
-    Estimates,
     Fit,
     FitData,
     JointFitData,
@@ -62,9 +60,7 @@ _EXPLOIT: Final = 3.0
 def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
     """How often rounds may ask all arms under an allowance, and what is left of it for the other rounds.
 
-    Args:
-        rate: how often they do without an allowance, in [0, 1].
-        allowance: what a task may cost on average, in prices of asking all arms; 1 and more change nothing.
+    ``allowance`` is what a task may cost on average, in prices of asking all arms; 1 and more change nothing.
     """
     if allowance >= 1.0:
         return rate, allowance
@@ -122,19 +118,11 @@ class Joint(Ensemble, JointParameters):
         return float(f"{self.worth_usd / total:.2g}")  # tasks of nearly the same price share one plan
 
     def worth_of(self, full: float) -> float:
-        """The worth of one more right label about a task, in the unit of the prices.
-
-        Args:
-            full: what asking all models about the task costs.
-        """
+        """The worth of one more right label about a task for which asking all models costs ``full``."""
         return self.worth * full if self.worth_usd is None else self.worth_usd
 
     def policy_for(self, worth_usd: float) -> Joint:
-        """The same policy for further votes on decided rounds (:attr:`.Conditions.decided`).
-
-        Args:
-            worth_usd: the worth of a right label, in the unit of the prices; positive and finite.
-        """
+        """The same policy for further votes on decided rounds, at this worth of a right label."""
         return replace(self, worth_usd=worth_usd, agreement=None)
 
     def linear(self, aggregation: Aggregation) -> bool:
@@ -145,20 +133,13 @@ class Joint(Ensemble, JointParameters):
         """Whether it reads the linear models of the context."""
         return self.linear(aggregation)
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-        conditions: Conditions = ORDINARY,
-    ) -> Plan:
+    def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan: draw for exploration, and freeze the order and the stops."""
-        plan = super().assemble(observations, costs, estimates, choice, conditions)
-        rounds = min(observation.state.rounds for observation in observations.values())
-        named = [observation for _, observation in sorted(observations.items())]
-        draw = uniform_draw([observation.task or observation.context for observation in named], rounds)
-        return plan.staged(self._staged(plan, observations, costs, conditions, draw))
+        plan = super().assemble(situation, choice)
+        named = [observation for _, observation in sorted(situation.observations.items())]
+        tasks = [observation.task or observation.context for observation in named]
+        draw = uniform_draw(tasks, situation.rounds)
+        return plan.staged(self._staged(plan, situation, draw))
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
@@ -195,15 +176,9 @@ class Joint(Ensemble, JointParameters):
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
 
-    def _staged(
-        self,
-        plan: Plan,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        conditions: Conditions,
-        draw: float,
-    ) -> Stages:
+    def _staged(self, plan: Plan, situation: Situation, draw: float) -> Stages:
         """The stages of a task; ``draw`` in [0, 1) is its exploration draw."""
+        observations, costs, conditions = situation.observations, situation.costs, situation.conditions
         models = [arm for arm in plan.arms if arm != STUDENT]
         everyone = min(
             observation.state.exploration.everyone_rounds(models) for observation in observations.values()

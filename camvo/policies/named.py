@@ -29,20 +29,14 @@ POLICIES: Final[Mapping[str, type[Ensemble]]] = {
 
 
 def parameters_of(name: str) -> frozenset[str]:
-    """The names of a policy's parameters.
-
-    Args:
-        name: a key of :data:`POLICIES`.
-    """
+    """The names of the parameters of a policy, by a key of :data:`POLICIES`."""
     return frozenset(field.name for field in fields(POLICIES[name]) if field.init)
 
 
 def policy_by_name(name: str, parameters: Mapping[str, object]) -> Policy:
-    """Make a policy from its name and a mapping of parameters.
+    """Make a policy from its name, a key of :data:`POLICIES`, and a mapping of parameters.
 
-    Args:
-        name: a key of :data:`POLICIES`.
-        parameters: parameter → value. Parameters that the policy does not have are ignored.
+    Parameters that the policy does not have are ignored.
 
     Raises:
         InvalidParameterError: a parameter is out of its range.

@@ -107,12 +107,8 @@ def _alternatives(choices: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def declared(policy: type[Any]) -> Mapping[str, Declaration]:
-    """The declared parameters of a policy class, or of a class of parameters, by name.
-
-    >>> declared(JointParameters)["worth"].default
-    15.0
-    """
+def _declared(policy: type[Any]) -> Mapping[str, Declaration]:
+    """The declared parameters of a policy class, or of a class of parameters, by name."""
     hints = get_type_hints(policy, include_extras=True)
     found = {}
     for field in fields(policy):
@@ -132,7 +128,7 @@ def declared_by(policies: Iterable[type[Any]]) -> dict[str, Declaration]:
     found: dict[str, Declaration] = {}
     policy: Any
     for policy in policies:
-        for name, parameter in declared(policy).items():
+        for name, parameter in _declared(policy).items():
             found.setdefault(name, parameter)
     return found
 
@@ -165,7 +161,7 @@ class EnsembleParameters:
             InvalidParameterError: a parameter is out of its range.
         """
         policy: Any = type(self)  # mypy does not take a type for hashable
-        for name, parameter in declared(policy).items():
+        for name, parameter in _declared(policy).items():
             value = getattr(self, name)
             if wrong := parameter.mistake(value):
                 raise InvalidParameterError(f"{parameter.about.symbol or name} {wrong}, got {value!r}")

@@ -1,4 +1,10 @@
-"""A decided round as it was stored, and how the current policy sees it."""
+"""A decided round as it was stored: how the current policy sees it, and what further votes on it are worth.
+
+Further votes are worth the most right labels that they can gain for their price. They pay as long as a right
+label costs less than it is worth. The *break-even* of an item is the price of a right label at which the best
+plan would stop. Items with the highest break-even per dollar come first. The break-even considers several
+votes together, because one vote alone may change nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Protocol
 
-from camvo.joint.further_votes import NOTHING, FurtherValue, FurtherVotes
+from camvo.joint.joint_fit import JointFit, best_plan
+from camvo.joint.plans import GradedWorth, Worth
 from camvo.numerics.small import TIE
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Choice
+from camvo.policies.ensemble import Choice, Situation
 from camvo.policies.joint import Joint
-from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan, Policy
+from camvo.policies.policy import Observation, Plan, Policy
 from camvo.stages.stages import cheapest_first
 from camvo.state.state import State
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -62,6 +69,82 @@ class PastRound:
         return Observation(state, self.context, self.labels, self.aggregation)
 
 
+_STEP: Final = 1.25
+_STEPS: Final = 64
+"""Break-evens are powers of 1.25, from about 4 right labels for each asking of everyone down to one in
+400,000."""
+
+_MOST: Final = 4.0
+
+_NOT_AGAIN: Final = 1e9
+"""The price, in right labels, of an arm that was asked and gave no vote: it is not asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherValue:
+    """The best use of further votes on one item.
+
+    Attributes:
+        break_even: the highest gain that can be required of asking everyone once, in right labels, so that
+            further votes still pay; 0 if they gain nothing.
+        arms: whom to ask first, at this price.
+    """
+
+    break_even: float = 0.0
+    arms: tuple[str, ...] = ()
+
+
+NOTHING: Final = FurtherValue()
+
+
+@dataclass(frozen=True, slots=True)
+class _FurtherVotes:
+    """The further votes on items of one question."""
+
+    fit: JointFit
+    shares: Mapping[str, float]
+    _plans: dict[tuple[object, ...], Worth | GradedWorth] = field(default_factory=dict, repr=False)
+
+    def on(self, context: Array, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> FurtherValue:
+        """Find the best use of further votes."""
+        fit = self.fit.after_reply(votes, sure)
+        own = fit.at(context, self.shares)
+        failed = frozenset(arm for arm, vote in votes.items() if vote is None)
+        if all(arm in votes for arm in own.shortlist):
+            return NOTHING
+        node, tilt = own.node(votes), own.tilt(votes, sure)
+        shared = own is fit
+
+        def asked(step: int) -> tuple[str, ...]:
+            worth = self._plan(own, failed, step, shared=shared)
+            stopping, asking = worth.at(node, tilt)
+            if max(asking) <= max(stopping, 1.0 / len(own.labels)) + TIE:
+                return ()
+            return tuple([own.shortlist[arm] for arm in worth.together(node, tilt)])
+
+        low, high = 0, _STEPS  # further votes do not pay at ``low``, and do at ``high``
+        arms: tuple[str, ...] = ()
+        while high - low > 1:
+            middle = (low + high) // 2
+            if wanted := asked(middle):
+                high, arms = middle, wanted
+            else:
+                low = middle
+        return FurtherValue(_MOST * _STEP**-high, arms) if arms else NOTHING
+
+    def _plan(self, fit: JointFit, failed: frozenset[str], step: int, *, shared: bool) -> Worth | GradedWorth:
+        """The best plan if asking everyone has to gain ``_MOST · _STEP^−step`` right labels."""
+        key = (fit.beliefs, failed, step)
+        if shared and key in self._plans:
+            return self._plans[key]
+        rate = _MOST * _STEP**-step
+        prices = tuple([_NOT_AGAIN if arm in failed else rate * self.shares[arm] for arm in fit.shortlist])
+        plan = best_plan(fit, prices)
+        if shared:
+            self._plans[key] = plan
+        return plan
+
+
 _DEARER: Final = 10.0
 """A gain may cost up to this many times its worth; if it costs more, its arms are not asked.
 
@@ -74,21 +157,18 @@ _FREE: Final = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Revisit(CaMVo):
+class _Revisit(CaMVo):
     """CaMVo or CCaMVo on decided rounds: a round whose δ_A is below δ under today's state is in doubt.
 
     The arms to ask are the cheapest that make the votes confident enough (:meth:`.CaMVo.complement`). Their
     *gain* is by how much they raise δ_A, at most to δ, summed over the task's questions. δ_A bounds the
     probability that the label is right from below, so the gain counts in right labels.
-
-    Attributes:
-        worth_usd: what one more right label is worth, in the unit of the prices; infinite for no limit.
     """
 
     worth_usd: float = math.inf
 
     @classmethod
-    def of(cls, policy: CaMVo) -> Revisit:
+    def of(cls, policy: CaMVo) -> _Revisit:
         """The policy on decided rounds, with the same parameters."""
         return cls(**{each.name: getattr(policy, each.name) for each in fields(CaMVo)})
 
@@ -96,17 +176,11 @@ class Revisit(CaMVo):
         """Infinite: δ limits the votes of each round, and the budget the number of rounds."""
         return math.inf
 
-    def policy_for(self, worth_usd: float) -> Revisit:
+    def policy_for(self, worth_usd: float) -> _Revisit:
         """The same policy, skipping votes that now cost far more than their gain in right labels is worth."""
         return replace(self, worth_usd=worth_usd)
 
-    def choose(
-        self,
-        arms: tuple[str, ...],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        conditions: Conditions = ORDINARY,
-    ) -> Choice:
+    def choose(self, situation: Situation) -> Choice:
         """No arm: the round starts from the votes it already has."""
         return Choice(())
 
@@ -116,11 +190,7 @@ class Revisit(CaMVo):
         return arms if gain * self.worth_usd * _DEARER >= _price(plan, arms) else ()
 
     def lacking(self, plan: Plan, votes: Votes) -> tuple[tuple[str, ...], float]:
-        """The arms that the votes lack to be confident enough, and their gain in right labels.
-
-        Returns:
-            No arm and 0 if the votes reach δ on every question, or if no further vote raises δ_A.
-        """
+        """The arms that the votes lack to be confident enough, and their gain; none if no vote raises δ_A."""
         reached = self._reached(plan, votes)
         if min(reached) >= self.delta - TIE:
             return (), 0.0
@@ -130,15 +200,7 @@ class Revisit(CaMVo):
         return (arms, gain) if gain > TIE else ((), 0.0)
 
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
-        """The best use of further votes on a decided round.
-
-        Args:
-            state: the question's state of today. It includes what the round itself has taught.
-            past: the round.
-
-        Raises:
-            InvalidParameterError: the context does not fit the state, or ``costs`` is empty.
-        """
+        """The best use of further votes on a decided round."""
         plan = self.plan({_QUESTION: past.observation(state)}, past.costs)
         arms, gain = self.lacking(plan, past.cast)
         if not arms:
@@ -164,27 +226,17 @@ class FurtherPolicy(Protocol):
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         """The best use of further votes on a decided round.
 
-        Args:
-            state: the question's state of now, the same in every call.
-            past: the round; its ``costs`` are the same in every call. An arm whose vote is ``None`` is not
-                asked.
+        The state of now and the round's ``costs`` are the same in every call. An arm whose vote is ``None``
+        is not asked.
         """
         ...
 
     def policy_for(self, worth_usd: float) -> Policy:
-        """The policy that asks for further votes on a decided task, beginning with the votes it already has.
-
-        Args:
-            worth_usd: what one more right label is worth, in the unit of the prices; positive and finite.
-        """
+        """The policy that asks for further votes on a decided task, at this worth of a right label."""
         ...
 
     def worth_of(self, full: float) -> float:
-        """The worth of one more right label about a task, in the unit of the prices; may be infinite.
-
-        Args:
-            full: what asking all models about the task costs.
-        """
+        """The worth of a right label about a task with this full price of all models; may be infinite."""
         ...
 
 
@@ -193,7 +245,7 @@ class _JointFurther:
     """The joint policy on the decided rounds of one question, which share one fit."""
 
     policy: Joint
-    _known: FurtherVotes | None = field(default=None, repr=False)
+    _known: _FurtherVotes | None = field(default=None, repr=False)
 
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         if past.aggregation != LABEL_VOTE:
@@ -202,7 +254,7 @@ class _JointFurther:
             fit = self.policy.joint_fit(past.observation(state), past.costs)
             if fit is None:
                 return NOTHING
-            self._known = FurtherVotes(fit, dict(zip(*cheapest_first(past.costs), strict=True)))
+            self._known = _FurtherVotes(fit, dict(zip(*cheapest_first(past.costs), strict=True)))
         return self._known.on(past.context, past.votes, past.confidences)
 
     def policy_for(self, worth_usd: float) -> Policy:
@@ -221,7 +273,7 @@ def further_policy(policy: Policy) -> FurtherPolicy | None:
     """
     if isinstance(policy, Joint):
         return _JointFurther(policy)
-    return Revisit.of(policy) if isinstance(policy, CaMVo) else None
+    return _Revisit.of(policy) if isinstance(policy, CaMVo) else None
 
 
 def recount(policy: Policy, state: State, past: PastRound) -> Decision | None:

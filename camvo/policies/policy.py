@@ -22,10 +22,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.agreement import AgreementStops, fit_agreement
-from camvo.joint.grades import learn_grades
-from camvo.joint.joint_fit import JointFit, fit_joint, fit_votes
-from camvo.numerics.small import significant
+from camvo.joint.agreement import AgreementStops
+from camvo.joint.grades import Grades
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
@@ -33,7 +32,7 @@ from camvo.state.contribution import Contribution
 from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.state import State, check_contexts
-from camvo.subsets.confidence import Copula, copula_seed
+from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -123,12 +122,14 @@ class JointFitData:
 
     def compute(self) -> Fit:
         """Fit the model of votes, and find the stops if an agreement is required."""
-        grades = learn_grades(self.confidences)
-        joint = fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
+        grades = Grades.learnt(self.confidences)
+        joint = JointFit.fit(
+            self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts
+        )
         if self.agreement is None:
             return Fit(joint)
-        votes = fit_votes(self.evidence, joint.arms, len(self.labels))
-        return Fit(joint, fit_agreement(joint, votes, dict(self.shares), self.agreement))
+        votes = VotesFit.of(self.evidence, joint.arms, len(self.labels))
+        return Fit(joint, AgreementStops.fit(joint, votes, dict(self.shares), self.agreement))
 
 
 UNREAD = 0.5
@@ -285,13 +286,7 @@ class Scoring:
     estimator: EstimatorName
 
     def columns(self, q: Array, width: Array, guess: Array | float) -> tuple[Array, ...]:
-        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``.
-
-        Args:
-            q: the linear estimates, shape (…, K).
-            width: their widths before α, shape (…, K).
-            guess: the expected reward of a random vote, a number or of shape (…, 1).
-        """
+        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``, (…, K)."""
         standings = self.state.standings(self.arms, self.estimator)
         n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
         likely, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
@@ -313,17 +308,9 @@ def estimate(
     correlated: bool = False,
     linear: bool = True,
 ) -> Estimates:
-    """Score every arm on one question of one task.
+    """Score every arm on one question of one task; the parameters are those of :class:`Scoring`.
 
-    Args:
-        observation: the question's observation.
-        arms: the names of the K models.
-        alpha: α, as in :class:`Scoring`.
-        lambda_r: λ_R, as in :class:`Scoring`.
-        estimator: as in :class:`Scoring`.
-        correlated: whether to compute the arms' copula (Appendix G) from their present correlation.
-        linear: whether to read the state's linear models. Otherwise every q is ½ with width 0, and what is
-            believed of an arm is its μ.
+    Without ``linear`` every q is ½ with width 0, and what is believed of an arm is its μ.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
@@ -339,7 +326,9 @@ def estimate(
     n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
         q, width, guess
     )
-    copula = copula_of(state, arms, observation.context) if correlated else None
+    copula = None
+    if correlated:
+        copula = Copula.of_round(state.pairs.correlation(arms), state.rounds, observation.context)
     return Estimates(
         labels=observation.labels,
         context=observation.context,
@@ -354,11 +343,6 @@ def estimate(
         histories=state.histories.current_of(arms),
         restarts=state.drift.restarts,
     )
-
-
-def copula_of(state: State, arms: Sequence[str], context: Array) -> Copula:
-    """The Gaussian copula of the arms' correctness, from their present correlation (Appendix G)."""
-    return Copula(state.pairs.correlation(arms), copula_seed(state.rounds, context))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -423,14 +407,14 @@ class Plan:
         """
         estimates = self.estimates[question]
         columns = {
-            "cost": significant(self.costs),
+            "cost": _significant(self.costs),
             "propensity": self.propensity,
             "rewards": estimates.rewards,
             "agreement": estimates.agreement,
             "q": estimates.q,
-            "lower": significant(estimates.lower),
+            "lower": _significant(estimates.lower),
             "weight": self.weights[question],
-            "correctness": significant(estimates.correctness),
+            "correctness": _significant(estimates.correctness),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
@@ -446,6 +430,11 @@ class Plan:
         if self.stages is not None:
             described |= self.stages.describe(question)
         return described
+
+
+def _significant(values: Array) -> Array:
+    """The values, shape (n,), each rounded to six significant digits."""
+    return np.array([float(f"{value:.6g}") for value in values.tolist()])
 
 
 class Policy(Protocol):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.ensemble import Baseline, Choice
+from camvo.policies.ensemble import Baseline, Choice, Situation
 from camvo.policies.parameters import OneModelParameters
-from camvo.policies.policy import ORDINARY, Conditions, Estimates, Observation, Plan
-from camvo.policies.teaching import TaughtRound
+from camvo.policies.policy import Estimates, Plan
 from camvo.stages.stages import cheapest_first
 from camvo.state.contribution import Change, Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -57,19 +56,11 @@ class BestSingle(_OneModel):
     ('small',)
     """
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-        conditions: Conditions = ORDINARY,
-    ) -> Plan:
+    def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan that asks every model, or the best of them."""
-        plan = super().assemble(observations, costs, estimates, choice, conditions)
-        rounds = min(observation.state.rounds for observation in observations.values())
-        labelled = any(columns.rewards.any() for columns in estimates.values())
-        if rounds < self.first or not labelled:
+        plan = super().assemble(situation, choice)
+        labelled = any(columns.rewards.any() for columns in situation.estimates.values())
+        if situation.rounds < self.first or not labelled:
             return plan
         (best, *_) = _ranked(plan)
         propensity = np.array([float(arm == best) for arm in plan.arms])
@@ -202,21 +193,13 @@ class Router(_OneModel):
         if not -1.0 <= self.threshold <= 1.0:
             raise InvalidParameterError(f"threshold must be in [-1, 1], got {self.threshold}")
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-        conditions: Conditions = ORDINARY,
-    ) -> Plan:
+    def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan that asks both models, or one of them."""
-        plan = super().assemble(observations, costs, estimates, choice, conditions)
+        plan = super().assemble(situation, choice)
         cheapest, dearest = _pair(plan)
-        rounds = min(observation.state.rounds for observation in observations.values())
         asked = {cheapest, dearest}
-        if rounds >= self.first:
-            gain = max(float(columns.q[dearest] - columns.q[cheapest]) for columns in estimates.values())
+        if situation.rounds >= self.first:
+            gain = max(float(columns.q[dearest] - columns.q[cheapest]) for columns in plan.estimates.values())
             asked = {dearest if gain > self.threshold else cheapest}
         positions = range(len(plan.arms))
         weights = np.array([1.0 if position == dearest else 0.5 for position in positions])
@@ -224,23 +207,13 @@ class Router(_OneModel):
             plan,
             subset=tuple([plan.arms[position] for position in positions if position in asked]),
             propensity=np.array([float(position in asked) for position in positions]),
-            weights=dict.fromkeys(estimates, weights),
+            weights=dict.fromkeys(plan.estimates, weights),
         )
 
-    def contribution(
-        self,
-        plan: Plan,
-        question: str,
-        votes: Votes,
-        label: str,
-        *,
-        human: bool = False,
-        confidences: Confidences = NO_CONFIDENCES,
-    ) -> Contribution:
-        """What the state learns: who was right by the human label, or else by the most expensive model."""
+    def _unchecked(self, plan: Plan, question: str, votes: Votes, label: str) -> str:
+        """The vote of the most expensive model, if it has one."""
         _, dearest = _pair(plan)
-        right = label if human else votes.get(plan.arms[dearest], {}).get(question, label)
-        return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
+        return votes.get(plan.arms[dearest], {}).get(question, label)
 
     def _candidates(self, plan: Plan) -> list[str]:
         """The cheapest model and the most expensive."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from camvo.policies.policy import Plan
 from camvo.stages.stages import UNKNOWN, Cast, Sure, on_question
-from camvo.state.confidences import SureVote, compared_with_others
+from camvo.state.confidences import SureVote
 from camvo.state.contribution import Change, Contribution
 from camvo.state.exploration import ExplorationRound
 from camvo.state.kept_rounds import KeptRound
@@ -24,7 +24,7 @@ def _teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str
     return frozenset(order[:first] if human or first == len(order) else ())
 
 
-def lesson(
+def _lesson(
     context: Array,
     q: Mapping[str, float],
     votes: Mapping[str, str],
@@ -37,14 +37,6 @@ def lesson(
 
     A single vote always agrees with itself, so fewer than two votes give no reward without a human label. The
     round still counts in t.
-
-    Args:
-        context: e_t, shape (d,).
-        q: arm → its estimate when the round was planned.
-        votes: arm → label, on this question.
-        label: the voted label, or the human's.
-        human: whether ``label`` is a human's.
-        reward: computes r_i from a vote and ``label``; the ``reward`` method of the question's aggregation.
     """
     if len(votes) < 2 and not human:
         return Contribution(context, ())
@@ -93,14 +85,7 @@ class TaughtRound:
     def planned(
         cls, plan: Plan, question: str, votes: Votes, confidences: Confidences = NO_CONFIDENCES
     ) -> TaughtRound:
-        """A round that ends now, from its plan.
-
-        Args:
-            plan: the task's plan.
-            question: the name of one of its questions.
-            votes: the votes of the arms that were asked.
-            confidences: the confidences of these votes.
-        """
+        """A round that ends now, from its plan."""
         estimates, stages = plan.estimates[question], plan.stages
         cast = {arm: answers.get(question) for arm, answers in votes.items()}
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
@@ -134,13 +119,9 @@ class TaughtRound:
 
     @classmethod
     def stored(cls, plan: Mapping[str, Any], context: Array, votes: Cast, text: Ngrams = b"") -> TaughtRound:
-        """A round of the ledger, from its plan's description.
+        """A round of the ledger, from its plan's description (:meth:`.Plan.describe`), with ``aggregation``.
 
-        Args:
-            plan: the description (:meth:`camvo.policies.policy.Plan.describe`), with ``aggregation``.
-            context: e_t, shape (d,).
-            votes: the votes of the arms that were asked.
-            text: the n-grams of the text that teaches the student, if any.
+        ``text`` is the n-grams of the text that teaches the student, if any.
         """
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
@@ -166,14 +147,10 @@ class TaughtRound:
         """What the state learns if the round's label is ``label``.
 
         Arms that were asked because of the votes get no reward (:func:`_teachers`).
-
-        Args:
-            label: the voted label, or the human's.
-            human: whether ``label`` is a human's.
         """
         rewarded = self.votes if self.order is None else _teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
-        rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
+        rewards = _lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
         rewards = replace(
             rewards,
             compared=self.compared,
@@ -194,4 +171,4 @@ def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureV
     if plan.stages is not None:
         return plan.stages.questions[question].compared(votes, sure)
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
-    return compared_with_others(votes, weights, sure)
+    return SureVote.compared_with_others(votes, weights, sure)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from camvo.errors import InvalidParameterError
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation, Plan, Policy
-from camvo.state.contribution import Contribution, revision, withdrawal
+from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation, Ballot, Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -193,7 +193,7 @@ class Task:
         """
         if self._taught is None:
             return
-        self._state.add(withdrawal(self._taught))
+        self._state.add(self._taught.withdrawal())
         self._taught = None
 
     def _check_voter(self, model: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.joint_fit import JointFit, fit_label_free, fit_vote_rows
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans import plan_by_worth, shadow_price, walk
 from camvo.joint.votes import Rows, VoteRows, renumber
@@ -51,13 +51,7 @@ def documented_share(
 ) -> tuple[float, float]:
     """The range of a policy's cost, in prices of asking everyone.
 
-    Args:
-        policy: its name.
-        tasks: how many tasks the project has.
-        prices: the price of asking each arm.
-        asked: the fewest arms that it asks (``k_min``).
-        student: whether a student votes too.
-        agreement: whether an agreement is required.
+    ``asked`` is the fewest arms that it asks (``k_min``).
     """
     total = sum(prices)
     least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
@@ -121,18 +115,15 @@ class KnownVotes:
         """The joint policy's fit to some votes of these arms."""
         few = len(self.arms) <= most_arms(len(self.labels))
         prices = np.zeros(len(self.arms)) if few else self.shares / worth
-        votes = fit_vote_rows(rows, len(self.labels))
-        return fit_label_free(
+        votes = VotesFit.of_rows(rows, len(self.labels))
+        return JointFit.label_free(
             votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
         )
 
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
         """Whom the plan of a fit asks about each task, shape (n, K), without the draw that may ask everyone.
 
-        Args:
-            fit: the fit.
-            rows: the votes, as vote rows, shape (n, K).
-            worth: the worth of one more right label, in prices of asking everyone.
+        ``rows`` are vote rows, and ``worth`` that of one more right label, in prices of asking everyone.
         """
         prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
         plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
@@ -336,15 +327,9 @@ def forecast(
     replays: int = REPLAYS,
     progress: Callable[[int], object] = lambda replays: None,
 ) -> Forecast:
-    """Replay the rest of a project of the joint policy several times.
+    """Replay the rest of a project of the joint policy several times, ``tasks`` of them.
 
-    Args:
-        known: the rounds so far.
-        tasks: how many tasks are to come.
-        worth: the policy's worth.
-        rng: draws votes, and the rounds that ask everyone.
-        replays: how many replays.
-        progress: called with 1 after each replay.
+    ``progress`` is called with 1 after each replay.
 
     Raises:
         InvalidParameterError: fewer rounds are known than the policy needs for its first plan, or no task is
@@ -361,7 +346,7 @@ def forecast(
         projects.append(JointProject(known, further, worth, rng).run())
         progress(1)
     shares = np.array([project.share for project in projects])
-    low, likely, high, free = interval(shares, kept=len(known.rows) >= KEPT_FROM)
+    low, likely, high, free = _interval(shares, kept=len(known.rows) >= KEPT_FROM)
     asked = np.mean([project.asked.mean(axis=0) for project in projects], axis=0)
     return Forecast(
         low,
@@ -369,19 +354,14 @@ def forecast(
         high,
         free,
         dict(zip(known.arms, asked.tolist(), strict=True)),
-        float(np.mean([agreement(project) for project in projects])),
+        float(np.mean([_agreement(project) for project in projects])),
         worth,
         tuple(project.fit for project in projects if project.fit is not None),
     )
 
 
-def interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, float]:
-    """The 95% interval of the bill: low, likely, high where the run keeps to it, and high where it is free.
-
-    Args:
-        shares: the shares of some replays, shape (B,), positive.
-        kept: whether the run keeps to the upper end.
-    """
+def _interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, float]:
+    """The 95% interval of the bill: low, likely, high if the run keeps to it, and high if it is free."""
     logs = np.log(np.clip(shares, 1e-9, 1.0))
     spread = math.hypot(float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / len(logs)), _DRIFT_SPREAD)
     middle = float(logs.mean()) + math.log(DRIFT)
@@ -389,31 +369,11 @@ def interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float, 
     return low, likely, min(free, WIDEST * low) if kept else free, free
 
 
-def agreement(project: JointProject) -> float:
+def _agreement(project: JointProject) -> float:
     """How often the label is that of everyone, for the tasks that were decided after the last fit."""
     fit = project.fit
     if fit is None:
         return 1.0
     rows, asked = project.further[-2000:], project.asked[-2000:]
-    return float((labels_by(fit, rows, asked) == labels_by(fit, rows, np.ones_like(asked))).mean())
-
-
-def labels_by(fit: JointFit, rows: Rows, asked: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The most probable label of each row by the votes that were asked for, as a number of the row.
-
-    Args:
-        fit: the fit.
-        rows: all votes, as vote rows, shape (n, K).
-        asked: which arms were asked, shape (n, K).
-
-    Returns:
-        Shape (n,); −1 where nobody that was asked gave a vote.
-    """
-    partial = np.where(asked, rows, UNASKED)
-    numbered = partial if len(fit.labels) == 2 else renumber(partial)
-    right, _ = fit.model.beliefs(numbered)
-    leaders = right.argmax(axis=1)
-    said = numbered == leaders[:, None]
-    if len(fit.labels) == 2:
-        return np.where((numbered >= 0).any(axis=1), leaders, -1)
-    return np.where(said.any(axis=1), rows[np.arange(len(rows)), said.argmax(axis=1)], -1)
+    (partial, _), (whole, _) = fit.leaders(np.where(asked, rows, UNASKED)), fit.leaders(rows)
+    return float((partial == whole).mean())

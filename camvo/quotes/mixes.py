@@ -88,16 +88,10 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
     *,
     replays: int = 3,
 ) -> list[Mix]:
-    """The mixes that reach the target, for each worth with enough data.
+    """The mixes that make a share ``target`` of all labels right, for each worth with enough data.
 
-    Args:
-        known: rounds that asked everyone.
-        labelled: tasks that people have labelled.
-        tasks: how many tasks are to come.
-        worth: the worth of one more right label as the policy is set, in prices of asking everyone.
-        target: the share of all labels that is to be right, in (0, 1).
-        rng: draws votes.
-        replays: how often the project is replayed for each worth.
+    ``known`` are rounds that asked everyone, and ``worth`` is that of the policy as it is set, in prices of
+    asking everyone.
 
     Raises:
         InvalidParameterError: too few rounds or labels are known, or the target is off.
@@ -114,7 +108,7 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
         replayed = [_replayed(known, min(tasks, _MOST), times * worth, rng) for _ in range(replays)]
         share = float(np.mean([project.share for project in replayed]))
         shares = [
-            human_shares(
+            _human_shares(
                 *_checked(known, project.fit, of_worth[times], times * worth),
                 target,
                 (1.0 - _LEVEL) / len(tried),
@@ -133,18 +127,13 @@ def _replayed(known: KnownVotes, tasks: int, worth: float, rng: np.random.Genera
     return JointProject(known, known.draw(tasks, worth, rng), worth, rng, growth=_GROWTH).run()
 
 
-def human_shares(scores: Array, right: NDArray[np.bool_], target: float, error: float) -> tuple[float, float]:
+def _human_shares(
+    scores: Array, right: NDArray[np.bool_], target: float, error: float
+) -> tuple[float, float]:
     """The share of tasks that people have to label, the least sure first.
 
-    Args:
-        scores: how sure the models are of each label that people have checked, shape (n,).
-        right: whether it is right, shape (n,).
-        target: the share of all labels that is to be right.
-        error: how often the second number may be too low.
-
-    Returns:
-        The share that reaches the target among these labels, and one that reaches it among all with a
-        probability of 1 − ``error`` (Clopper–Pearson, from "all tasks" downwards until it fails).
+    The first one reaches the target among these checked labels, the second one among all labels with a
+    probability of 1 − ``error`` (Clopper–Pearson, from "all tasks" downwards until it fails).
     """
     tasks = len(right)
     wrong = np.concatenate([[0], np.cumsum(~right[np.argsort(-scores, kind="stable")])])
@@ -154,24 +143,6 @@ def human_shares(scores: Array, right: NDArray[np.bool_], target: float, error: 
     passed = upper_bound(wrong.astype(np.float64), float(tasks), 1.0 - error) <= 1.0 - target
     surely = max(int(passed.sum()) - 1, 0)  # the bound grows with the number that models keep
     return 1.0 - likely / tasks, 1.0 - surely / tasks
-
-
-def labels_and_scores(fit: JointFit, rows: Rows) -> tuple[NDArray[np.int64], Array]:
-    """The most probable label by each row of votes, as a position among the labels, and its probability.
-
-    Args:
-        fit: the fit.
-        rows: as those of :class:`LabelledVotes`.
-
-    Returns:
-        Shapes (n,); the score is 0 where nobody voted.
-    """
-    numbered = rows if len(fit.labels) == 2 else renumber(rows)
-    right, _ = fit.model.beliefs(numbered)
-    leaders, voted = right.argmax(axis=1), (rows >= 0).any(axis=1)
-    said = (numbered == leaders[:, None]).argmax(axis=1)
-    labels = leaders if len(fit.labels) == 2 else rows[np.arange(len(rows)), said]
-    return labels, np.where(voted, right.max(axis=1), 0.0)
 
 
 def _checked(
@@ -185,5 +156,5 @@ def _checked(
     full = np.flatnonzero((rows != UNASKED).all(axis=1))
     whole = rows[full] if len(fit.labels) == 2 else renumber(rows[full])
     rows[full] = np.where(known.planned(fit, whole, worth), rows[full], UNASKED)
-    labels, scores = labels_and_scores(fit, rows)
-    return scores, (labels == labelled.human) & (scores > 0.0)
+    labels, scores = fit.leaders(rows)
+    return scores, labels == labelled.human

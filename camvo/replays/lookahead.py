@@ -19,13 +19,13 @@ from scipy.linalg.blas import dger
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
-from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring, copula_of
+from camvo.policies.ensemble import Choice, Ensemble, Situation
+from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring
 from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
 from camvo.state.beta_mixture import BetaSums
 from camvo.state.state import State, check_contexts
-from camvo.subsets.oracle import Demand
-from camvo.subsets.table_search import cheapest_subsets
+from camvo.subsets.confidence import Copula
+from camvo.subsets.oracle import Demand, cheapest_subsets
 from camvo.typing import Array
 
 
@@ -64,11 +64,7 @@ class _ArmLookahead:
         self._refreshed = 0
 
     def learn(self, updates: Sequence[Update]) -> bool:
-        """Record updates from announced contexts.
-
-        Returns:
-            False if one of the contexts was not announced; nothing is then recorded.
-        """
+        """Record updates; false, and nothing is recorded, if a context was not announced."""
         rows = self.announced.rows([context for context, _, _ in updates])
         if rows is None:
             return False
@@ -98,12 +94,7 @@ class _ArmLookahead:
         self._refreshed = len(self._learnt)
 
     def settle(self, inverse: Inverse, b: Array) -> None:
-        """Apply the recorded updates to A⁻¹ and b in place.
-
-        Args:
-            inverse: A⁻¹ from before the contexts were announced.
-            b: b from before the contexts were announced, shape (d,).
-        """
+        """Apply the recorded updates to A⁻¹ and b in place."""
         contexts = self.announced.contexts
         if growing := [row for row, grows, _ in self._learnt if grows]:
             rows = _span(growing) or growing
@@ -153,26 +144,16 @@ class _LookaheadArm(Arm):
 
 
 class LookaheadState(State):
-    """A :class:`State` to which the next contexts can be announced. It learns the same as any other state.
-
-    Args:
-        dimension: d, the dimension of the contexts.
-        lambda_l: λ_L > 0, the ridge penalty of LinUCB.
-        linear: as in :class:`State`.
-    """
+    """A :class:`State` to which the next contexts can be announced. It learns the same as any other state."""
 
     def __init__(self, dimension: int, lambda_l: float = 1.0, *, linear: bool = True) -> None:
         super().__init__(dimension, lambda_l, linear=linear)
         self._announced: _AnnouncedContexts | None = None
 
     def announce(self, contexts: Sequence[Array]) -> None:
-        """Announce the contexts that will be scored next.
+        """Announce the contexts, shape (d,) each, that will be scored next: these same objects, unchanged.
 
         The state holds K·m·d numbers for them until it scores a context that was not announced.
-
-        Args:
-            contexts: m embeddings of shape (d,), all finite. The caller has to score these same objects,
-                unchanged.
 
         Raises:
             InvalidParameterError: a context does not have shape (d,) or is not finite.
@@ -185,14 +166,7 @@ class LookaheadState(State):
         return q[0], widths[0]
 
     def score_window(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
-        """Score several contexts at once.
-
-        Args:
-            arms: the names of K arms.
-            contexts: m embeddings of shape (d,). They are announced if they were not before.
-
-        Returns:
-            The estimates and widths of :meth:`State.score`, shape (m, K) each.
+        """The estimates and widths of :meth:`State.score` for m contexts, shape (m, K) each.
 
         Raises:
             InvalidParameterError: a context does not have shape (d,) or is not finite, or the state keeps no
@@ -242,18 +216,8 @@ def plan_window(
 ) -> list[Plan]:
     """Plan tasks that share questions, states and prices, as ``policy.plan`` plans each of them.
 
-    Args:
-        policy: any policy. A policy that is not an :class:`Ensemble` plans the tasks one by one.
-        tasks: the observations of each task: question → observation. A :class:`LookaheadState` is scored
-            once for all tasks.
-        costs: arm → the expected price of asking it, in $.
-
-    Returns:
-        The plans, in the order of the tasks.
-
-    Raises:
-        InvalidParameterError: there is no arm, task or question, the tasks differ in their questions or
-            states, or ``policy.plan`` refuses one.
+    A :class:`LookaheadState` is scored once for all tasks. A policy that is not an :class:`Ensemble` plans
+    them one by one.
     """
     if not costs or not tasks or not tasks[0]:
         raise InvalidParameterError("a window needs at least one model, one task and one question")
@@ -262,14 +226,14 @@ def plan_window(
     questions = tuple(tasks[0])
     if any(tuple(task) != questions for task in tasks):
         raise InvalidParameterError("tasks that are planned together must have the same questions")
-    arms, _ = arms_and_prices(costs)
+    arms = tuple(sorted(costs))
     by_question = [_estimate(policy, [task[question] for task in tasks], arms) for question in questions]
-    estimates = [dict(zip(questions, row, strict=True)) for row in zip(*by_question, strict=True)]
-    choices = _choose(policy, arms, costs, estimates)
-    return [
-        policy.assemble(task, costs, row, choice)
-        for task, row, choice in zip(tasks, estimates, choices, strict=True)
+    situations = [
+        Situation(task, costs, dict(zip(questions, row, strict=True)))
+        for task, *row in zip(tasks, *by_question, strict=True)
     ]
+    choices = _choose(policy, situations)
+    return [policy.assemble(*each) for each in zip(situations, choices, strict=True)]
 
 
 def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Sequence[str]) -> list[Estimates]:
@@ -287,6 +251,7 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
     guess = np.array([[observation.aggregation.guess(observation.labels)] for observation in observations])
     scoring = Scoring(state, arms, policy.alpha, policy.lambda_r, policy.estimator)
     n, mu, lower, weights, correctness = scoring.columns(q, width, guess)
+    correlation = state.pairs.correlation(arms) if policy.correlated else None
     return [
         Estimates(
             labels=observation.labels,
@@ -298,7 +263,9 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
             weights=weights[task],
             correctness=correctness[task],
             aggregation=observation.aggregation,
-            copula=copula_of(state, arms, observation.context) if policy.correlated else None,
+            copula=None
+            if correlation is None
+            else Copula.of_round(correlation, state.rounds, observation.context),
             histories=state.histories.current_of(arms),
             restarts=state.drift.restarts,
         )
@@ -306,26 +273,22 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
     ]
 
 
-def _choose(
-    policy: Ensemble,
-    arms: tuple[str, ...],
-    costs: Mapping[str, float],
-    estimates: Sequence[Mapping[str, Estimates]],
-) -> list[Choice]:
+def _choose(policy: Ensemble, situations: Sequence[Situation]) -> list[Choice]:
     """Choose the arms to ask first in every task, as ``policy.choose`` does for each."""
-    if not (isinstance(policy, CaMVo) and policy.searches_table(len(arms))):
-        return [policy.choose(arms, costs, row) for row in estimates]
+    first = situations[0]
+    count = len(first.costs)
+    if not (isinstance(policy, CaMVo) and policy.searches_table(count)):
+        return [policy.choose(situation) for situation in situations]
     demands: list[Demand] = []
-    for question in estimates[0]:
-        weights = np.array([row[question].weights for row in estimates])
-        counted = policy.counted(weights, estimates[0][question].rewards)
-        demands.append((np.array([row[question].lower for row in estimates]), counted))
-    _, prices = arms_and_prices(costs)
+    for question, columns in first.estimates.items():
+        each = [situation.estimates[question] for situation in situations]
+        weights = policy.counted(np.array([one.weights for one in each]), columns.rewards)
+        demands.append((np.array([one.lower for one in each]), weights))
     subsets = cheapest_subsets(
-        prices,
+        first.prices,
         demands,
         policy.delta,
         policy.k_min,
-        held=policy.newcomers([*estimates[0].values()]),
+        held=policy.newcomers([*first.estimates.values()]),
     )
-    return [policy.choice(subset, len(arms)) for subset in subsets]
+    return [policy.choice(subset, count) for subset in subsets]

@@ -1,6 +1,8 @@
 """Measures of a replay: accuracy, the quality of its scores, and the interval of a mean over runs.
 
-Labels and truth are positions in the label set, shape (n,). A missing value is −1:
+Labels and truth are positions in the label set, shape (n,), and so are the votes of K models, shape (n, K).
+``weights`` has one weight for each model's vote, shape (K,), and ``count`` is M, the number of labels. A
+missing value is −1:
 
 - A truth of −1 is unknown. Only :func:`full_vote_agreement` counts such items.
 - A label of −1 is no answer. It is wrong and predicts no label. :func:`calibration_error` ignores it, and
@@ -26,15 +28,8 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class LabelQuality:
-    """Precision, recall and F1 of one label; a ratio whose denominator is 0 is ``None``.
-
-    Attributes:
-        precision: the share of its predictions that are right.
-        recall: the share of its items for which it was predicted.
-        f1: 2·TP / (2·TP + FP + FN), the harmonic mean of precision and recall.
-        support: the number of items whose truth is this label.
-    """
+class _LabelQuality:
+    """Precision, recall and F1 of one label; a ratio whose denominator is 0 is ``None``."""
 
     precision: float | None
     recall: float | None
@@ -53,16 +48,8 @@ def calibration_error(
 ) -> float | None:
     """Compute the ECE: the mean of |accuracy − mean score| over bins, weighted by their numbers of items.
 
-    The bins divide [0, 1] into equal parts. A score on the edge of two bins belongs to the lower one.
-
-    Args:
-        labels: label positions, shape (n,).
-        scores: in [0, 1], shape (n,).
-        truth: label positions, shape (n,).
-        bins: the number of bins.
-
-    Returns:
-        The ECE in [0, 1], or ``None`` if no item has both an answer and a known truth.
+    ``None`` if no item has both an answer and a known truth. The bins divide [0, 1] into equal parts. A score
+    on the edge of two bins belongs to the lower one.
     """
     diagram = reliability(labels, scores, truth, bins)
     items = int(diagram.counts.sum())
@@ -74,15 +61,8 @@ def calibration_error(
 def risk_coverage_area(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> float | None:
     """Compute the AURC: the mean over m = 1 … n of the error rate of the m items with the highest scores.
 
-    Items with equal scores are averaged over all their orders, so the order of the items does not matter.
-
-    Args:
-        labels: label positions, shape (n,).
-        scores: in [0, 1], shape (n,).
-        truth: label positions, shape (n,).
-
-    Returns:
-        The area in [0, 1], or ``None`` if no truth is known.
+    ``None`` if no truth is known. Items with equal scores are averaged over all their orders, so the order of
+    the items does not matter.
     """
     errors = risk_curve(labels, scores, truth)
     return float(np.mean(errors)) if len(errors) else None
@@ -90,52 +70,27 @@ def risk_coverage_area(labels: NDArray[np.int64], scores: Array, truth: NDArray[
 
 def quality_by_label(
     labels: NDArray[np.int64], truth: NDArray[np.int64], count: int
-) -> tuple[LabelQuality, ...]:
-    """Compute precision, recall and F1 of each label.
-
-    Args:
-        labels: label positions, shape (n,).
-        truth: label positions, shape (n,).
-        count: M, the number of labels.
-
-    Returns:
-        The quality of each label, in the order of the label set.
-    """
+) -> tuple[_LabelQuality, ...]:
+    """Precision, recall and F1 of each label, in the order of the label set."""
     known = truth >= 0
     predictions, right_labels = labels[known], truth[known]
     true_positives = np.bincount(right_labels[predictions == right_labels], minlength=count)
     predicted = np.bincount(predictions[predictions >= 0], minlength=count)
     support = np.bincount(right_labels, minlength=count)
     return tuple(
-        LabelQuality(_ratio(tp, named), _ratio(tp, true), _ratio(2 * tp, named + true), int(true))
+        _LabelQuality(_ratio(tp, named), _ratio(tp, true), _ratio(2 * tp, named + true), int(true))
         for tp, named, true in zip(true_positives, predicted, support, strict=True)
     )
 
 
 def full_vote_agreement(labels: NDArray[np.int64], full: NDArray[np.int64]) -> float | None:
-    """Compute the share of labels that equal the label of the full vote.
-
-    Args:
-        labels: label positions, shape (n,).
-        full: the labels of :func:`full_vote`, shape (n,). Items with −1 are ignored.
-
-    Returns:
-        The share in [0, 1], or ``None`` if the full vote decides no item.
-    """
+    """The share of labels that equal those of :func:`full_vote`; ``None`` if that decides no item."""
     decided = full >= 0
     return float(np.mean(labels[decided] == full[decided])) if decided.any() else None
 
 
 def model_accuracy(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
-    """Compute each model's share of right votes among its votes on items with known truth.
-
-    Args:
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        truth: label positions, shape (n,).
-
-    Returns:
-        The accuracies, shape (K,); NaN for a model that has no such vote.
-    """
+    """Each model's share of right votes on items with known truth, shape (K,); NaN without any vote."""
     known = truth >= 0
     cast = votes[known] >= 0
     right = (votes[known] == truth[known, None]).sum(axis=0)
@@ -144,18 +99,10 @@ def model_accuracy(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
 
 
 def full_vote(votes: NDArray[np.int64], truth: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Compute the vote of all models, each weighted by its true accuracy on these items.
+    """The label positions by the vote of all models, each weighted by its true accuracy, shape (n,).
 
     This is the paper's majority vote, the reference for the accuracy of asking every model. No policy can use
     it, because it needs the truth. If no truth is known, all weights are equal.
-
-    Args:
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        truth: label positions, shape (n,).
-        count: M, the number of labels.
-
-    Returns:
-        Label positions, shape (n,); −1 where no model voted.
     """
     return weighted_labels(votes, full_vote_weights(votes, truth), count)
 
@@ -168,18 +115,10 @@ def full_vote_weights(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Arr
 
 
 def weighted_labels(votes: NDArray[np.int64], weights: Array, count: int) -> NDArray[np.int64]:
-    """Find the label with the largest sum of weights on each item.
+    """The label with the largest sum of weights on each item, shape (n,); −1 where no model voted.
 
     Sums that differ by less than 1e-12 are tied, and the label that comes first wins, as in
     :func:`camvo.votes.labels.weighted_vote` with equal tie-breakers.
-
-    Args:
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        weights: the weight of each model's vote, shape (K,).
-        count: M, the number of labels.
-
-    Returns:
-        Label positions, shape (n,); −1 where no model voted.
     """
     sums = np.full((len(votes), count), -np.inf)
     for model, weight in enumerate(weights):
@@ -192,14 +131,7 @@ def weighted_labels(votes: NDArray[np.int64], weights: Array, count: int) -> NDA
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """Compute the mean over runs and its 95% interval by Student's t.
-
-    Args:
-        values: one value for each run, at least one.
-
-    Returns:
-        The mean, and the lower and upper end of its interval, or ``None`` for a single run.
-    """
+    """The mean over runs and its 95% interval by Student's t; no interval for a single run."""
     mean, n = float(np.mean(values)), len(values)
     if n < 2:
         return mean, None
@@ -234,21 +166,11 @@ def clairvoyant_bound(
     answers: NDArray[np.int64],
     count: int,
 ) -> ClairvoyantBound | None:
-    """Compute the bound for policies that ask the cheapest model first.
+    """The bound for policies that ask the cheapest model first; ``None`` if no item has an answer.
 
-    A policy that asks in another order can be cheaper than this.
-
-    Args:
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        weights: the weight of each model's vote, shape (K,).
-        costs: the cost of asking each model about one item, shape (K,). Models of equal cost are asked in
-            the order of the columns.
-        answers: the label positions that the vote has to reach, shape (n,): the truth or the full vote.
-            Items with −1 are ignored.
-        count: M, the number of labels.
-
-    Returns:
-        The bound, or ``None`` if no item has an answer.
+    A policy that asks in another order can be cheaper than this. Models of equal cost are asked in the order
+    of the columns. ``costs`` is what asking each model about one item costs, shape (K,); ``answers`` are the
+    label positions that the vote has to reach, the truth or the full vote.
     """
     known = answers >= 0
     if not known.any():
@@ -273,17 +195,10 @@ _CHUNK = 2**23
 
 
 def fixed_sets(models: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Enumerate sets of models, or draw a sample if there are more than 12 models.
+    """Indicator rows of sets of models, shape (S, K), by ascending size; a sample with more than 12 models.
 
     With up to 12 models, these are all 2ᴷ − 1 non-empty sets. A sample holds the single models, the set of
     all models and random sets, whose sizes are uniform. No set occurs twice.
-
-    Args:
-        models: K ≥ 1, the number of models.
-        rng: the random generator of the sample.
-
-    Returns:
-        Indicator rows, shape (S, K), by ascending size: the single models first, the set of all models last.
 
     Raises:
         InvalidParameterError: K is 0.
@@ -306,22 +221,12 @@ def fixed_sets(models: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def set_accuracy(
     sets: NDArray[np.bool_], votes: NDArray[np.int64], weights: Array, truth: NDArray[np.int64], count: int
 ) -> Array:
-    """Compute the accuracy of the weighted vote of each set.
+    """The share of items on which the weighted vote of each set, a row of (S, K), is right, shape (S,).
 
     Sums of weights that differ by less than 1e-12 are tied, and the label that comes first wins, as in
     :func:`camvo.votes.labels.weighted_vote`. A set is wrong on an item if none of its models voted. Items on
     which the models agree and disagree in the same way are counted together, so that thousands of sets are
     affordable.
-
-    Args:
-        sets: indicator rows, shape (S, K).
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        weights: the weight of each model's vote, at least 0, shape (K,).
-        truth: the position of the right label, shape (n,). Items with −1 are ignored.
-        count: M, the number of labels.
-
-    Returns:
-        The share of items on which the vote of the set is right, shape (S,).
 
     Raises:
         InvalidParameterError: no item has a known right label.
@@ -358,14 +263,6 @@ def _rank_voted_labels(
     """Replace label positions by ranks among the labels that have a vote on the item; −1 for none.
 
     The vote depends only on the order of these labels. More items share a pattern of ranks than of labels.
-
-    Args:
-        votes: label positions, shape (n, K); −1 where a model gave no vote.
-        truth: label positions, shape (n,), all known.
-        count: M, the number of labels.
-
-    Returns:
-        The ranks of the votes, shape (n, K), and of the truth, shape (n,).
     """
     voted = (votes[:, :, None] == np.arange(count)).any(axis=1)
     rank = np.where(voted, voted.cumsum(axis=1) - 1, -1)
@@ -376,14 +273,8 @@ def _rank_voted_labels(
 def pareto_positions(costs: Array, values: Array) -> NDArray[np.intp]:
     """Find the options that no other option dominates by costing at most as much for at least the value.
 
-    Of options with equal cost and value, only the first counts.
-
-    Args:
-        costs: the cost of each option, shape (S,).
-        values: the value of each option, shape (S,).
-
-    Returns:
-        Positions in ascending order of cost, and therefore of value.
+    The result is in ascending order of cost, and therefore of value. Of options with equal cost and value,
+    only the first counts.
 
     >>> pareto_positions(np.array([3.0, 1.0, 2.0]), np.array([0.9, 0.7, 0.6])).tolist()
     [1, 0]

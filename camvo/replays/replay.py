@@ -106,27 +106,13 @@ QUESTION: Final = "label"
 
 
 def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
-    """Whether the student votes in a replay.
-
-    Args:
-        policy: the policy to replay.
-        table: the items.
-        wanted: ``None`` for what the policy has by default, where the table has texts.
-    """
+    """Whether the student votes in a replay; by default if the policy has one and the table has texts."""
     able = named.has_student(policy)
     return able and (table.texts is not None if wanted is None else wanted)
 
 
-class StudentArm:
-    """The student of one replay.
-
-    Args:
-        state: the state that holds the texts that teach it.
-        table: the items, with texts.
-
-    Raises:
-        InvalidParameterError: the table has no texts.
-    """
+class _StudentArm:
+    """The student of one replay."""
 
     def __init__(self, state: State, table: VotesTable) -> None:
         if table.texts is None:
@@ -171,7 +157,7 @@ _Answers: TypeAlias = tuple[Votes, Confidences]
 """Votes on one item, and the confidences of those arms that gave one."""
 
 
-def _all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> _Answers:
+def _all_answers(table: VotesTable, item: int, pupil: _StudentArm | None) -> _Answers:
     """The votes of all models and of the student on one item, and the confidences of those that gave one."""
     row = zip(table.prices, table.votes[item].tolist(), strict=True)
     votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
@@ -207,20 +193,7 @@ _Correction: TypeAlias = Callable[[], Contribution]
 
 
 class _ReviewQueue:
-    """Items by their score. Humans label the lowest until they have labelled a given share of all items.
-
-    Args:
-        share: of the items added, in [0, 1]. With a share of 0 the queue keeps nothing.
-
-    Raises:
-        InvalidParameterError: the share is not in [0, 1].
-
-    >>> queue = _ReviewQueue(0.5)
-    >>> for item, score in enumerate((0.9, 0.2, 0.7, 0.4)):
-    ...     queue.add(item, score, lambda: None)
-    >>> [item for item, _ in queue.due()]
-    [1, 3]
-    """
+    """Items by their score. Humans label the lowest until they have labelled a given share of all items."""
 
     def __init__(self, share: float) -> None:
         if not 0.0 <= share <= 1.0:
@@ -230,13 +203,7 @@ class _ReviewQueue:
         self._added = self._labelled = 0
 
     def add(self, item: int, score: float, correct: _Correction) -> None:
-        """Queue an item.
-
-        Args:
-            item: its position; of equal scores, the lower position comes first. Each may be added once.
-            score: the score that the queue is sorted by.
-            correct: makes the contribution of its human label.
-        """
+        """Queue an item."""
         if self._share:
             self._added += 1
             heapq.heappush(self._waiting, (score, item, correct))
@@ -351,7 +318,7 @@ def replay(
     human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
-    pupil = StudentArm(state, table) if has_student(policy, table, student) else None
+    pupil = _StudentArm(state, table) if has_student(policy, table, student) else None
     trace = Trace.blank(*table.votes.shape)
     run = _Run(policy, table, trace, pupil, human, _ReviewQueue(reviewed), complete)
     prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
@@ -377,7 +344,7 @@ class _Run:
     policy: Policy
     table: VotesTable
     trace: Trace
-    pupil: StudentArm | None
+    pupil: _StudentArm | None
     human: NDArray[np.bool_]
     queue: _ReviewQueue
     complete: bool
@@ -470,20 +437,11 @@ def _windows(
 def calibrated_scores(
     trace: Trace, table: VotesTable, human: NDArray[np.bool_] | None = None, *, growth: float = GROWTH
 ) -> Array:
-    """Score every decision with a scorer fitted to earlier rounds (:mod:`camvo.scores.calibration`).
+    """The scores by a scorer fitted to earlier rounds (:mod:`camvo.scores.calibration`), NaN without a label.
 
-    These scores influence no decision, so they can be computed after the replay.
-
-    Args:
-        trace: the decisions of the replay, and when humans labelled them.
-        table: the items, in the order of the trace.
-        human: whether a human labels each item right after its decision, shape (n,), in the place of
-            ``trace.labelled_at``.
-        growth: the relative growth of the number of rounds, or of human labels, after which the scorer is
-            fitted again.
-
-    Returns:
-        The scores in [0, 1], shape (n,); NaN where the trace has no label.
+    These scores, shape (n,), influence no decision, so they can be computed after the replay. ``human`` says
+    whether a human labels each item right after its decision, in the place of ``trace.labelled_at``. The
+    scorer is fitted again after this relative growth of the number of rounds, or of human labels.
     """
     scores = np.full(len(trace.labels), np.nan)
     arms, count = tuple(table.prices), len(table.labels)
@@ -501,7 +459,7 @@ def calibrated_scores(
         latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         known = set(confirmed.tolist())
         rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
-        fitted = calibration.fit_scorer(rounds, arms, table.labels)
+        fitted = calibration.Scorer.fit(rounds, arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
         calibrated = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
         scored = items[start:end]

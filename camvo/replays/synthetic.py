@@ -42,16 +42,9 @@ def draw_votes_table(
 
     Each item belongs to one of six topics. The context of an item is close to the centre of its topic, and
     each model has a skill for each topic. A Gaussian copula correlates the errors of the models on an item.
-    A wrong vote names the item's decoy in half of the cases, and otherwise any wrong label.
-
-    Args:
-        models: name → accuracy and price.
-        items: n, the number of items.
-        labels: the label set, at least two labels.
-        seed: the same seed draws the same table.
-        dimension: d, the dimension of the contexts, which are unit vectors.
-        correlation: the correlation of the latent errors, in [0, 1).
-        skill_spread: the standard deviation of a model's skills over topics, on the probit scale.
+    ``correlation`` is that of the latent errors, and ``skill_spread`` the standard deviation of a model's
+    skills over topics, on the probit scale. A wrong vote names the item's decoy in half of the cases, and
+    otherwise any wrong label.
     """
     rng = np.random.default_rng(seed)
     topic = rng.integers(_TOPICS, size=items)

@@ -30,7 +30,6 @@ from scipy.special import expit, logsumexp
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import EPSILON, clopper_pearson
-from camvo.scores import panel as panel_fit
 from camvo.scores.panel import Panel
 from camvo.typing import Array
 from camvo.votes.aggregation import Decision
@@ -73,16 +72,10 @@ IDENTITY = _Calibration()
 
 
 def fit_calibration(scores: ArrayLike, right: ArrayLike) -> _Calibration:
-    """Fit a calibration to human labels; without labels it is the identity.
+    """Fit the Beta map or the isotonic map to human labels; without labels it is the identity.
 
-    The same labels in the same order give the same map.
-
-    Args:
-        scores: the score of each label before a human saw it, in [0, 1], shape (n,).
-        right: the reward of each label by the human's answer, in [0, 1], shape (n,).
-
-    Returns:
-        The Beta map or the isotonic map.
+    A score in [0, 1] was fixed before a human saw the label; ``right`` is the label's reward by the human's
+    answer. The same labels in the same order give the same map.
 
     Raises:
         InvalidParameterError: the shapes differ, or a value is outside [0, 1].
@@ -176,13 +169,8 @@ def reliability(
     """Sort items into the bins of a reliability diagram.
 
     The ECE is the mean of |accuracy − score| weighted by the counts. A score on the edge of two bins belongs
-    to the lower one. Items without an answer (label −1) are ignored.
-
-    Args:
-        labels: label positions, shape (n,); −1 for no answer.
-        scores: in [0, 1], shape (n,).
-        truth: label positions, shape (n,); −1 if unknown.
-        bins: B, the number of bins.
+    to the lower one. Items without an answer (label −1) or a known truth (−1) are ignored. All arrays have
+    shape (n,).
     """
     counted = (truth >= 0) & (labels >= 0)
     score, right = scores[counted], labels[counted] == truth[counted]
@@ -197,18 +185,10 @@ def reliability(
 
 
 def risk_curve(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> Array:
-    """Compute the error rate among the m items with the highest scores, for m = 1 … n.
+    """The error rate among the m items with the highest scores, for m = 1 … n items with known truth.
 
     Its mean is the AURC. Items with equal scores are averaged over all their orders. Items without an answer
-    are wrong, and come last.
-
-    Args:
-        labels: label positions, shape (N,); −1 for no answer.
-        scores: in [0, 1], shape (N,).
-        truth: label positions, shape (N,); −1 if unknown.
-
-    Returns:
-        The error rates, shape (n,) for n items with known truth.
+    are wrong, and come last. Labels and truth are positions, shape (N,), −1 for none.
     """
     known = truth >= 0
     doubt = np.where(labels[known] >= 0, -scores[known], np.inf)
@@ -255,28 +235,28 @@ class ScoreCheck:
     high: float
     off: Literal["high", "low"] | None
 
+    @classmethod
+    def of(cls, labels: Sequence[tuple[float, float]]) -> ScoreCheck | None:
+        """Check scores against people's answers; ``None`` without a label.
 
-def check_scores(labels: Sequence[tuple[float, float]]) -> ScoreCheck | None:
-    """Check scores against people's answers; ``None`` without a label.
-
-    Args:
-        labels: the score that was fixed before the answer, and the reward, each in [0, 1], in the order in
-            which labels were predicted.
-    """
-    if not labels:
-        return None
-    scores, rewards = np.asarray(labels, dtype=np.float64).T
-    latest_scores, latest_rewards = scores[-_LATEST:], rewards[-_LATEST:]
-    low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
-    mean = float(latest_scores.mean())
-    needed = math.log(2.0 / LEVEL)
-    off: Literal["high", "low"] | None = None
-    if len(labels) >= LEAST:
-        if mean - TOLERANCE > high and _evidence(scores - TOLERANCE, rewards, -_BETS) >= needed:
-            off = "high"
-        elif mean + TOLERANCE < low and _evidence(scores + TOLERANCE, rewards, _BETS) >= needed:
-            off = "low"
-    return ScoreCheck(len(latest_rewards), mean, float(latest_rewards.mean()), low, high, off)
+        Args:
+            labels: the score that was fixed before the answer, and the reward, each in [0, 1], in the order
+                in which labels were predicted.
+        """
+        if not labels:
+            return None
+        scores, rewards = np.asarray(labels, dtype=np.float64).T
+        latest_scores, latest_rewards = scores[-_LATEST:], rewards[-_LATEST:]
+        low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
+        mean = float(latest_scores.mean())
+        needed = math.log(2.0 / LEVEL)
+        off: Literal["high", "low"] | None = None
+        if len(labels) >= LEAST:
+            if mean - TOLERANCE > high and _evidence(scores - TOLERANCE, rewards, -_BETS) >= needed:
+                off = "high"
+            elif mean + TOLERANCE < low and _evidence(scores + TOLERANCE, rewards, _BETS) >= needed:
+                off = "low"
+        return cls(len(latest_rewards), mean, float(latest_rewards.mean()), low, high, off)
 
 
 def _evidence(promised: Array, rewards: Array, bets: Array) -> float:
@@ -342,41 +322,35 @@ class Scorer:
         """Compute the score of a decision: :func:`blend_scores` of :meth:`score` and the decision's own."""
         return float(blend_scores(self.score(votes, decision.label), decision.score, decision.trust))
 
+    @classmethod
+    def fit(cls, rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
+        """Fit a scorer: the panel to all votes, the calibration to human labels.
+
+        Args:
+            rounds: finished rounds, including those in which only some models were asked. Rounds whose label
+                is not in the label set are ignored.
+            arms: the names of the K models. Votes of other models, and votes outside the label set, are
+                ignored.
+            labels: the label set.
+        """
+        position = {label: at for at, label in enumerate(labels)}
+        known = [finished for finished in rounds if finished.label in position]
+        rows = [[position.get(finished.votes.get(arm) or "", -1) for arm in arms] for finished in known]
+        votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
+        panel = Panel.fit(votes, arms, len(labels))
+        checked = [at for at, finished in enumerate(known) if finished.confirmed is not None]
+        decided = [position[known[at].label] for at in checked]
+        chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
+        right = [known[at].confirmed for at in checked]
+        return cls(tuple(labels), panel, fit_calibration(chances, np.array(right, dtype=np.float64)))
+
 
 def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     """Blend the scorer's score with the decision's own score, which human labels or contexts taught.
 
-    The two complement each other: the panel models how errors are correlated, and the fitted vote models
-    which models are right and the effect of the task's context.
-
-    Args:
-        scores: the scorer's scores, in [0, 1], any shape.
-        own: the decisions' own scores, in [0, 1], of the same shape.
-        trust: the share of the own scores, in [0, 1], of the same shape.
-
-    Returns:
-        The blended scores, of the same shape.
+    ``trust`` is the share of the decisions' own scores, in [0, 1]; all arguments have one shape. The two
+    complement each other: the panel models how errors are correlated, and the fitted vote models which models
+    are right and the effect of the task's context.
     """
     share = np.asarray(trust, dtype=np.float64)
     return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
-
-
-def fit_scorer(rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
-    """Fit a scorer: the panel to all votes, the calibration to human labels.
-
-    Args:
-        rounds: finished rounds, including those in which only some models were asked. Rounds whose label is
-            not in the label set are ignored.
-        arms: the names of the K models. Votes of other models, and votes outside the label set, are ignored.
-        labels: the label set.
-    """
-    position = {label: at for at, label in enumerate(labels)}
-    known = [finished for finished in rounds if finished.label in position]
-    rows = [[position.get(finished.votes.get(arm) or "", -1) for arm in arms] for finished in known]
-    votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
-    panel = panel_fit.fit_panel(votes, arms, len(labels))
-    checked = [at for at, finished in enumerate(known) if finished.confirmed is not None]
-    decided = [position[known[at].label] for at in checked]
-    chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
-    right = [known[at].confirmed for at in checked]
-    return Scorer(tuple(labels), panel, fit_calibration(chances, np.array(right, dtype=np.float64)))

@@ -59,12 +59,7 @@ from camvo.typing import Array
 
 
 def queue_place(project: str, task: int) -> int:
-    """A task's place within its cohort: a hash in [0, 2⁶³), independent of the one that makes it blind.
-
-    Args:
-        project: the project's key.
-        task: the task's number.
-    """
+    """A task's place within its cohort: a hash in [0, 2⁶³), independent of the one that makes it blind."""
     digest = hashlib.sha256(f"queue:{project}:{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -408,58 +403,49 @@ class ScoreCounts:
         """Sort the scores of all labels, and (score, reward) of the reviewed ones, which are among them."""
         labels: Array = np.zeros(_BINS)
         reviewed, right = np.zeros(_BINS), np.zeros(_BINS)
-        np.add.at(labels, score_bin(np.asarray(scores, dtype=np.float64)), 1.0)
+        np.add.at(labels, ScoreCounts.bin_of(np.asarray(scores, dtype=np.float64)), 1.0)
         for score, reward in checked:
-            place = int(score_bin(np.asarray(score)))
+            place = int(ScoreCounts.bin_of(np.asarray(score)))
             reviewed[place] += 1.0
             right[place] += reward
         return cls(labels, reviewed, right)
 
+    @staticmethod
+    def bin_of(scores: Array) -> NDArray[np.int64]:
+        """The bin of each score in [0, 1]; the result has the shape of the argument."""
+        return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
 
-def score_bin(scores: Array) -> NDArray[np.int64]:
-    """The bin of each score in [0, 1]; the result has the shape of the argument."""
-    return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
+    def share_right(self, level: float = 0.95) -> _EstimatedShare:
+        """Estimate the share of all labels that are right, with an interval of this probability.
 
+        Raises:
+            InvalidParameterError: there is no label, more are reviewed than there are, or the level is off.
 
-def corrected_share(counts: ScoreCounts, level: float = 0.95) -> _EstimatedShare:
-    """Estimate the share of all labels that are right.
-
-    Args:
-        counts: all labels and the reviewed ones, by score.
-        level: the probability of the interval, in (0, 1).
-
-    Raises:
-        InvalidParameterError: there is no label, more are reviewed than there are, or the level is off.
-
-    >>> counts = ScoreCounts.of([0.9] * 100, [(0.9, 1.0)] * 15 + [(0.9, 0.0)] * 15)
-    >>> round(corrected_share(counts).share, 1)
-    0.5
-    """
-    total, open_ = float(counts.labels.sum()), counts.labels - counts.checked
-    if total <= 0.0 or np.any(open_ < 0.0) or not 0.0 < level < 1.0:
-        raise InvalidParameterError("need labels, reviewed ones among them, and a level in (0, 1)")
-    chance, filled = _chances(counts.labels)
-    right, open_ = counts.right[filled], open_[filled]
-    wrong = counts.checked[filled] - right
-    log_weight = _LOG_PRIOR + np.log(chance) @ right + np.log1p(-chance) @ wrong
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    mean = (right.sum() + chance @ open_) / total
-    deviation = np.sqrt((chance * (1.0 - chance)) @ open_) / total
-    tail = (1.0 - level) / 2.0
-    return _EstimatedShare(
-        share=float((weight * mean).sum()),
-        low=_quantile(weight, mean, deviation, tail),
-        high=_quantile(weight, mean, deviation, 1.0 - tail),
-    )
+        >>> counts = ScoreCounts.of([0.9] * 100, [(0.9, 1.0)] * 15 + [(0.9, 0.0)] * 15)
+        >>> round(counts.share_right().share, 1)
+        0.5
+        """
+        total, open_ = float(self.labels.sum()), self.labels - self.checked
+        if total <= 0.0 or np.any(open_ < 0.0) or not 0.0 < level < 1.0:
+            raise InvalidParameterError("need labels, reviewed ones among them, and a level in (0, 1)")
+        chance, filled = _chances(self.labels)
+        right, open_ = self.right[filled], open_[filled]
+        wrong = self.checked[filled] - right
+        log_weight = _LOG_PRIOR + np.log(chance) @ right + np.log1p(-chance) @ wrong
+        weight = np.exp(log_weight - log_weight.max())
+        weight /= weight.sum()
+        mean = (right.sum() + chance @ open_) / total
+        deviation = np.sqrt((chance * (1.0 - chance)) @ open_) / total
+        tail = (1.0 - level) / 2.0
+        return _EstimatedShare(
+            share=float((weight * mean).sum()),
+            low=_quantile(weight, mean, deviation, tail),
+            high=_quantile(weight, mean, deviation, 1.0 - tail),
+        )
 
 
 def _chances(labels: Array) -> tuple[Array, NDArray[np.intp]]:
-    """The probability of being right for each shift, slope and bin with labels, and which bins these are.
-
-    Returns:
-        Shapes (A, B, bins with labels) and (bins with labels,).
-    """
+    """The probability of being right for each shift, slope and bin with labels, and which bins these are."""
     filled = np.flatnonzero(labels)
     odds = logit((filled + 0.5) / _BINS)
     middle = float(odds @ labels[filled] / labels.sum())

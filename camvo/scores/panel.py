@@ -68,7 +68,7 @@ def _near_copies(shared: Array, apart: Array, level: float = _LEVEL) -> tuple[in
     return tuple(seats)
 
 
-def near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int, ...]:
+def _near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int, ...]:
     """Assign seats by :func:`_near_copies` from votes, shape (n, K), −1 for no vote."""
     voted = votes >= 0
     shared = voted.astype(np.float64).T @ voted
@@ -78,17 +78,10 @@ def near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int
     return _near_copies(shared, apart, level)
 
 
-def merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
+def _merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
     """Merge the votes of near-copies into one vote per seat.
 
     If copies disagree, the label with most votes among them counts; ties go to the first copy's label.
-
-    Args:
-        votes: label positions, shape (n, K), −1 for no vote.
-        seats: the seat of each model, shape (K,).
-
-    Returns:
-        The votes of the S seats, shape (n, S), seats ascending; −1 for no vote.
     """
     columns = []
     for seat in sorted(set(seats)):
@@ -105,15 +98,11 @@ _WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
 """Gauss–Hermite quadrature over the standard normal distribution of (ln ν − median)/σ; shapes (7,)."""
 
 
-class PatternLikelihood:
-    """The likelihood of the P patterns of a :class:`camvo.scores.panel.PatternTable`.
+class _PatternLikelihood:
+    """The likelihood of the P patterns of a :class:`_PatternTable`.
 
     In the shapes below, N = K + 1 and Z is the number of values of ν. A *rank* is the rank of a label in its
     pattern, and D is the largest number of votes that any pattern has at a rank.
-
-    Args:
-        rows: the rank of the label that each voter named, shape (P, K); −1 for no vote.
-        labels: M, the number of labels.
     """
 
     def __init__(self, rows: NDArray[np.int64], labels: int) -> None:
@@ -123,15 +112,12 @@ class PatternLikelihood:
         self._n = np.arange(rows.shape[1] + 1, dtype=np.float64)
 
     def next_answer(self, slips: Array, doubts: Array, weights: Array) -> Array:
-        """Compute the probability that one more answer without a slip is the label at each rank.
+        """The probability that one more answer without a slip is the label at each rank, shape (P, K).
 
         Args:
             slips: ε of each voter, shape (K,).
             doubts: the values of ν that are mixed, shape (Z,).
             weights: the mixture weights, shape (Z,).
-
-        Returns:
-            The probabilities, shape (P, K); 0 at ranks that a pattern does not have.
         """
         alphas = doubts / self._labels
         scaled = self._scaled([self._polynomials(slips, rank)[-1] for rank in self._ranks], alphas)
@@ -248,12 +234,8 @@ class _PatternTable:
     ranked: NDArray[np.int64]
 
 
-def tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
-    """Find the distinct patterns of n rounds.
-
-    Args:
-        votes: label positions, shape (n, K); −1 for no vote.
-    """
+def _tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
+    """The distinct patterns of n rounds, from label positions, shape (n, K), −1 for no vote."""
     n, arms = votes.shape
     voted = votes >= 0
     same = (votes[:, :, None] == votes[:, None, :]) & voted[:, :, None]
@@ -302,14 +284,7 @@ class Panel:
         return cls(tuple(arms), seats, (_PRIOR_SLIP,) * len(seats), _PRIOR_DOUBT, _PRIOR_SPREAD)
 
     def chances(self, votes: NDArray[np.int64], labels: int) -> Array:
-        """Compute the probability that each label is right in n rounds, given the votes.
-
-        Args:
-            votes: label positions, shape (n, K); −1 for no vote.
-            labels: M, the number of labels.
-
-        Returns:
-            The probabilities, shape (n, M); rows sum to 1. A row without a vote is uniform.
+        """The probability of each label in n rounds, shape (n, M), given votes, (n, K), −1 for no vote.
 
         Raises:
             InvalidParameterError: the votes have another shape, or a vote is outside the label set.
@@ -317,7 +292,7 @@ class Panel:
         _check_panel_votes(votes, self.arms, labels)
         if labels == 1:
             return np.ones((len(votes), 1))
-        table = tabulate_patterns(merge_copies(votes, self.seats))
+        table = _tabulate_patterns(_merge_copies(votes, self.seats))
         named = self._next_answer(table.rows, labels)[table.index]
         is_named = table.ranked >= 0
         rest = np.maximum(1.0 - named.sum(axis=1), 0.0) / np.maximum(labels - is_named.sum(axis=1), 1)
@@ -328,14 +303,7 @@ class Panel:
         return np.asarray(chances / chances.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def posterior(self, votes: Mapping[str, str], labels: Sequence[str]) -> dict[str, float]:
-        """Compute :meth:`chances` of one round, in the form of :func:`camvo.votes.labels.label_posterior`.
-
-        Args:
-            votes: arm → label. Arms that the panel does not know are ignored.
-            labels: the label set.
-
-        Returns:
-            Label → probability; the values sum to 1.
+        """:meth:`chances` of one round, label → probability. Arms that the panel does not know are ignored.
 
         Raises:
             InvalidParameterError: a vote is outside the label set.
@@ -348,9 +316,53 @@ class Panel:
 
     def _next_answer(self, rows: NDArray[np.int64], labels: int) -> Array:
         """The probability that an answer without a slip is the label at each rank, shape (P, K)."""
-        likelihood = PatternLikelihood(rows, labels)
+        likelihood = _PatternLikelihood(rows, labels)
         doubts = self.doubt * np.exp(self.spread * _NODES)
         return likelihood.next_answer(np.array(self.slips), doubts, _WEIGHTS)
+
+    @classmethod
+    def fit(cls, votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
+        """Fit the panel with the highest posterior density; near-copies share a seat.
+
+        Without votes, or with a single label, the result is :meth:`prior`. The order of the rounds does not
+        matter, up to rounding. Rounds in which only some models were asked may be included, if the choice of
+        models depended on votes alone.
+
+        Args:
+            votes: label positions, shape (n, K); −1 for no vote.
+            arms: the names of the K models.
+            labels: M, the number of labels.
+        """
+        _check_panel_votes(votes, arms, labels)
+        votes = votes[(votes >= 0).sum(axis=1) > 1]
+        if not len(votes) or labels < 2:
+            return Panel.prior(arms)
+        seats = _near_copies_in(votes)
+        table = _tabulate_patterns(_merge_copies(votes, seats))
+        likelihood, voters = _PatternLikelihood(table.rows, labels), table.rows.shape[1]
+        centre = np.append(np.full(voters, logit(_PRIOR_SLIP)), (np.log(_PRIOR_DOUBT), np.log(_PRIOR_SPREAD)))
+        scale = np.append(np.full(voters, _SLIP_SCALE), (_DOUBT_SCALE, _SPREAD_SCALE))
+
+        def loss(x: Array) -> tuple[float, Array]:
+            slips, doubts = expit(x[:voters]), np.exp(x[voters] + np.exp(x[-1]) * _NODES)
+            value, by_slip, by_doubt = likelihood.gradient(slips, doubts, _WEIGHTS)
+            share = table.counts / value
+            by_log_doubt = (share @ by_doubt) * doubts
+            slope = np.concatenate(
+                (
+                    (share @ by_slip) * slips * (1.0 - slips),
+                    (by_log_doubt.sum(), by_log_doubt @ _NODES * np.exp(x[-1])),
+                )
+            )
+            deviation = (x - centre) / scale
+            penalty = float(0.5 * deviation @ deviation - table.counts @ np.log(value))
+            return penalty, deviation / scale - slope
+
+        radius = _SEARCH_RADIUS * scale
+        bounds = list(zip(centre - radius, centre + radius, strict=True))
+        x = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x
+        slips = expit(x[:voters]).tolist()
+        return cls(tuple(arms), seats, tuple(slips), float(np.exp(x[voters])), float(np.exp(x[-1])))
 
 
 @lru_cache(maxsize=4096)
@@ -373,49 +385,3 @@ _SLIP_SCALE, _DOUBT_SCALE, _SPREAD_SCALE = 1.5, 0.7, 0.5
 
 _SEARCH_RADIUS = 3.0
 """The search is limited to this many prior standard deviations: a very large σ would explain any votes."""
-
-
-def fit_panel(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
-    """Fit the panel with the highest posterior density; near-copies share a seat.
-
-    Without votes, or with a single label, the result is :meth:`camvo.scores.panel.Panel.prior`. The order of
-    the rounds does not matter, up to rounding.
-
-    Args:
-        votes: label positions, shape (n, K); −1 for no vote. Rounds in which only some models were asked may
-            be included, if the choice of models depended on votes alone.
-        arms: the names of the K models.
-        labels: M, the number of labels.
-
-    Raises:
-        InvalidParameterError: the votes have another shape, or a vote is outside the label set.
-    """
-    _check_panel_votes(votes, arms, labels)
-    votes = votes[(votes >= 0).sum(axis=1) > 1]
-    if not len(votes) or labels < 2:
-        return Panel.prior(arms)
-    seats = near_copies_in(votes)
-    table = tabulate_patterns(merge_copies(votes, seats))
-    likelihood, voters = PatternLikelihood(table.rows, labels), table.rows.shape[1]
-    centre = np.append(np.full(voters, logit(_PRIOR_SLIP)), (np.log(_PRIOR_DOUBT), np.log(_PRIOR_SPREAD)))
-    scale = np.append(np.full(voters, _SLIP_SCALE), (_DOUBT_SCALE, _SPREAD_SCALE))
-
-    def loss(x: Array) -> tuple[float, Array]:
-        slips, doubts = expit(x[:voters]), np.exp(x[voters] + np.exp(x[-1]) * _NODES)
-        value, by_slip, by_doubt = likelihood.gradient(slips, doubts, _WEIGHTS)
-        share = table.counts / value
-        by_log_doubt = (share @ by_doubt) * doubts
-        slope = np.concatenate(
-            (
-                (share @ by_slip) * slips * (1.0 - slips),
-                (by_log_doubt.sum(), by_log_doubt @ _NODES * np.exp(x[-1])),
-            )
-        )
-        deviation = (x - centre) / scale
-        return float(0.5 * deviation @ deviation - table.counts @ np.log(value)), deviation / scale - slope
-
-    radius = _SEARCH_RADIUS * scale
-    bounds = list(zip(centre - radius, centre + radius, strict=True))
-    x = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x
-    slips = expit(x[:voters]).tolist()
-    return Panel(tuple(arms), seats, tuple(slips), float(np.exp(x[voters])), float(np.exp(x[-1])))

@@ -103,14 +103,10 @@ class TaughtBefore:
 NOTHING_SEEN: Final = TaughtBefore()
 
 
-def taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
-    """Estimate ρ∞, the share of wrong labels that human labels on other tasks can put right.
+def _taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
+    """ρ∞, the share of wrong labels that human labels on other tasks can put right, at least 0.
 
-    Args:
-        seen: what labels have taught so far.
-
-    Returns:
-        The estimate, at least 0: the mean of the prior and of what was seen, each by its precision.
+    It is the mean of the prior and of what was seen, each by its precision.
     """
     reached = seen.labels / (seen.labels + HALF)
     exposure = seen.wrong * reached
@@ -125,25 +121,19 @@ def taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
 def teaches(wrong: float, labels: int, seen: TaughtBefore = NOTHING_SEEN) -> float:
     """How many labels of other tasks one more human label is expected to put right.
 
-    Args:
-        wrong: W, the expected number of wrong labels on open tasks, at least 0.
-        labels: n, the number of human labels that have taught already.
-        seen: what labels have taught so far.
+    ``wrong`` is W, the expected number of wrong labels on open tasks, and ``labels`` is n, the number of
+    human labels that have taught already.
 
     Raises:
         InvalidParameterError: ``wrong`` or ``labels`` is negative.
     """
     if wrong < 0.0 or labels < 0:
         raise InvalidParameterError(f"wrong and labels must be at least 0, got {wrong} and {labels}")
-    return wrong * taught_share(seen) * HALF / (labels + HALF) ** 2
+    return wrong * _taught_share(seen) * HALF / (labels + HALF) ** 2
 
 
 def seconds_per_label(lead_times: Sequence[float]) -> float:
-    """The seconds that a label takes: the mean of lead times, each counted as five times the median at most.
-
-    Args:
-        lead_times: seconds of past labels, positive.
-    """
+    """The mean of lead times in seconds, each counted as five times the median at most, with a prior."""
     longest = _IDLE * float(np.median(lead_times)) if len(lead_times) else 0.0
     total = sum(min(seconds, longest) for seconds in lead_times)
     return (total + _UNKNOWN_LABELS * _UNKNOWN_SECONDS) / (len(lead_times) + _UNKNOWN_LABELS)
@@ -172,11 +162,7 @@ class Candidate:
     dispute: float
 
     def most(self, teaches: float = TEACHES) -> float:
-        """The largest possible gain of labelling the task, in corrected labels.
-
-        Args:
-            teaches: the most that one label teaches.
-        """
+        """The largest possible gain of labelling the task, if one label teaches this much at most."""
         return self.wrong + teaches * self.dispute
 
 
@@ -203,19 +189,10 @@ class Suggestion:
 
 
 def dispute(votes: Mapping[str, str | None], label: str, score: float, arms: int) -> float:
-    """Compute how much the votes on one question are in doubt: the mean of 4p(1 − p) over all arms.
+    """How much the votes on one question are in doubt, in [0, 1]: the mean of 4p(1 − p) over all arms.
 
     p is the probability that an arm's vote is right. It is the score for a vote for ``label``; the other
     answers share 1 − score equally. An arm without a vote counts as certain.
-
-    Args:
-        votes: arm → vote, or ``None`` if the arm gave no vote.
-        label: the label that was decided.
-        score: the probability that it is right, in [0, 1].
-        arms: the number of all arms.
-
-    Returns:
-        The doubt, in [0, 1].
     """
     cast = [vote for vote in votes.values() if vote is not None]
     others = {*cast} - {label}
@@ -226,17 +203,10 @@ def dispute(votes: Mapping[str, str | None], label: str, score: float, arms: int
 def suggest(
     candidates: Sequence[Candidate], contexts: Array, labelled: Array, count: int, teaches: float = TEACHES
 ) -> list[Suggestion]:
-    """Choose the tasks to label next, by descending gain; ties go to the lower task id.
+    """Choose at most ``count`` tasks to label next, by descending gain; ties go to the lower task id.
 
-    Args:
-        candidates: n tasks.
-        contexts: their embeddings, shape (n, d); zeros where the text is not embedded.
-        labelled: the embeddings of the tasks that humans have labelled, shape (m, d).
-        count: how many tasks to choose.
-        teaches: the most that one label teaches, in corrected labels.
-
-    Returns:
-        min(count, n) suggestions.
+    ``contexts`` are the embeddings of the n candidates, shape (n, d), zeros where the text is not embedded,
+    and ``labelled`` those of the tasks that humans have labelled, shape (m, d).
 
     Raises:
         InvalidParameterError: the shapes do not match.

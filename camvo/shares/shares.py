@@ -32,26 +32,12 @@ _AT_ONCE = 2000
 """Cases that are summed together, which bounds the memory."""
 
 
-def count_bounds(
+def _count_bounds(
     marked: ArrayLike, drawn: ArrayLike, population: ArrayLike, tail: float = 0.025
 ) -> tuple[_Counts, _Counts]:
-    """Compute the least and the largest plausible number of marked items in a population.
+    """The least and the largest plausible number of marked items in a population, from a sample.
 
-    Args:
-        marked: marked items in the sample, any shape.
-        drawn: items in the sample.
-        population: items in the population; all three broadcast against one another.
-        tail: the probability with which each bound may fail, in (0, 1).
-
-    Returns:
-        The lower and the upper bounds, in the common shape.
-
-    Raises:
-        InvalidParameterError: not 0 ≤ marked ≤ drawn ≤ population, or the tail is outside (0, 1).
-
-    >>> low, high = count_bounds(0, 300, 5000)
-    >>> int(low), int(high)
-    (0, 59)
+    The counts broadcast against one another. Each bound may fail with the probability ``tail``.
     """
     x, n, size = np.broadcast_arrays(
         *(np.asarray(each, dtype=np.int64) for each in (marked, drawn, population))
@@ -180,7 +166,7 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
     if not (0 < drawn <= population and np.all(n1 <= with_label) and np.all(n0 <= without)):
         raise InvalidParameterError("need 0 < drawn ≤ population, and no more drawn of a stratum than it has")
     tail = (1.0 - level) / 2.0
-    alone = tuple(bound / population for bound in count_bounds(x1 + x0, drawn, population, tail))
+    alone = tuple(bound / population for bound in _count_bounds(x1 + x0, drawn, population, tail))
     share, low, high = _stratified((with_label, without), (n1, n0), (x1, x0), population, tail)
     expected = drawn * share
     rare = (np.minimum(expected, drawn - expected) < _LEAST) | (np.minimum(n1, n0) < _LEAST)
@@ -207,7 +193,7 @@ def _stratified(
     below, above = share.copy(), share.copy()
     for size, n, x in zip(sizes, drawn, found, strict=True):
         middle = size * (x + (n == 0) * 0.5) / np.maximum(n, 1)
-        low, high = count_bounds(x, n, size, tail)
+        low, high = _count_bounds(x, n, size, tail)
         share = share + middle / population
         below = below + ((middle - low) / population) ** 2
         above = above + ((high - middle) / population) ** 2
@@ -247,15 +233,10 @@ def answer_shares(
     predicted: Mapping[Answer, int],
     sample: Sequence[tuple[Answer, Answer | None]],
 ) -> list[LabelShare]:
-    """Estimate the share of each label among all tasks.
+    """The share of each label among all tasks, in their order; none without a known answer in the sample.
 
-    Args:
-        labels: the labels.
-        predicted: answer of the models → how many tasks have it; the sample's tasks are among them.
-        sample: the models' answer and the people's on each task of the sample, ``None`` for an unknown one.
-
-    Returns:
-        The shares in the order of ``labels``; none without a known answer in the sample.
+    ``predicted`` says how many tasks have each answer of the models, the sample's among them. The sample has
+    the models' answer and the people's on each of its tasks, ``None`` for an unknown one.
     """
     if not any(human is not None for _, human in sample):
         return []
@@ -326,15 +307,10 @@ class Arrival:
 
 
 def random_sample(arrivals: Sequence[Arrival], ends: Iterable[int]) -> tuple[list[Arrival], int] | None:
-    """Find the labelled blind tasks that are a random sample of all tasks up to a round.
+    """The labelled blind tasks that are a random sample of all tasks up to a round, and that round.
 
-    Args:
-        arrivals: all blind tasks of a question.
-        ends: the last round of each cohort.
-
-    Returns:
-        The sample and the last round that it speaks for: the last one up to which all blind tasks are
-        labelled, else that of the first cohort. ``None`` if there is no such sample.
+    It is the last round up to which all blind tasks are labelled, else the last one of the first cohort.
+    ``None`` if there is no such sample. ``ends`` has the last round of each cohort.
     """
     descending = sorted(set(ends), reverse=True)
     for end in descending:

@@ -25,14 +25,9 @@ from camvo.votes.aggregation import Decision
 
 
 def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Sort the arms by price.
+    """The arms, the cheapest first, and each arm's share of the price of all, in the same order.
 
-    Args:
-        costs: arm → its price, in any one unit, at least one arm.
-
-    Returns:
-        The arms, the cheapest first, and each arm's share of the price of all, in the same order. Shares are
-        rounded to two digits, so that a task of a few more words is planned in the same way.
+    Shares are rounded to two digits, so that a task of a few more words is planned in the same way.
     """
     order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
     total = sum(costs[arm] for arm in order)
@@ -62,11 +57,8 @@ Exploration: TypeAlias = Literal["everyone", "nobody"]
 def uniform_draw(tasks: Iterable[Array | str], rounds: int) -> float:
     """A number in [0, 1) derived from the task and the number of earlier rounds, never from votes.
 
-    The same ledger gives the same draw in every process.
-
-    Args:
-        tasks: what identifies the task, for each question: a name, or its embedding, shape (d,).
-        rounds: the number of earlier rounds.
+    The same ledger gives the same draw in every process. For each question, the task's name or its embedding,
+    shape (d,), identifies it.
     """
     digest = hashlib.blake2b(rounds.to_bytes(8, "little"), digest_size=8)
     for task in tasks:
@@ -111,12 +103,7 @@ class _StageWorth:
     choice: NDArray[np.int64]
 
     def together(self, node: int, allowed: Sequence[int]) -> tuple[int, ...]:
-        """The arms to ask now at a node; empty to stop.
-
-        Args:
-            node: the votes so far.
-            allowed: the arms that may be asked; one that gave no vote is not asked again.
-        """
+        """The arms to ask now at a node; empty to stop."""
         choice = int(self.choice[node])
         if choice < 0 or set(self.sets[choice]) <= set(allowed):
             return () if choice < 0 else self.sets[choice]
@@ -128,18 +115,10 @@ class _StageWorth:
         return best
 
 
-def plan_by_stages(
+def _plan_by_stages(
     beliefs: Beliefs, prices: Sequence[float], stages: int, stops: Stops = RIGHT_LABELS
 ) -> _StageWorth:
-    """Compute the best plan for a number of stages, the next one included.
-
-    Args:
-        beliefs: the beliefs at the nodes of K arms.
-        prices: the price of each arm in the unit of ``stops``, length K; rounded to steps of 5%, so that
-            tasks of different lengths share a plan.
-        stages: at least 1.
-        stops: what stopping is worth.
-    """
+    """The best plan for a number of stages, the next one included; rounded prices share plans."""
     return _plan(beliefs, rounded(tuple(prices)), stages, stops)
 
 
@@ -279,10 +258,7 @@ class QuestionStages:
     def gains(self, votes: Cast, prices: Mapping[str, float], sure: Sure = UNKNOWN) -> dict[str, float]:
         """What asking each arm adds, before its price, in the unit of prices, for arms that were not asked.
 
-        Args:
-            votes: the votes so far.
-            prices: arm → its price in right labels, or with ``stops`` as a share of the price of all.
-            sure: the confidences of these votes.
+        Prices are in right labels, or with ``stops`` shares of the price of all.
         """
         if self.silent is not None:
             return self._after_reply(votes, sure).gains(votes, prices, sure)
@@ -311,14 +287,7 @@ class QuestionStages:
         return [self.fit.shortlist[arm] for arm in plan.together(node, tilt)]
 
     def within(self, votes: Cast, prices: Mapping[str, float], left: int, sure: Sure = UNKNOWN) -> list[str]:
-        """The arms to ask now, given the number of stages left; empty to stop.
-
-        Args:
-            votes: the votes so far.
-            prices: arm → its price in right labels.
-            left: the stages left, the next one included; at least 1.
-            sure: the confidences of the votes.
-        """
+        """The arms to ask now if ``left`` stages, at least 1, are left with the next one; empty to stop."""
         if self.silent is not None:
             return self._after_reply(votes, sure).within(votes, prices, left, sure)
         if self.fit is None:
@@ -332,7 +301,7 @@ class QuestionStages:
                 return []
         paid = [prices.get(arm, 0.0) for arm in arms]
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
-        plan = plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
+        plan = _plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
         return [arms[place] for place in plan.together(node, allowed)]
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:
@@ -470,14 +439,9 @@ def next_arms(
     *,
     left: int | None = None,
 ) -> list[str]:
-    """The arms to ask now; empty if no arm adds more right labels than it costs.
+    """The arms to ask now; empty if no arm adds more right labels than its price in right labels.
 
-    Args:
-        questions: question → its stages.
-        prices: arm → its price in right labels.
-        votes: the votes so far.
-        confidences: their confidences.
-        left: how many stages are left; ``None`` for as many as there are arms.
+    ``left`` is the number of stages left; ``None`` for as many as there are arms.
     """
     casts = {name: {arm: answers.get(name) for arm, answers in votes.items()} for name in questions}
     sure = {name: on_question(confidences, name) for name in questions}

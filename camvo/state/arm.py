@@ -23,12 +23,7 @@ _VECTORS_DIVISOR = 4
 
 
 class Inverse:
-    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹ over the contexts e of an arm's rewards.
-
-    Args:
-        dimension: d.
-        lambda_l: λ_L > 0.
-    """
+    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹, shape (d, d), over the contexts e of an arm's rewards."""
 
     __slots__ = ("_count", "_matrix", "_scale", "_signs", "_vectors")
 
@@ -40,12 +35,7 @@ class Inverse:
         self._matrix: Array | None = None  # in Fortran order; BLAS would silently work on a copy otherwise
 
     def solve(self, contexts: Array, out: Array) -> None:
-        """Compute A⁻¹e for every context.
-
-        Args:
-            contexts: the embeddings e, shape (m, d).
-            out: the results are written here, shape (m, d), C order.
-        """
+        """Write A⁻¹e of every context e, shape (m, d), into ``out``, shape (m, d), C order."""
         if self._matrix is None:
             vectors, signs = self._vectors[: self._count], self._signs[: self._count]
             np.multiply(contexts, self._scale, out=out)
@@ -60,10 +50,7 @@ class Inverse:
     def update(self, contexts: Array, solved: Array, sign: int) -> None:
         """Turn A⁻¹ into (A ± Σ eeᵀ)⁻¹: ``sign`` +1 adds the contexts, −1 withdraws them.
 
-        Args:
-            contexts: shape (m, d).
-            solved: the result of :meth:`solve` for the contexts, shape (m, d). It may be overwritten.
-            sign: +1 or −1.
+        ``solved`` is the result of :meth:`solve` for the contexts, shape (m, d). It may be overwritten.
 
         Raises:
             InvalidParameterError: a withdrawn context was never added, so that A would not stay positive
@@ -90,9 +77,8 @@ class Inverse:
     def to_arrays(self) -> tuple[Array, Array]:
         """A⁻¹ as two arrays, for a snapshot.
 
-        Returns:
-            The vectors u, shape (n, d), and their signs, shape (n,), with n < d. In matrix form, the lower
-            triangle, shape (d, d), and an empty array.
+        They are the vectors u, shape (n, d), and their signs, shape (n,), with n < d. In matrix form, they
+        are the lower triangle, shape (d, d), and an empty array.
         """
         if self._matrix is not None:
             return self._matrix, self._signs
@@ -148,15 +134,9 @@ _NEVER_ADDED = "cannot withdraw a context that was never added: A would become i
 
 
 def score(solved: Array, b: Array, contexts: Array) -> Array:
-    """Compute the estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α).
+    """Estimates q = eᵀA⁻¹b and squared widths eᵀA⁻¹e of K arms, shape (K, 2, m) (lines 6–7, before α).
 
-    Args:
-        solved: A⁻¹e of every arm and context, shape (K, m, d).
-        b: LinUCB's b of every arm, shape (K, d).
-        contexts: the embeddings e, shape (m, d).
-
-    Returns:
-        For each arm, the estimates and the squared widths, shape (K, 2, m).
+    ``solved`` is A⁻¹e of every arm and context, shape (K, m, d); b has shape (K, d) and contexts (m, d).
     """
     estimates = np.empty((len(solved), 2, len(contexts)))
     np.vecdot(solved, b[:, None], out=estimates[:, 0])
@@ -243,9 +223,6 @@ class Arm:
     def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
         """Apply changes (Algorithm 1, lines 17–21). A reward that replaces another leaves A unchanged.
 
-        Args:
-            lessons: (context of shape (d,), change), at least one.
-
         Raises:
             InvalidParameterError: a withdrawn context was never added.
         """
@@ -326,12 +303,7 @@ class Histories:
         return arm if number == self.current.get(arm, 0) else f"{arm}{_SEPARATOR}{number}"
 
     def names(self, arms: Mapping[str, int], among: set[str]) -> dict[str, str]:
-        """Arm → the name of its history, for those in ``among`` whose history in ``arms`` is not current.
-
-        Args:
-            arms: arm → the number of the history that a round belongs to; 0 for those that are absent.
-            among: the arms of the round.
-        """
+        """Arm → the name of its history, for those in ``among`` whose history in ``arms`` is not current."""
         return {
             arm: self.name(arm, arms.get(arm, 0))
             for arm in among & (self.current.keys() | arms.keys())
@@ -347,15 +319,9 @@ class Histories:
         return self.begun.get(arm, 0) + 1
 
     def switch(self, arm: str, number: int, version: str | None) -> dict[str, str]:
-        """Make a history current.
+        """Make a history current; the result is old → new name of the two histories that change places.
 
-        Args:
-            arm: the arm.
-            number: the history's number.
-            version: the arm's version in it; ``None`` if its version stays as it is.
-
-        Returns:
-            Old → new name of the two histories that change places.
+        ``version`` is the arm's version in it; ``None`` if its version stays as it is.
         """
         before = self.current.get(arm, 0)
         self.current[arm] = number
@@ -446,10 +412,6 @@ class PairSums:
         """Add (+1) or take back (−1) rounds. Each counts for every pair of the arms that it rewards.
 
         Rounds are collected and added up together, at the latest when the sums are read.
-
-        Args:
-            rounds: for each round, arm → reward.
-            sign: +1 or −1.
         """
         self._waiting.extend([(sign, rewards) for rewards in rounds if len(rewards) > 1])
         if len(self._waiting) >= _WAITING:
@@ -483,17 +445,11 @@ class PairSums:
         self._waiting.clear()
 
     def correlation(self, arms: Sequence[str]) -> Array:
-        """ρ_ij = cov_ij / (σ_i·σ_j) over the common rounds of each pair, in [−1, 1].
+        """ρ_ij = cov_ij / (σ_i·σ_j) over the common rounds of each pair of K arms, shape (K, K).
 
         ρ_ij is 0 in three cases: an arm has no history, there are fewer than two common rounds, or one of the
         two arms always got the same reward. Pairs are estimated on different rounds, so the matrix need not
         be positive semi-definite (:func:`camvo.numerics.small.nearest_psd`).
-
-        Args:
-            arms: the names of K arms.
-
-        Returns:
-            ρ, shape (K, K), with 1 on the diagonal.
         """
         self._settle()
         rho = np.eye(len(arms))

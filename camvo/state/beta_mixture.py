@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, psi, zeta
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.beta_likelihood import fit_beta
 from camvo.numerics.small import EPSILON, clip
 from camvo.typing import Array
 
@@ -37,8 +36,66 @@ _Density: TypeAlias = tuple[float, float, float]
 """α, β and ln B(α, β) of a Beta distribution."""
 
 
+_MAX_STEPS = 30
+"""Newton's method needed at most 7 steps in every case tried. After this many it is not converging."""
+
+_RELATIVE_STEP = 1e-8
+"""Convergence is quadratic: after a relative step this small the remaining error is below rounding."""
+
+
+def _fit_beta(log_q: float, log_complement: float) -> tuple[float, float] | None:
+    """The maximum-likelihood (α, β) of a Beta distribution, from the means of ln q and ln(1−q) (Appendix B).
+
+    The paper's system, divided by the number of observations::
+
+        ψ(α) − ψ(α+β) = mean ln q            ψ(β) − ψ(α+β) = mean ln(1−q)
+
+    The log-likelihood is strictly concave, so there is at most one solution, and there is one as soon as the
+    observations differ. It depends on the two means alone, so two processes that hold the same sums hold the
+    same estimate. ``None`` if Newton's method does not converge.
+    """
+    geometric, complement = math.exp(log_q), math.exp(log_complement)
+    gap = 1.0 - geometric - complement
+    if gap <= 0.0:
+        return None
+    # ψ(x) ≈ ln(x − ½) makes the system linear. Where q piles up at 0 or 1, this start is better than moments.
+    alpha, beta = 0.5 + geometric / (2.0 * gap), 0.5 + complement / (2.0 * gap)
+    for _ in range(_MAX_STEPS):
+        alpha_step, beta_step = _newton_step(alpha, beta, log_q, log_complement)
+        alpha, beta = _apply_step(alpha, alpha_step), _apply_step(beta, beta_step)
+        if not (math.isfinite(alpha) and math.isfinite(beta)):
+            return None
+        if abs(alpha_step) <= _RELATIVE_STEP * alpha and abs(beta_step) <= _RELATIVE_STEP * beta:
+            return alpha, beta
+    return None
+
+
+def _newton_step(alpha: float, beta: float, log_q: float, log_complement: float) -> tuple[float, float]:
+    """Newton's step: the score over the Fisher information, both per observation; ψ′(x) is ζ(2, x)."""
+    total = alpha + beta
+    alpha_score = log_q - float(psi(alpha) - psi(total))
+    beta_score = log_complement - float(psi(beta) - psi(total))
+    curve_alpha, curve_beta, curve_total = (
+        float(zeta(2.0, alpha)),
+        float(zeta(2.0, beta)),
+        float(zeta(2.0, total)),
+    )
+    determinant = curve_alpha * curve_beta - curve_total * (curve_alpha + curve_beta)
+    if determinant <= 0.0:
+        return math.nan, math.nan
+    return (
+        ((curve_beta - curve_total) * alpha_score + curve_total * beta_score) / determinant,
+        ((curve_alpha - curve_total) * beta_score + curve_total * alpha_score) / determinant,
+    )
+
+
+def _apply_step(value: float, step: float) -> float:
+    """The parameter after a step. Downward steps are taken in 1/x, which keeps the parameter positive."""
+    return value + step if step > 0.0 else value / (1.0 - step / value)
+
+
 @dataclass(slots=True)
-class ClassSums:
+class _ClassSums:
     """Signed sums over the estimates of one class: n, Σq, Σq², Σln q, Σln(1−q).
 
     Maximum likelihood needs the logarithms, with q clipped to [ε, 1−ε]. The method of moments needs the other
@@ -92,7 +149,7 @@ class ClassSums:
         mean = self.q / self.n
         if self.q_squared / self.n - mean * mean < EPSILON:
             return moments
-        return fit_beta(self.log_q / self.n, self.log_complement / self.n) or moments
+        return _fit_beta(self.log_q / self.n, self.log_complement / self.n) or moments
 
     def density(self, estimator: EstimatorName) -> _Density | None:
         """The density fitted by an estimator, or ``None`` if there is nothing to fit.
@@ -115,15 +172,8 @@ NO_EVIDENCE: _Evidence = (0.0, 0.0, 0.0)
 def posterior(theta: Array, mu: Array, evidence: Sequence[Array]) -> Array:
     """Est(θ) = P(h = 1 | θ) with prior μ (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
 
-    Est need not be monotonic in θ, because the two Beta densities may cross twice.
-
-    Args:
-        theta: the estimates, shape (…, K); clipped to [ε, 1−ε] here.
-        mu: the priors in [0, 1], shape (K,).
-        evidence: the three numbers of :meth:`BetaSums.evidence` for all arms, each of shape (K,).
-
-    Returns:
-        The probabilities, shape (…, K).
+    ``theta`` has shape (…, K), and ``evidence`` holds the three numbers of :meth:`BetaSums.evidence` for all
+    arms. Est need not be monotonic in θ, because the two Beta densities may cross twice.
     """
     inside = np.minimum(np.maximum(theta, EPSILON), 1.0 - EPSILON)
     on_theta, on_complement, constant = evidence
@@ -143,16 +193,11 @@ def _log_beta(alpha: float, beta: float) -> float:
 class BetaSums:
     """The sums of both classes of one arm. A reward r counts r times for h = 1 and 1 − r times for h = 0."""
 
-    correct: ClassSums = field(default_factory=ClassSums)
-    wrong: ClassSums = field(default_factory=ClassSums)
+    correct: _ClassSums = field(default_factory=_ClassSums)
+    wrong: _ClassSums = field(default_factory=_ClassSums)
 
     def add(self, q: float, reward: float, sign: int) -> None:
-        """Add (+1) or withdraw (−1) one round.
-
-        Args:
-            q: the arm's estimate when the round was planned.
-            reward: the arm's reward, in [0, 1].
-            sign: +1 or −1.
+        """Add (+1) or withdraw (−1) one round with the estimate q of its plan.
 
         Raises:
             InvalidParameterError: the reward is outside [0, 1].
@@ -185,4 +230,4 @@ class BetaSums:
     def from_list(cls, sums: list[list[float]]) -> BetaSums:
         """Inverse of :meth:`to_list`."""
         correct, wrong = sums
-        return cls(ClassSums(*correct), ClassSums(*wrong))
+        return cls(_ClassSums(*correct), _ClassSums(*wrong))

@@ -46,6 +46,28 @@ class SureVote(NamedTuple):
     level: int
     right: bool
 
+    @classmethod
+    def compared_with_others(
+        cls, votes: Mapping[str, str | None], weights: Mapping[str, float], sure: Mapping[str, float]
+    ) -> tuple[SureVote, ...]:
+        """Compare each vote that has a confidence with the weighted vote of the other arms.
+
+        A vote is left out if the others' leading labels are tied, or if none of them voted.
+        """
+        totals: dict[str, float] = {}
+        for arm in sorted(votes):
+            if (label := votes[arm]) is not None:
+                totals[label] = totals.get(label, 0.0) + weights[arm]
+        compared = []
+        for arm in sorted(sure):
+            if (vote := votes.get(arm)) is None:
+                continue
+            others = {**totals, vote: totals[vote] - weights[arm]}
+            (best, leader), *rest = sorted(((total, label) for label, total in others.items()), reverse=True)
+            if best - (rest[0][0] if rest else 0.0) > TIE:
+                compared.append(cls(arm, vote, level_of(sure[arm]), vote == leader))
+        return tuple(compared)
+
 
 def level_of(confidence: float) -> int:
     """The level of a confidence in [0, 1]: 40 + 4·logit, rounded and clipped to the levels.
@@ -59,33 +81,6 @@ def level_of(confidence: float) -> int:
         return TOP_LEVEL
     level = round(TOP_LEVEL / 2 + _STEPS_PER_LOGIT * math.log(confidence / (1.0 - confidence)))
     return min(max(level, 0), TOP_LEVEL)
-
-
-def compared_with_others(
-    votes: Mapping[str, str | None], weights: Mapping[str, float], sure: Mapping[str, float]
-) -> tuple[SureVote, ...]:
-    """Compare each vote that has a confidence with the weighted vote of the other arms.
-
-    A vote is left out if the others' leading labels are tied, or if none of them voted.
-
-    Args:
-        votes: arm → label, ``None`` if it gave no vote.
-        weights: arm → ω ≥ 0.
-        sure: arm → confidence in [0, 1]; arms that gave none are absent.
-    """
-    totals: dict[str, float] = {}
-    for arm in sorted(votes):
-        if (label := votes[arm]) is not None:
-            totals[label] = totals.get(label, 0.0) + weights[arm]
-    compared = []
-    for arm in sorted(sure):
-        if (vote := votes.get(arm)) is None:
-            continue
-        others = {**totals, vote: totals[vote] - weights[arm]}
-        (best, leader), *rest = sorted(((total, label) for label, total in others.items()), reverse=True)
-        if best - (rest[0][0] if rest else 0.0) > TIE:
-            compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == leader))
-    return tuple(compared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -131,20 +131,14 @@ class Contribution:
 
     @classmethod
     def of_restart(cls, restart: Restart, dimension: int) -> Contribution:
-        """The event of a restart.
-
-        Args:
-            restart: what begins anew.
-            dimension: d, the length of the state's contexts.
-        """
+        """The event of a restart, for a state whose contexts have the length ``dimension``."""
         return cls(np.zeros(dimension), (), rounds=0, restart=restart)
 
     def pack(self, text: Ngrams = b"") -> bytes:
         """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing.
 
-        Args:
-            text: n-grams that are kept beside the context. What is taught or untaught of this text has only
-                its label in the header, and the n-grams follow the context.
+        What is taught or untaught of ``text``, n-grams that are kept beside the context, has only its label
+        in the header, and the n-grams follow the context.
         """
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
@@ -210,6 +204,11 @@ class Contribution:
             restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
         )
 
+    def withdrawal(self) -> Contribution:
+        """The contribution that takes back everything that the round taught."""
+        nothing = Contribution(self.context, (), rounds=0, histories=self.histories)
+        return replace(revision(self, nothing), exploration=self.exploration, compared=self.compared)
+
 
 def _lesson(data: list[str] | None, text: Ngrams) -> TaughtText | None:
     """The header's entry for a text: nothing, its label alone, or the n-grams too."""
@@ -249,9 +248,3 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         untaught=untaught,
         histories=before.histories,
     )
-
-
-def withdrawal(taught: Contribution) -> Contribution:
-    """The contribution that takes back everything that a round taught."""
-    nothing = Contribution(taught.context, (), rounds=0, histories=taught.histories)
-    return replace(revision(taught, nothing), exploration=taught.exploration, compared=taught.compared)

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from camvo.numerics.sequential_tests import STEPS, ExchangeabilityTest, PromiseTest, needed_evidence
+from camvo.numerics.sequential_tests import STEPS, ExchangeabilityTest, PromiseTest
 from camvo.state.contribution import Restart
 from camvo.state.exploration import SILENT, ExplorationRound
 
@@ -40,6 +40,14 @@ _CLEAR: Final = 3.0
 
 _WAIT: Final = 5.0
 """The further evidence to wait for after an alarm, to decide whether an arm or the tasks have changed."""
+
+
+def _needed_evidence(level: float, earlier: int) -> float:
+    """The evidence for an alarm with which a series of tests keeps one level, after ``earlier`` tests.
+
+    The n-th test of a series gets 6/(π²·n²) of the level; together they get all of it.
+    """
+    return math.log(math.pi**2 / 6.0 * (earlier + 1) ** 2 / level)
 
 
 class DriftTests:
@@ -89,12 +97,12 @@ class DriftTests:
         arms = sorted(self.arms, key=lambda arm: self.arms[arm].evidence, reverse=True)
         excess = -math.inf
         if arms:
-            of_tasks = self.tasks.evidence - needed_evidence(level, self.restarts)
-            of_arm = self.arms[arms[0]].evidence - needed_evidence(level / len(arms), self.restarts)
+            of_tasks = self.tasks.evidence - _needed_evidence(level, self.restarts)
+            of_arm = self.arms[arms[0]].evidence - _needed_evidence(level / len(arms), self.restarts)
             excess = max(of_tasks, of_arm)
         if excess >= 0.0 and (changed := self._changed(arms, excess)) is not None:
             return changed
-        if self.stops.evidence >= needed_evidence(level, self.restarts):
+        if self.stops.evidence >= _needed_evidence(level, self.restarts):
             return Restart(
                 "stops",
                 self.restarts,
@@ -106,17 +114,12 @@ class DriftTests:
         return None
 
     def _changed(self, arms: Sequence[str], excess: float) -> Restart | None:
-        """The arm with the most evidence if the others have little, else the tasks; ``None`` to wait.
-
-        Args:
-            arms: the arms, the one with the most evidence first.
-            excess: by how much the evidence of the tasks or of that arm exceeds what an alarm needs.
-        """
+        """The arm with the most evidence if the others have little, else the tasks; ``None`` to wait."""
         first, *others = (self.arms[arm].evidence for arm in arms)
         rest = self._without[arms[0]].evidence if arms[0] in self._without else math.inf
         if first > _CLEAR * max([*others, rest, 0.0]):
             return Restart("arm", self.restarts, rounds=self.rounds, evidence=first, arm=arms[0])
-        if excess >= _WAIT or rest >= needed_evidence(_LEVEL / 3.0, self.restarts) / 2.0:
+        if excess >= _WAIT or rest >= _needed_evidence(_LEVEL / 3.0, self.restarts) / 2.0:
             evidence = max(first, self.tasks.evidence)
             return Restart("tasks", self.restarts, rounds=self.rounds, evidence=evidence)
         return None

@@ -31,12 +31,8 @@ _Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
 
 
-def canonical(names: Iterable[str | int]) -> _Signature:
-    """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are.
-
-    >>> canonical(["yes", "no", SILENT, "yes"])
-    (0, 1, -1, 0)
-    """
+def _canonical(names: Iterable[str | int]) -> _Signature:
+    """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are."""
     numbers: dict[str | int, int] = {}
     return tuple(
         name if isinstance(name, int) and name < 0 else numbers.setdefault(name, len(numbers))
@@ -50,9 +46,9 @@ class VotePattern:
 
     Attributes:
         arms: all arms that could have been asked.
-        groups: the arms' group numbers in the order of ``arms``, :func:`canonical`. Arms with the same number
-            voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
-            asked.
+        groups: the arms' group numbers in the order of ``arms``, numbered by first appearance. Arms with the
+            same number voted for the same label. An arm with SILENT was asked and gave no vote, one with
+            UNASKED was not asked.
         everyone: whether all models were asked independently of the votes, each by at least one of its arms.
         labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
     """
@@ -71,13 +67,10 @@ class VotePattern:
         everyone: bool = False,
         labels: tuple[str, ...] = (),
     ) -> VotePattern:
-        """The pattern of a round's votes.
+        """The pattern of a round's votes; it names the labels if it is given them, sorted.
 
-        Args:
-            arms: all arms that could have been asked.
-            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-            everyone: whether all arms were asked independently of the votes.
-            labels: the sorted labels, if the pattern is to name them. Votes for others count as no vote.
+        A vote is ``None`` if the arm gave none. Votes for other labels count as no vote, and arms that were
+        not asked are absent.
         """
         if labels:
             position = {label: number for number, label in enumerate(labels)}
@@ -89,7 +82,7 @@ class VotePattern:
         for arm in arms:
             vote = votes.get(arm)
             names.append((SILENT if arm in votes else UNASKED) if vote is None else vote)
-        return cls(tuple(arms), canonical(names), everyone)
+        return cls(tuple(arms), _canonical(names), everyone)
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -103,7 +96,7 @@ class VotePattern:
         """
         group_of = dict(zip(self.arms, self.groups, strict=True))
         groups = tuple([group_of.get(arm, UNASKED) for arm in order])
-        return groups if self.labels else canonical(groups)
+        return groups if self.labels else _canonical(groups)
 
     def renamed(self, names: Mapping[str, str]) -> VotePattern:
         """The same pattern with other names (old → new) for some arms."""

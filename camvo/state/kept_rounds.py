@@ -16,14 +16,8 @@ _UNKNOWN: Final[Mapping[str, float]] = MappingProxyType({})
 """The confidences of arms that gave none."""
 
 
-class CastVote(NamedTuple):
-    """The vote of one arm that was asked.
-
-    Attributes:
-        arm: the arm's name.
-        label: the label it voted for; ``None`` if it gave no vote.
-        confidence: how sure the arm said it was, in [0, 1]; ``None`` if it said nothing.
-    """
+class _CastVote(NamedTuple):
+    """The vote of one arm that was asked."""
 
     arm: str
     label: str | None
@@ -43,7 +37,7 @@ class KeptRound:
         label: the human's label.
     """
 
-    votes: tuple[CastVote, ...]
+    votes: tuple[_CastVote, ...]
     label: str
 
     def renamed(self, names: Mapping[str, str]) -> KeptRound:
@@ -55,14 +49,12 @@ class KeptRound:
     def of(
         cls, votes: Mapping[str, str | None], label: str, sure: Mapping[str, float] = _UNKNOWN
     ) -> KeptRound:
-        """The round to keep.
+        """The round to keep, from the votes of the arms that were asked and the human's label.
 
-        Args:
-            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
-            label: the human's label.
-            sure: arm → confidence in [0, 1]; arms that gave none are absent.
+        A vote is ``None`` if the arm gave none; ``sure`` has the confidences in [0, 1] of the arms that gave
+        one.
         """
-        return cls(tuple(CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
+        return cls(tuple(_CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
 
     def to_list(self) -> list[Any]:
         """The round as plain JSON."""
@@ -72,7 +64,7 @@ class KeptRound:
     def from_list(cls, data: list[Any]) -> KeptRound:
         """Inverse of :meth:`to_list`."""
         votes, label = data
-        return cls(tuple(CastVote(*vote) for vote in votes), label)
+        return cls(tuple(_CastVote(*vote) for vote in votes), label)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

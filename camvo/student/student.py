@@ -34,19 +34,10 @@ _CLOSE: Final = 0.01
 """The relative residual at which to stop. More digits do not change which label comes first."""
 
 
-def fit_ridge(design: Any, targets: Array, ridge: float, start: Array | None = None) -> Array:
+def _fit_ridge(design: Any, targets: Array, ridge: float, start: Array | None = None) -> Array:
     """Minimise ‖design · W − targets‖² + ridge · ‖W‖² as far as 25 steps go.
 
     The columns are independent problems with one matrix, so each has its own step lengths.
-
-    Args:
-        design: a sparse matrix, shape (n, F).
-        targets: shape (n, M).
-        ridge: > 0.
-        start: where the search starts, shape (F, M); a solution of nearly the same problem saves steps.
-
-    Returns:
-        W, shape (F, M).
     """
     transposed = design.T.tocsr()
     residual = np.asarray(transposed @ targets)
@@ -168,7 +159,7 @@ def _fit(texts: Sequence[_Numbers], targets: Array, ridge: float, near: _Fit | N
     rarity = np.log((1.0 + len(texts)) / (1.0 + frequency)) + 1.0
     shares = targets.mean(axis=0)
     start = None if near is None else near.weights
-    return _Fit(rarity, fit_ridge(_design(texts, rarity), targets - shares, ridge, start), shares)
+    return _Fit(rarity, _fit_ridge(_design(texts, rarity), targets - shares, ridge, start), shares)
 
 
 def _design(rows: Sequence[_Numbers], rarity: Array) -> Any:

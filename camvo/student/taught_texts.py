@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,15 +18,8 @@ BOUND: Final = 2**15
 _COUNT: Final = np.dtype("<u2")
 
 
-def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
-    """The bytes of a set of numbers.
-
-    Args:
-        numbers: distinct numbers in [0, :data:`BOUND`), ascending, shape (f,).
-
-    >>> pack_numbers(np.array([3, 4, 20000])).hex()
-    '0300c00000361d90'
-    """
+def _pack_numbers(numbers: NDArray[np.integer]) -> bytes:
+    """The bytes of distinct numbers in [0, :data:`BOUND`), ascending, shape (f,)."""
     if not len(numbers):
         return b""
     low = _low_bits(len(numbers))
@@ -38,8 +31,8 @@ def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
     return np.array(len(gaps), _COUNT).tobytes() + np.packbits(bits).tobytes()
 
 
-def unpack_numbers(packed: bytes) -> NDArray[np.int64]:
-    """Inverse of :func:`pack_numbers`: the numbers, ascending, shape (f,)."""
+def _unpack_numbers(packed: bytes) -> NDArray[np.int64]:
+    """Inverse of :func:`_pack_numbers`: the numbers, ascending, shape (f,)."""
     if not packed:
         return np.zeros(0, np.int64)
     count = int.from_bytes(packed[: _COUNT.itemsize], "little")
@@ -85,12 +78,12 @@ def hashed_ngrams(text: str) -> Ngrams:
     words = " ".join(text.lower().split())[:LONGEST]
     codes = np.frombuffer(f" {words} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
     hashes = [_buckets(codes, length) for length in _LENGTHS if len(codes) >= length]
-    return pack_numbers(np.unique(np.concatenate(hashes)).astype(np.int64))
+    return _pack_numbers(np.unique(np.concatenate(hashes)).astype(np.int64))
 
 
 def numbers_in(ngrams: Ngrams) -> NDArray[np.int64]:
     """The features as numbers, ascending, shape (f,); none where only their seal is left."""
-    return unpack_numbers(b"" if is_sealed(ngrams) else ngrams)
+    return _unpack_numbers(b"" if _is_sealed(ngrams) else ngrams)
 
 
 def sealed(ngrams: Ngrams) -> Ngrams:
@@ -102,22 +95,12 @@ def sealed(ngrams: Ngrams) -> Ngrams:
     >>> numbers_in(sealed(hashed_ngrams("soup"))).tolist()
     []
     """
-    return ngrams if is_sealed(ngrams) else _SEAL + blake2b(ngrams, digest_size=_DIGEST).digest()
+    return ngrams if _is_sealed(ngrams) else _SEAL + blake2b(ngrams, digest_size=_DIGEST).digest()
 
 
-def is_sealed(ngrams: Ngrams) -> bool:
+def _is_sealed(ngrams: Ngrams) -> bool:
     """Whether only the seal is left of the features."""
     return ngrams.startswith(_SEAL)
-
-
-def to_json(ngrams: Ngrams) -> str:
-    """The features as a string of JSON."""
-    return b85encode(ngrams).decode()
-
-
-def from_json(data: str) -> Ngrams:
-    """Inverse of :func:`to_json`."""
-    return b85decode(data)
 
 
 def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
@@ -147,9 +130,6 @@ _GROWTH: Final = 1.25
 def without_silent_student(votes: Mapping[str, str | None]) -> dict[str, str | None]:
     """The votes without the student's entry if it gave no vote, for people: a silent student has no effect.
 
-    Args:
-        votes: arm → label, ``None`` if the arm gave none.
-
     >>> without_silent_student({"small": "pos", "large": None, "student": None})
     {'small': 'pos', 'large': None}
     """
@@ -174,13 +154,13 @@ class TaughtText(NamedTuple):
 
     def to_list(self) -> list[str]:
         """The text as plain JSON."""
-        return [to_json(self.ngrams), self.label]
+        return [b64encode(self.ngrams).decode(), self.label]
 
     @classmethod
     def from_list(cls, data: Sequence[str]) -> TaughtText:
         """Inverse of :meth:`to_list`."""
         ngrams, label = data
-        return cls(from_json(ngrams), label)
+        return cls(b64decode(ngrams), label)
 
 
 class StudiedText(NamedTuple):
@@ -205,12 +185,7 @@ class StudiedText(NamedTuple):
 
     @classmethod
     def from_list(cls, data: Sequence[str | None], ngrams: Ngrams) -> StudiedText:
-        """Inverse of :meth:`to_list`.
-
-        Args:
-            data: what the plan says.
-            ngrams: the n-grams beside the round.
-        """
+        """Inverse of :meth:`to_list`, with the n-grams beside the round."""
         (voted,) = data
         return cls(ngrams, voted)
 
@@ -284,7 +259,7 @@ class TaughtTexts:
             known -= 1
             self.lessons = Lessons(tuple(self.texts[:known]))
         for at in earlier:
-            if is_sealed(self.texts[at].ngrams) and not is_sealed(removed.ngrams):
+            if _is_sealed(self.texts[at].ngrams) and not _is_sealed(removed.ngrams):
                 self.texts[at] = removed
                 self.lessons = Lessons(tuple(self.texts[:known]))
                 return

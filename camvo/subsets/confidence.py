@@ -60,44 +60,8 @@ class Confidence(Protocol):
         ...
 
 
-def confidence_by_lemma_1(lower: Array, weights: Array) -> float:
-    """Compute Lemma 1 directly: sum over all 2ⁿ outcomes in which the right arms outweigh the wrong ones.
-
-    Args:
-        lower: L, the probability that each arm is right, shape (n,), in [0, 1].
-        weights: ω ≥ 0, shape (n,). Arms of weight 0 change nothing. If all weights are 0, so is the result.
-
-    Returns:
-        δ_A, in [0, 1].
-
-    >>> import numpy as np
-    >>> round(confidence_by_lemma_1(np.array([0.9, 0.8, 0.7]), np.ones(3)), 4)
-    0.902
-    """
-    lead, probability = np.zeros(1), np.ones(1)
-    for p, w in zip(lower, weights, strict=True):
-        if w > 0.0:
-            lead = np.concatenate((lead - w, lead + w))
-            probability = np.concatenate((probability * (1.0 - p), probability * p))
-    return float(min(probability[lead > TIE].sum(), 1.0))
-
-
-def confidence_by_beta(lower: Array, weights: Array) -> float:
-    """Compute the paper's approximation, 1 − F_Beta(½; W_L, W − W_L) with W_L = Σ ωL and W = Σ ω.
-
-    Args:
-        lower: L, shape (n,), in [0, 1].
-        weights: ω ≥ 0, shape (n,). If all weights are 0, so is the result.
-
-    Returns:
-        δ_A, in [0, 1].
-    """
-    right = float(weights @ lower)
-    return confidence_by_beta_sums(right, float(weights.sum()) - right)
-
-
 def confidence_by_beta_sums(right: float, wrong: float) -> float:
-    """Compute :func:`confidence_by_beta` of one set from its sums Σ ωL and Σ ω(1−L).
+    """1 − F_Beta(½; Σ ωL, Σ ω(1−L)), the paper's approximation of δ_A of one set, from the two sums.
 
     If a parameter of the Beta distribution is 0, the result is the limit: 0 for Σ ωL = 0, else 1.
     """
@@ -138,7 +102,8 @@ class BetaConfidence:
         """δ_A of one set, bit for bit the same with and without arms of weight 0."""
         weights = self._weights[arms]
         counted = weights > 0.0
-        return confidence_by_beta(self._lower[arms][counted], weights[counted])
+        right = float(weights[counted] @ self._lower[arms][counted])
+        return confidence_by_beta_sums(right, float(weights[counted].sum()) - right)
 
     def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """Chords below the frontier, the smallest a = Σ ωL that reaches δ for a given b = Σ ω(1−L).
@@ -162,13 +127,7 @@ class BetaConfidence:
 def may_reach(delta: float, right: Array, wrong: Array) -> NDArray[np.bool_]:
     """Screen sets for δ > ½ by the chord over their own b; every set that reaches δ passes, and few others.
 
-    Args:
-        delta: δ in (½, 1).
-        right: Σ ωL of each set, any shape.
-        wrong: Σ ω(1−L) of each set, of the same shape.
-
-    Returns:
-        Whether each set may reach δ, in the shape of the arguments.
+    The sums ``right`` = Σ ωL and ``wrong`` = Σ ω(1−L) of each set have any shape.
     """
     b, a = _frontier(1.0 - delta, _NODES_PER_OCTAVE)
     possible: NDArray[np.bool_] = right > TIE
@@ -215,18 +174,13 @@ _BLOCK_ELEMENTS = 2**18
 """The most elements of a block of weighted sets that is in memory at once."""
 
 
-def copula_seed(rounds: int, context: Array) -> int:
-    """Derive the seed of a round from the number of rounds before it and its context, shape (d,)."""
-    return zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Copula:
     """The joint distribution of the correctness of K arms on one question in one round.
 
     Attributes:
         correlation: ρ, shape (K, K), symmetric with unit diagonal. It need not be positive semi-definite.
-        seed: selects the stream of random numbers (:func:`copula_seed`).
+        seed: selects the stream of random numbers (:meth:`of_round`).
         samples: n, the number of samples.
     """
 
@@ -234,15 +188,13 @@ class Copula:
     seed: int = 0
     samples: int = SAMPLES
 
+    @classmethod
+    def of_round(cls, correlation: Array, rounds: int, context: Array) -> Copula:
+        """The copula of a round; the rounds before it and its context, shape (d,), select the stream."""
+        return cls(correlation, zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS)
+
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
-        """Sample which arms are right: 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4).
-
-        Args:
-            lower: L, shape (K,).
-
-        Returns:
-            Whether each arm is right in each sample, shape (n, K).
-        """
+        """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L}, z ~ N(0, C_psd) (Algorithm 4)."""
         normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 
@@ -256,13 +208,8 @@ def _normal(seed: int, samples: int, arms: int) -> Array:
 class CopulaConfidence:
     """The share of samples in which the right arms outweigh the wrong ones, for sets of the given arms.
 
-    The samples are drawn for all K arms, so they do not depend on which arms are searched.
-
-    Args:
-        lower: L of all arms, shape (K,).
-        weights: ω of all arms, shape (K,).
-        copula: the joint distribution of their correctness.
-        arms: the position of the arm in each column of a set.
+    L and ω are those of all K arms, for which the samples are drawn, so they do not depend on which arms are
+    searched. ``arms`` has the position of the arm in each column of a set.
     """
 
     def __init__(self, lower: Array, weights: Array, copula: Copula, arms: Sequence[int]) -> None:
@@ -438,12 +385,8 @@ def _states(n: int) -> tuple[Array, NDArray[np.intp]]:
 def _confidence_of_halves(lower: Array, weights: Array, *, tie_share: float = 0.0) -> float:
     """Compute Lemma 1 for one large set by meeting in the middle.
 
-    For each outcome of one half, the probability of the other half's winning leads is looked up.
-
-    Args:
-        lower: L, shape (n,).
-        weights: ω > 0, shape (n,).
-        tie_share: the share of the probability of ties that counts as won, in [0, 1].
+    For each outcome of one half, the probability of the other half's winning leads is looked up. A share of
+    the probability of ties may count as won.
     """
     middle = len(lower) // 2
     lead, chance = _leads(lower[:middle], weights[:middle])

@@ -3,6 +3,11 @@
 Sets are visited in the order of their cost (:mod:`camvo.subsets.oracle`), so the first set that satisfies
 every question is the cheapest. More arms can mean less confidence, so a set's confidence does not bound that
 of its supersets. A set is skipped only if a valid bound shows that it cannot reach δ.
+
+For the Beta approximation and at most 12 arms there is a table of all sets instead. The costs and confidences
+of all sets are a few matrix products, for one task or a window of tasks. The cheapest set that may be
+confident enough is nearly always the answer. All other sets of a task are compared only if that set is not
+confident enough, or another set costs the same.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -25,6 +31,9 @@ from camvo.subsets.confidence import (
     Copula,
     CopulaConfidence,
     ExactConfidence,
+    confidence_by_beta_sums,
+    confidences_by_beta_sums,
+    may_reach,
 )
 from camvo.typing import Array
 
@@ -165,22 +174,13 @@ _BLOCK, _LARGEST_BLOCK, _GROWTH = 32, 1024, 4
 """The size of the first block, the largest size, and the factor from one block to the next."""
 
 
-def sets_by_cost(
+def _sets_by_cost(
     costs: Array, fewest: int, screens: Sequence[_Screen], most: int
 ) -> Iterator[tuple[Array, Array]]:
     """Yield blocks of sets in the order of their cost.
 
     Every set of at least ``fewest`` arms that passes all screens is yielded exactly once, at least for the
     ``most`` cheapest sets. Sets beyond these may be missing.
-
-    Args:
-        costs: what each arm costs, shape (n,), ascending.
-        fewest: the fewest arms in a set.
-        screens: the linear bounds of each question that has any.
-        most: how many sets the caller will look at.
-
-    Yields:
-        Indicator rows, shape (m, n), and costs, shape (m,), which ascend within and across blocks.
     """
     cheap, dear = (_all_sets(n) for n in _split_arms(len(costs)))
     for row, column, cost in _pairs_by_cost(costs, fewest, screens):
@@ -199,7 +199,7 @@ def sets_by_cost(
             start, size = start + size, min(size * _GROWTH, _LARGEST_BLOCK)
 
 
-COST_TIE = 1e-12
+_COST_TIE = 1e-12
 """Relative tolerance of costs: sums of the same prices in another order differ by rounding."""
 
 
@@ -223,7 +223,7 @@ class _ConfidentSets:
         """Of m sets, add those that reach ``enough`` and cost no more than the limit."""
         (hits,) = (reached >= enough).nonzero()
         if len(hits):
-            self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + COST_TIE))
+            self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + _COST_TIE))
             hits = hits[costs[hits] <= self.limit]
             self.sets.append(sets[hits])
             self.costs.append(costs[hits])
@@ -260,7 +260,7 @@ def _search_cheapest(
     """Search for the cheapest set that is confident enough on every question."""
     held = np.ones((1, len(arms) - len(costs)))
     finds, remaining = _ConfidentSets(), budget
-    for free, prices in sets_by_cost(
+    for free, prices in _sets_by_cost(
         costs, k_min - held.shape[1], _screens(questions, len(costs), delta), budget + 1
     ):
         if prices[0] > finds.limit or (not finds.sets and remaining < budget and _hopeless(questions, delta)):
@@ -381,7 +381,7 @@ def cheapest_subset(
             :data:`MOST_ARMS` arms to choose from; the budget is below 1; or there is not exactly one copula
             per question.
     """
-    prices = check_costs(costs)
+    prices = _check_costs(costs)
     _check_demands(costs, demands, confidence, copulas, budget)
     fixed = sorted({int(arm) for arm in held})
     barred = {*fixed, *excluded}
@@ -434,13 +434,112 @@ def _check_demands(
         raise InvalidParameterError(f"a search needs a budget of at least one set, got {budget}")
 
 
-def check_costs(costs: Array) -> list[float]:
-    """Return the costs, shape (K,), as a list of finite numbers ≥ 0.
-
-    Raises:
-        InvalidParameterError: a cost is negative or not finite, or the shape is not (K,).
-    """
+def _check_costs(costs: Array) -> list[float]:
+    """Return the costs, shape (K,), as a list of finite numbers ≥ 0."""
     prices: list[float] = costs.tolist()
     if costs.ndim != 1 or not all(0.0 <= price < math.inf for price in prices):
         raise InvalidParameterError(f"costs must be finite and not negative, shape (K,); got {costs}")
     return prices
+
+
+MOST_SETS = 2**12
+"""The most sets of a table. With more sets the search is faster."""
+
+_CELLS = 2**14
+"""The most sets × tasks that are in memory at once, so that they fit into a cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sets:
+    """All M sets that may be asked, in the order of the last tie-break; the indicators have shape (K, M)."""
+
+    arms: tuple[tuple[int, ...], ...]
+    indicators: Array
+
+
+def cheapest_subsets(
+    costs: Array, demands: Sequence[Demand], delta: float, k_min: int, *, held: Sequence[int]
+) -> list[Subset | None]:
+    """The cheapest set of each of W tasks by the Beta approximation; equal to :func:`cheapest_subset`.
+
+    Costs are the same in every task, and 2^K ≤ :data:`MOST_SETS`. Each question has one (L, ω), each of shape
+    (W, K). δ is in (½, 1), and the held positions are in every set.
+
+    Raises:
+        InvalidParameterError: a cost is negative or not finite.
+    """
+    _check_costs(costs)
+    tasks = len(demands[0][0])
+    sets = _sets(len(costs), tuple(held), k_min)
+    if not sets.arms:
+        return [None] * tasks
+    if held:
+        costs = costs.copy()
+        costs[list(held)] = 0.0
+    prices = costs @ sets.indicators
+    step = max(_CELLS // len(sets.arms), 1)
+    subsets: list[Subset | None] = []
+    for start in range(0, tasks, step):
+        block = slice(start, start + step)
+        block_demands = [(lower[block], weights[block]) for lower, weights in demands]
+        subsets.extend(_cheapest_of_block(sets, prices, block_demands, delta))
+    return subsets
+
+
+def _cheapest_of_block(
+    sets: _Sets, prices: Array, demands: Sequence[Demand], delta: float
+) -> list[Subset | None]:
+    """The subsets for a block of tasks; ``prices`` are those of the sets, shape (M,)."""
+    offers, sums = prices, []
+    for lower, weights in demands:
+        on_right = weights * lower
+        right, wrong = on_right @ sets.indicators, (weights - on_right) @ sets.indicators
+        offers = np.where(may_reach(delta, right, wrong), offers, np.inf)
+        sums.append((right, wrong))
+    return [
+        _chosen(sets, offers[task], number, [(right[task], wrong[task]) for right, wrong in sums], delta)
+        for task, number in enumerate(offers.argmin(axis=1).tolist())
+    ]
+
+
+def _chosen(
+    sets: _Sets, offers: Array, first: int, sums: Sequence[tuple[Array, Array]], delta: float
+) -> Subset | None:
+    """The subset for one task, given the cost of each set, ∞ if it cannot be confident enough, shape (M,)."""
+    price = offers.item(first)
+    if price == math.inf:
+        return None
+    if np.count_nonzero(offers <= price * (1.0 + _COST_TIE)) == 1:
+        confidence = min(
+            [confidence_by_beta_sums(right.item(first), wrong.item(first)) for right, wrong in sums]
+        )
+        if confidence >= delta - TIE:
+            return Subset(sets.arms[first], confidence)
+    (rivals,) = np.isfinite(offers).nonzero()
+    reached = np.minimum.reduce(
+        [confidences_by_beta_sums(right[rivals], wrong[rivals]) for right, wrong in sums]
+    )
+    enough = reached >= delta - TIE
+    if not enough.any():
+        return None
+    rivals, reached = rivals[enough], reached[enough]
+    prices = offers[rivals]
+    tied = prices <= prices.min() * (1.0 + _COST_TIE)
+    tied &= reached >= reached[tied].max() - TIE
+    winner = int(tied.argmax())
+    return Subset(sets.arms[rivals[winner]], float(reached[winner]))
+
+
+@lru_cache(maxsize=16)
+def _sets(n: int, held: tuple[int, ...], k_min: int) -> _Sets:
+    """All sets of at least ``k_min`` of n arms that contain the held arms."""
+    arms = tuple(
+        chosen
+        for size in range(max(k_min, 1), n + 1)
+        for chosen in combinations(range(n), size)
+        if set(held) <= set(chosen)
+    )
+    indicators = np.zeros((n, len(arms)))
+    for number, chosen in enumerate(arms):
+        indicators[list(chosen), number] = 1.0
+    return _Sets(arms, indicators)

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from camvo.numerics.sequential_tests import PromiseTest
@@ -62,6 +63,7 @@ def packed_arm(model: str, size: int) -> str:
     return f"{model}:{size}"
 
 
+@lru_cache(maxsize=1024)
 def model_of(arm: str) -> str | None:
     """The name of the model whose packed arm would have this name; ``None`` for any other name.
 
@@ -96,9 +98,6 @@ def same_model(arms: Iterable[str]) -> dict[str, frozenset[str]]:
 
 def once_each(costs: Mapping[str, float]) -> dict[str, float]:
     """The arms of an asking of all models: each model once, by its cheapest arm.
-
-    Args:
-        costs: arm → its price, in any unit.
 
     >>> once_each({"haiku": 1.0, "haiku:20": 0.2, "gpt": 2.0})
     {'haiku:20': 0.2, 'gpt': 2.0}

@@ -22,18 +22,6 @@ def weighted_vote(
 
     Ties go to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the label that comes
     first in ``labels``; they are never broken at random. Sums that differ by less than 1e-12 are tied.
-
-    Args:
-        votes: arm → label, at least one.
-        weights: arm → ω ≥ 0.
-        labels: the label set, in the order of the label config.
-        tie_breakers: arm → L.
-
-    Raises:
-        InvalidParameterError: there is no vote, or a vote is outside the label set.
-
-    >>> weighted_vote({"a": "yes", "b": "no"}, {"a": 1.0, "b": 1.0}, ["no", "yes"], {"a": 0.9, "b": 0.8})
-    'yes'
     """
     _check_votes(votes, labels)
     candidates = list(dict.fromkeys(votes.values()))
@@ -52,18 +40,11 @@ def weighted_vote(
 def label_posterior(
     votes: Mapping[str, str], correctness: Mapping[str, float], labels: Sequence[str]
 ) -> dict[str, float]:
-    """Compute the probability that each label is right, given the votes, under the one-coin model.
+    """Label → the probability that it is right, given the votes, under the one-coin model.
 
-    All M labels are equally likely a priori. An arm is right with probability ``correctness`` and otherwise
-    names one of the M − 1 other labels at random, independently of the other arms.
-
-    Args:
-        votes: arm → label.
-        correctness: arm → probability of being right, clipped to [ε, 1 − ε].
-        labels: the label set. A single label has probability 1.
-
-    Returns:
-        label → probability; the values sum to 1.
+    A single label has probability 1. All M labels are equally likely a priori. An arm is right with
+    probability ``correctness``, clipped to [ε, 1 − ε], and otherwise names one of the M − 1 other labels at
+    random, independently of the other arms.
 
     Raises:
         InvalidParameterError: there is no vote, or a vote is outside the label set.

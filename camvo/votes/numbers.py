@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
+from scipy.optimize import brentq
+
 from camvo.errors import InvalidParameterError
-from camvo.numerics.laplace import expected_closeness
-from camvo.numerics.small import TIE
+from camvo.numerics.small import EPSILON, TIE
+from camvo.typing import Array
 from camvo.votes.aggregation import Ballot
 
 LARGEST_MAGNITUDE = 1e15
@@ -18,24 +21,17 @@ LARGEST_MAGNITUDE = 1e15
 _NumericRule: TypeAlias = Literal["median", "mean"]
 
 
-def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     """Σωy / Σω of values y, shape (n,), with weights ω ≥ 0, shape (n,), not all 0."""
     products = (weight * value for weight, value in zip(weights, values, strict=True))
     return math.fsum(products) / math.fsum(weights)
 
 
-def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
     """Return the value with at most half of the weight on either side.
 
     If the weight splits in half between two values (within 1e-12), the result is their midpoint, as for the
     median of an even number of values.
-
-    Args:
-        values: shape (n,).
-        weights: ω ≥ 0, shape (n,), not all 0.
-
-    >>> weighted_median([1.0, 2.0, 9.0], [1.0, 1.0, 3.0]), weighted_median([1.0, 4.0], [2.0, 2.0])
-    (9.0, 2.5)
     """
     weighted = sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0.0)
     half, below = math.fsum(weight for _, weight in weighted) / 2.0, 0.0
@@ -46,6 +42,70 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
         if below >= half - TIE:
             return (value + weighted[position + 1][0]) / 2.0
     return weighted[-1][0]
+
+
+_LARGEST = 1e150
+"""Numbers above this are divided by the largest, so that differences and products do not overflow."""
+
+_SERIES_LIMIT = 1e-3
+"""Below this exponent the closed form cancels; four terms of the series are exact to 1e-13."""
+
+
+def _expected_closeness(
+    answer: float,
+    votes: Sequence[float],
+    correctness: Sequence[float],
+    *,
+    low: float,
+    high: float,
+    scale: float,
+) -> float:
+    """E[max(0, 1 − |y − answer| / scale)] over the truth y in [low, high], given independent votes.
+
+    This is the one-coin model of :func:`camvo.votes.labels.label_posterior` for numbers. The prior is uniform
+    over the range. An arm's error has a Laplace distribution whose spread matches the arm's expected
+    closeness, its ``correctness``. The posterior density is then piecewise exponential, so its integrals have
+    a closed form.
+    """
+    unit = max(abs(low), abs(high))
+    if unit > _LARGEST:
+        low, high, answer, scale = low / unit, high / unit, answer / unit, scale / unit
+        votes = [vote / unit for vote in votes]
+    rates = np.array([1.0 / (scale * _spread(p)) for p in correctness])
+    knots = np.unique(np.clip([low, high, answer - scale, answer, answer + scale, *votes], low, high))
+    log_density = -np.abs(knots[:, None] - np.asarray(votes, dtype=np.float64)) @ rates
+    density = np.exp(log_density - log_density.max())
+    closeness = np.maximum(1.0 - np.abs(knots - answer) / scale, 0.0)
+    falls = log_density[:-1] >= log_density[1:]
+    higher = np.maximum(density[:-1], density[1:])
+    near = np.where(falls, closeness[:-1], closeness[1:])
+    far = np.where(falls, closeness[1:], closeness[:-1])
+    level, slope = _moments(-np.abs(np.diff(log_density)))
+    mass = np.diff(knots) * higher
+    return float(min((mass * (near * level + (far - near) * slope)).sum() / (mass * level).sum(), 1.0))
+
+
+def _spread(correctness: float) -> float:
+    """The spread x = b/scale of a Laplace error with mean closeness p: x(1 − e^(−1/x)) = 1 − p."""
+    shortfall = 1.0 - min(max(correctness, EPSILON), 1.0 - EPSILON)
+    return float(
+        brentq(
+            lambda x: -x * math.expm1(-1.0 / x) - shortfall, 0.5 * shortfall, 1.0 + 0.5 / (1.0 - shortfall)
+        )
+    )
+
+
+def _moments(exponent: Array) -> tuple[Array, Array]:
+    """∫e^(ku) du and ∫u·e^(ku) du over [0, 1] for each exponent k ≤ 0."""
+    small = exponent > -_SERIES_LIMIT
+    k = np.where(small, -1.0, exponent)
+    level = np.where(small, 1.0 + exponent / 2.0 + exponent**2 / 6.0 + exponent**3 / 24.0, np.expm1(k) / k)
+    slope = np.where(
+        small,
+        0.5 + exponent / 3.0 + exponent**2 / 8.0 + exponent**3 / 30.0,
+        (np.exp(k) * (k - 1.0) + 1.0) / k**2,
+    )
+    return level, slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +156,11 @@ class NumericVote:
         return share - share**2 / 3.0
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The median or mean, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth."""
+        """The median or mean, and its expected closeness to the truth."""
         values, weights = _values_and_weights(ballot, self._parse)
-        centre = weighted_median if self.rule == "median" else weighted_mean
+        centre = _weighted_median if self.rule == "median" else _weighted_mean
         answer = self._rounded(centre(values, weights))
-        score = expected_closeness(
+        score = _expected_closeness(
             answer,
             values,
             [ballot.correctness[arm] for arm in sorted(ballot.votes)],
@@ -212,14 +272,14 @@ class OpenNumericVote:
         return 0.0
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The median, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth.
+        """The median, and its expected closeness to the truth.
 
         The truth is assumed to lie at most one scale below the smallest vote or above the largest.
         """
         values, weights = _values_and_weights(ballot, self.parse)
-        answer = self._rounded(weighted_median(values, weights))
+        answer = self._rounded(_weighted_median(values, weights))
         scale = self._scale(answer)
-        score = expected_closeness(
+        score = _expected_closeness(
             answer,
             values,
             [ballot.correctness[arm] for arm in sorted(ballot.votes)],

@@ -20,45 +20,24 @@ MAX_KEMENY_ITEMS = 8
 """The most items for Kemeny's order, whose search takes m·2ᵐ⁻¹ steps for m items."""
 
 
-def pairwise_preferences(heights: Array) -> Array:
-    """Compare all pairs of items: 1 if item i is above item j, ½ if they are level, else 0.
-
-    Args:
-        heights: the height of each item, higher is better, shape (…, m).
-
-    Returns:
-        The comparison of i with j at [..., i, j], shape (…, m, m).
-    """
+def _pairwise_preferences(heights: Array) -> Array:
+    """At [..., i, j]: 1 if item i is above item j, ½ if they are level, else 0; heights have shape (…, m)."""
     one, other = heights[..., :, None], heights[..., None, :]  # their difference could overflow
     preferred: Array = (np.greater(one, other) + np.greater_equal(one, other).astype(np.float64)) / 2.0
     return preferred
 
 
-def borda_points(heights: Array) -> Array:
-    """Compute Borda's points: 1 for each item ranked below and ½ for each level item.
-
-    Args:
-        heights: the height of each item, higher is better, shape (…, m).
-
-    Returns:
-        The points of each item, shape (…, m).
-    """
-    points: Array = pairwise_preferences(heights).sum(axis=-1) - 0.5
+def _borda_points(heights: Array) -> Array:
+    """Compute Borda's points: 1 for each item ranked below and ½ for each level item."""
+    points: Array = _pairwise_preferences(heights).sum(axis=-1) - 0.5
     return points
 
 
-def order_by_totals(totals: Array, tie_breakers: Array) -> list[int]:
+def _order_by_totals(totals: Array, tie_breakers: Array) -> list[int]:
     """Sort items by descending total.
 
     Totals that differ by less than 1e-12 are tied. Ties go to the larger tie-breaker, then to the earlier
     item.
-
-    Args:
-        totals: shape (m,).
-        tie_breakers: shape (m,).
-
-    Returns:
-        The positions of the m items, best first.
     """
     remaining, order = list(range(len(totals))), []
     while remaining:
@@ -71,21 +50,11 @@ def order_by_totals(totals: Array, tie_breakers: Array) -> list[int]:
     return order
 
 
-def kemeny_order(preferences: Array, tie_breakers: Array) -> list[int]:
+def _kemeny_order(preferences: Array, tie_breakers: Array) -> list[int]:
     """Find Kemeny's order, which agrees with the most weight over all pairs of items.
 
     Ties go to the order that agrees most with ``tie_breakers``, then to the order whose items come first.
     The search is dynamic programming over subsets of items.
-
-    Args:
-        preferences: the weight that puts item i above item j, shape (m, m).
-        tie_breakers: the same with the tie-breakers as weights, shape (m, m).
-
-    Returns:
-        The positions of the m items, best first.
-
-    Raises:
-        InvalidParameterError: there are more than :data:`MAX_KEMENY_ITEMS` items.
     """
     m = len(preferences)
     if m > MAX_KEMENY_ITEMS:
@@ -124,18 +93,8 @@ _LARGEST_SUMMED = 1e290
 """The largest score that is added up as it is: hundreds of millions of them do not overflow."""
 
 
-def read_ranking(vote: str) -> dict[str, float]:
-    """Read a ranking from a JSON array (best item first) or a JSON object item → score.
-
-    Returns:
-        Item → height; higher is better.
-
-    Raises:
-        InvalidParameterError: the vote is neither, an item appears twice, or a score is not finite.
-
-    >>> read_ranking('["a", "b"]'), read_ranking('{"a": 0.5, "b": 2}')
-    ({'a': 1.0, 'b': 0.0}, {'a': 0.5, 'b': 2.0})
-    """
+def _read_ranking(vote: str) -> dict[str, float]:
+    """Item → height, higher is better, from a JSON array (best item first) or a JSON object item → score."""
     try:
         value = json.loads(vote)
         if isinstance(value, list):
@@ -149,26 +108,21 @@ def read_ranking(vote: str) -> dict[str, float]:
     return heights
 
 
-def kendall_agreement(left: Array, right: Array) -> float:
+def _kendall_agreement(left: Array, right: Array) -> float:
     """Compute (τ + 1)/2 with Kendall's τ: the share of pairs in the same order; level pairs count half.
 
     τ is τ_a. Without level items it equals the τ_b of ``scipy.stats.kendalltau``.
-
-    Args:
-        left: the height of each item in one ranking, shape (m,), m ≥ 2.
-        right: the heights of the same items in the other ranking, shape (m,).
-
-    Returns:
-        The agreement, in [0, 1].
     """
     pairs = np.triu_indices(len(left), 1)
-    signs = (2.0 * pairwise_preferences(left)[pairs] - 1.0) * (2.0 * pairwise_preferences(right)[pairs] - 1.0)
+    signs = (2.0 * _pairwise_preferences(left)[pairs] - 1.0) * (
+        2.0 * _pairwise_preferences(right)[pairs] - 1.0
+    )
     return float((signs.mean() + 1.0) / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class RankingVote:
-    """Rankings of the question's options; :func:`read_ranking` describes how a vote is written.
+    """Rankings of the question's options; a vote is a JSON array, best item first, or an object item → score.
 
     The answer is a JSON array, best item first, without ties.
 
@@ -218,25 +172,25 @@ class RankingVote:
             for column in (ballot.weights, ballot.tie_breakers, ballot.correctness)
         )
         if self.rule == "kemeny":
-            above = pairwise_preferences(heights)
-            order = kemeny_order(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
+            above = _pairwise_preferences(heights)
+            order = _kemeny_order(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
         else:
-            points = _summable(heights) if self.rule == "scores" else borda_points(heights)
-            order = order_by_totals(weights @ points, lower @ points)
+            points = _summable(heights) if self.rule == "scores" else _borda_points(heights)
+            order = _order_by_totals(weights @ points, lower @ points)
         answer = json.dumps([options[item] for item in order], ensure_ascii=False, separators=(",", ":"))
         return answer, {answer: _expected_agreement(heights[:, order], correctness)}
 
     def reward(self, vote: str, answer: str) -> float:
-        """The :func:`kendall_agreement` of the vote and the answer."""
-        voted, right = read_ranking(vote), read_ranking(answer)
+        """The :func:`_kendall_agreement` of the vote and the answer."""
+        voted, right = _read_ranking(vote), _read_ranking(answer)
         if voted.keys() != right.keys() or len(right) < 2:
             raise InvalidParameterError("the rankings have different items, or fewer than two")
-        return kendall_agreement(np.array([voted[item] for item in right]), np.array(list(right.values())))
+        return _kendall_agreement(np.array([voted[item] for item in right]), np.array(list(right.values())))
 
     def _heights(self, arm: str, vote: str, options: Sequence[str]) -> list[float]:
         if self.rule == "scores" and not vote.lstrip().startswith("{"):
             raise InvalidParameterError(f"the vote of {arm!r} has no scores to add up")
-        heights = read_ranking(vote)
+        heights = _read_ranking(vote)
         if heights.keys() != set(options):
             raise InvalidParameterError(f"the vote of {arm!r} ranks other items than the question's")
         return [heights[item] for item in options]
@@ -249,12 +203,7 @@ def _summable(scores: Array) -> Array:
 
 
 def _expected_agreement(heights: Array, correctness: Array) -> float:
-    """The mean posterior probability that a pair of the answer is in the right order.
-
-    Args:
-        heights: for each of n arms, the heights of the items in the order of the answer, shape (n, m).
-        correctness: of each arm, shape (n,).
-    """
+    """The mean posterior probability that a pair of the answer is in the right order."""
     pairs = np.triu_indices(heights.shape[1], 1)
-    signs = 2.0 * pairwise_preferences(heights)[:, *pairs] - 1.0
+    signs = 2.0 * _pairwise_preferences(heights)[:, *pairs] - 1.0
     return float(expit(logit(np.clip(correctness, EPSILON, 1.0 - EPSILON)) @ signs).mean())

@@ -17,17 +17,10 @@ from camvo.votes.texts import OpenVote
 
 
 def agreed_answer(aggregation: Aggregation, answers: Sequence[str], options: Sequence[str]) -> str | None:
-    """Combine the answers of equally trusted people: the majority, the median or Borda's order.
+    """The answer of equally trusted people, written as votes: the majority, the median or Borda's order.
 
-    The answers are tied if the outcome depends on which of them wins ties.
-
-    Args:
-        aggregation: how votes on the question are counted.
-        answers: one answer per person, each written as a vote.
-        options: the labels or items of the question.
-
-    Returns:
-        The combined answer, or ``None`` if there is no answer or the answers are tied.
+    ``None`` if there is no answer, or if the answers are tied: if the outcome depends on which of them wins
+    ties.
 
     Raises:
         InvalidParameterError: an answer is not valid for the question (see :func:`is_answer`).

@@ -66,12 +66,8 @@ def span_overlap(left: Span, right: Span) -> float:
     return shared / (max(left.end, right.end) - min(left.start, right.start))
 
 
-class SpanColumns:
-    """Many spans as columns of numbers, to compare them all at once.
-
-    Args:
-        spans: n spans.
-    """
+class _SpanColumns:
+    """Many spans as columns of numbers, to compare them all at once."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._starts = np.array([span.start for span in spans], dtype=np.float64)
@@ -88,7 +84,7 @@ class SpanColumns:
         return shares
 
 
-def span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
+def _span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
     """Compute F₁ with partial credit between two sets of spans, in [0, 1].
 
     F₁ is 2 Σ overlap / (|left| + |right|), summed over the one-to-one matching of spans with the largest sum.
@@ -97,7 +93,7 @@ def span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
     """
     if not left and not right:
         return 1.0
-    columns = SpanColumns(right)
+    columns = _SpanColumns(right)
     overlaps = np.array([columns.overlaps(span) for span in left])
     if not overlaps.any():
         return 0.0
@@ -172,7 +168,7 @@ def _group_into_places(
             losers.append(place)
     others: list[Place] = []
     centres = tuple(winners)
-    columns = SpanColumns(centres)
+    columns = _SpanColumns(centres)
     for place in losers:
         remaining = {}
         for arm, span in place.items():
@@ -315,7 +311,7 @@ class SpanVote:
         return 1.0 / (len(options) + 1)
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The winning spans, and their expected F₁ (:func:`camvo.votes.spans.span_f1`).
+        """The winning spans, and their expected F₁ (:func:`camvo.votes.spans._span_f1`).
 
         Each place that an arm marked is a vote between the M labels and nothing. The truth has a span there
         with the :func:`.label_posterior` of that vote, independently of the other places. It may have one
@@ -335,8 +331,8 @@ class SpanVote:
         return answer, {answer: _expected_f1(np.array(closeness), np.array(chances))}
 
     def reward(self, vote: str, answer: str) -> float:
-        """The :func:`camvo.votes.spans.span_f1` of vote and answer."""
-        return span_f1(read_spans(vote), read_spans(answer))
+        """The :func:`camvo.votes.spans._span_f1` of vote and answer."""
+        return _span_f1(read_spans(vote), read_spans(answer))
 
 
 def _check_labels(arm: str, spans: tuple[Span, ...], options: Sequence[str]) -> tuple[Span, ...]:
@@ -366,10 +362,6 @@ def _expected_f1(closeness: Array, chances: Array) -> float:
     X is 1 if the truth has a span at the place, independently, with the place's probability. F₁ is 1 if
     neither side has a span. The expectation of 1/(n + T) is ∫₀¹ s^(n−1) E[s^T] ds, whose integrand is a
     polynomial in s, so Gauss–Legendre quadrature is exact.
-
-    Args:
-        closeness: of each winning place, shape (n,).
-        chances: the probability of each place, winning places first, shape (m,).
     """
     n = len(closeness)
     if n == 0:

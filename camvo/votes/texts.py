@@ -30,12 +30,8 @@ def normalise_text(text: str) -> str:
     return folded.lstrip("\"'“„‘«").rstrip(_FINAL + " ")
 
 
-def word_overlap(left: str, right: str) -> float:
-    """Compute F₁ over the words of two normalised texts, in [0, 1]; in Chinese and Japanese over characters.
-
-    >>> word_overlap("paris", "paris, france"), word_overlap("2018", "2019")
-    (0.6666666666666666, 0.0)
-    """
+def _word_overlap(left: str, right: str) -> float:
+    """F₁ over the words of two normalised texts, in [0, 1]; over characters in Chinese and Japanese."""
     if left == right:
         return 1.0
     ours, theirs = _words(left), _words(right)
@@ -48,7 +44,7 @@ class OpenVote:
 
     With ``comparison="words"``, texts are compared after :func:`normalise_text`. The answer is the spelling
     with the most weight among those of the winning text. If no two texts agree, the answer is the medoid:
-    the text with the largest weighted average :func:`word_overlap` with all texts, itself included. Of all
+    the text with the largest weighted average overlap of words (F₁) with all texts, itself included. Of all
     given texts it has the largest expected reward. The reward is the overlap, too, so that an answer that
     lacks a word earns more than a wrong one. Dates are compared exactly.
 
@@ -104,7 +100,7 @@ class OpenVote:
         }
 
     def reward(self, vote: str, answer: str) -> float:
-        """1 for an equal answer. Otherwise the :func:`word_overlap` for ``"words"`` and 0 for ``"exact"``."""
+        """1 for an equal answer. Otherwise the overlap of words for ``"words"`` and 0 for ``"exact"``."""
         return self._similarity(self._key(vote), self._key(answer))
 
     def _key(self, vote: str) -> str:
@@ -114,14 +110,14 @@ class OpenVote:
         return key
 
     def _similarity(self, left: str, right: str) -> float:
-        return word_overlap(left, right) if self.comparison == "words" else float(left == right)
+        return _word_overlap(left, right) if self.comparison == "words" else float(left == right)
 
     def _medoid(self, keys: Mapping[str, str], distinct: Sequence[str], ballot: Ballot) -> str:
         """The text with the largest weighted overlap with all texts."""
 
         def total(candidate: str, weights: Mapping[str, float]) -> float:
             return round(
-                math.fsum(weights[arm] * word_overlap(candidate, key) for arm, key in keys.items()), 12
+                math.fsum(weights[arm] * _word_overlap(candidate, key) for arm, key in keys.items()), 12
             )
 
         return max(distinct, key=lambda text: (total(text, ballot.weights), total(text, ballot.tie_breakers)))

@@ -41,7 +41,7 @@ def test_a_camvo_yaml_with_the_server_s_address_is_asked_there(tmp_path: Path) -
         address = f"name: cheap, model: openai/small, api_base: {server.url!r}"
         config.write_text(f"models: [{{{address}, input_price: 1, output_price: 2}}]")
         pool = Pool(settings.load(config).models, keys={"cheap": "any"})
-        answer = asyncio.run(pool.attempt("cheap", MESSAGES, None, 10.0))
+        answer = asyncio.run(pool["cheap"].attempt(MESSAGES, None, 10.0))
     assert json.loads(answer.content) == {"sentiment": "Positive"}
     assert answer.cost == pytest.approx((40 * 1 + 10 * 2) / 1e6)
     assert server.count("small") == 1

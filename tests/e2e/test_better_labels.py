@@ -24,8 +24,10 @@ from label_studio import LabelStudio
 from server_process import ServerProcess, config_for, wait_until
 from sqlalchemy import select
 
-from backend.ledger import human_annotations, projects, recounts
+from backend.ledger import projects
 from backend.ledger.database import tables
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.recounts import Recounts
 from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -165,9 +167,9 @@ def is_counted_again(installation: Installation, project: int) -> bool:
     server = installation.server
     with server.ledger.read() as connection:
         [stored] = projects.list_all(connection)
-        look = recounts.last_look(connection, stored.key)
-        known, _ = human_annotations.count_received(connection, stored.key, look.looked_at if look else 0.0)
-        return known >= LABELLED / 2 and not recounts.pending(connection, stored.key)
+        look = Recounts(connection, stored.key).last_look()
+        known, _ = Annotations(connection, stored.key).count_received(look.looked_at if look else 0.0)
+        return known >= LABELLED / 2 and not Recounts(connection, stored.key).pending()
 
 
 def test_forty_labels_make_the_others_better_without_a_click_and_the_page_says_how_good_they_are(

@@ -30,7 +30,8 @@ from label_studio_requests import (
 )
 from server_process import child, wait_until
 
-from backend.ledger import Ledger, rounds
+from backend.ledger import Ledger
+from backend.ledger.rounds import ProjectRounds
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -107,7 +108,7 @@ def post(server: httpx.Client, path: str, body: Any) -> Any:
 def taught_by(package: Path, number: int) -> list[str | None]:
     ledger = Ledger(f"sqlite:///{package / 'ledger.sqlite'}")
     with ledger.read() as connection:
-        found = [round_.taught_by for round_ in rounds.of_task(connection, "7", number)]
+        found = [round_.taught_by for round_ in ProjectRounds(connection, "7").of_task(number)]
     ledger.close()
     return found
 

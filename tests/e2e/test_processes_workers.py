@@ -21,10 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
 from sqlalchemy import func, select
 
-from backend.ledger import rounds
 from backend.ledger.database import tables
 from backend.ledger.database.packing import with_context
-from backend.ledger.rounds import Round
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -128,7 +127,7 @@ def _rounds(rush: Rush) -> list[Round]:
     with rush.server.ledger.read() as connection:
         columns = tables.rounds.c
         tasks = connection.execute(select(columns.project, columns.task).distinct()).all()
-        return [round_ for key, number in tasks for round_ in rounds.of_task(connection, key, number)]
+        return [round_ for key, number in tasks for round_ in ProjectRounds(connection, key).of_task(number)]
 
 
 def test_each_model_is_asked_once_for_each_task(rush: Rush) -> None:

@@ -14,6 +14,7 @@ from stored_rounds import PROJECT, a_key, a_round
 from backend import settings as settings_module
 from backend.annotation.job import is_audit
 from backend.ledger import Ledger, blind_tasks, projects, rounds
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.rounds import Round
 from backend.server.status.build import build_report
 from backend.server.status.report import SharesReport
@@ -61,7 +62,7 @@ class BlindProject:
         """The blind tasks in the order in which they are to be labelled."""
         with self.ledger.read() as connection:
             return [
-                blind.task for queue in blind_tasks.queues(connection, PROJECT).values() for blind in queue
+                blind.task for queue in BlindQueues(connection, PROJECT).all().values() for blind in queue
             ]
 
     def answer(self, tasks: Sequence[int], human: Callable[[int], str | None]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from backend.errors import BudgetExhaustedError
-from backend.ledger import Ledger, deletions, events, money
+from backend.ledger import Ledger, deletions, money
+from backend.ledger.events import NewEvent, ProjectEvents
 
 Start = Callable[[], object]
 
@@ -54,8 +55,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
     for task in itertools.count():
         try:
             with ledger.write() as connection:
-                money.reserve(
-                    connection,
+                wanted = money.Reservation(
                     project="1.1",
                     task=task,
                     model="small",
@@ -66,6 +66,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
                     counted_tokens=1,
                     seconds=60.0,
                 )
+                money.reserve_each(connection, [wanted])
         except BudgetExhaustedError:
             return
 
@@ -88,16 +89,8 @@ def delete_task(connection: Any, project: str, task: int) -> None:
 
 def append_event(connection: Any, contribution: bytes = b"x") -> int:
     """Append an event and return its number."""
-    return events.append(
-        connection,
-        "1.1",
-        control="topic",
-        epoch="e",
-        kind="round",
-        contribution=contribution,
-        round_id=None,
-        now=0.0,
-    )
+    event = NewEvent(control="topic", epoch="e", kind="round", contribution=contribution, round_id=None)
+    return ProjectEvents(connection, "1.1").append([event], 0.0)[0]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from whole_backend import Backend, prompt_of, says
 
 from backend.ledger import recounts
-from backend.ledger.recounts import Counting, Recount
+from backend.ledger.recounts import Counting, Recount, Recounts
 
 TASKS, LABELLED = 30, 24
 LEFT = TASKS - LABELLED
@@ -88,11 +88,11 @@ class Studio:
 
     def countings(self) -> list[Counting]:
         with self.backend.ledger.read() as connection:
-            return recounts.countings_of(connection, self.project.key)
+            return Recounts(connection, self.project.key).countings()
 
     def pending(self) -> list[int]:
         with self.backend.ledger.read() as connection:
-            return [self.tasks.index(task) for task in recounts.pending(connection, self.project.key)]
+            return [self.tasks.index(task) for task in Recounts(connection, self.project.key).pending()]
 
     def recounts(self, number: int) -> Recount | None:
         [round_] = self.backend.rounds(self.tasks[number], self.project)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, events
+from backend.ledger import Ledger
+from backend.ledger.events import NewEvent, ProjectEvents
 from backend.ledger.rounds import RoundKey
 from camvo.state.contribution import Contribution
 
@@ -14,13 +15,7 @@ def append_events(ledger: Ledger, key: StateKey | RoundKey, lessons: Iterable[Co
     """Append one event for each contribution to the state of a question."""
     with ledger.write() as connection:
         for lesson in lessons:
-            events.append(
-                connection,
-                key.project,
-                control=key.control,
-                epoch=key.epoch,
-                kind="round",
-                contribution=lesson.pack(),
-                round_id=None,
-                now=1.0,
+            event = NewEvent(
+                control=key.control, epoch=key.epoch, kind="round", contribution=lesson.pack(), round_id=None
             )
+            ProjectEvents(connection, key.project).append([event], 1.0)

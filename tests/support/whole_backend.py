@@ -21,8 +21,10 @@ from label_studio_requests import Project, predict
 from rewards import rewards
 from werkzeug.test import TestResponse
 
-from backend.ledger import Ledger, events, human_annotations, rounds
-from backend.ledger.rounds import Round
+from backend.ledger import Ledger, events, human_annotations
+from backend.ledger.events import ProjectEvents
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.models import model
 from backend.models.embedder import Embedder
 from backend.server.app import create_app
@@ -136,15 +138,15 @@ class Backend:
 
     def rounds(self, task: int, project: Project | None = None) -> list[Round]:
         with self.ledger.read() as connection:
-            return rounds.of_task(connection, (project or Project()).key, task)
+            return ProjectRounds(connection, (project or Project()).key).of_task(task)
 
     def events(self, project: Project | None = None) -> list[events.Event]:
         with self.ledger.read() as connection:
-            return events.after(connection, (project or Project()).key, 0)
+            return ProjectEvents(connection, (project or Project()).key).after(0)
 
     def annotations(self, task: int, project: Project | None = None) -> list[human_annotations.Annotation]:
         with self.ledger.read() as connection:
-            return human_annotations.of_task(connection, (project or Project()).key, task)
+            return Annotations(connection, (project or Project()).key).of_task(task)
 
     def learnt(self, control: str = "mood", project: Project | None = None) -> dict[str, tuple[int, float]]:
         """Arm → (N, Σr) from the ledger's events over all epochs; arms whose changes cancel out stay."""

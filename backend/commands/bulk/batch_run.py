@@ -21,7 +21,9 @@ from backend.annotation.batch_desk import Desk, DeskReport
 from backend.annotation.job import Batching
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.errors import BatchesUnsupportedError
-from backend.ledger import batches, rounds
+from backend.ledger import batches
+from backend.ledger.batches import Jobs, Lines
+from backend.ledger.rounds import ProjectRounds
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -70,10 +72,10 @@ def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: boo
     chosen = [
         model.name
         for model in settings.models
-        if model.batch or (everyone and not model.is_embedded and pool.has_batches(model.name))
+        if model.batch or (everyone and not model.is_embedded and pool[model.name].has_batches)
     ]
     for name in chosen:
-        pool.batch_provider(name)
+        _ = pool[name].batches  # an error says why there are none
     if everyone and not chosen:
         raise BatchesUnsupportedError(
             "no model of the pool has batches", where="--batch", fix="leave it out, or name other models"
@@ -89,7 +91,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
     if isinstance(policy, Majority | Baseline | Single):
         return 0  # nothing is learnt that says when to stop
     with jobs.process.ledger.read() as connection:
-        learnt = rounds.count_tasks(connection, jobs.project)
+        learnt = ProjectRounds(connection, jobs.project).count_tasks()
     window = min(FIRST_WINDOW, tasks // _SHARE)
     return max(window - learnt, 0) if window >= _LEAST else 0
 
@@ -232,7 +234,7 @@ class BatchRun:
 
     def _wanted(self) -> int:
         with self.jobs.process.ledger.read() as connection:
-            counted = batches.count_lines(connection, self.jobs.project)
+            counted = Lines(connection).count(self.jobs.project)
         return sum(number for (_, state), number in counted.items() if state == "wanted")
 
     def _say(self, report: DeskReport) -> None:
@@ -270,7 +272,7 @@ def _arms(jobs: DatasetJobs) -> list[str]:
 def _some_are_out(jobs: DatasetJobs) -> bool:
     """Whether batches of the project are out."""
     with jobs.process.ledger.read() as connection:
-        return bool(batches.find_jobs(connection, states=batches.OPEN, project=jobs.project, limit=1))
+        return bool(Jobs(connection).find(states=batches.OPEN, project=jobs.project, limit=1))
 
 
 def _batches(number: int) -> str:

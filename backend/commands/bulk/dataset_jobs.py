@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 from backend.annotation.job import Batching, Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
-from backend.ledger import projects, recounts, rounds
+from backend.ledger import recounts, rounds
 from backend.ledger.money import Purse
+from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
@@ -88,7 +89,7 @@ class DatasetJobs:
             numbers = [task.number for task in some]
             with self.process.ledger.read() as connection:
                 found = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
-                failures = projects.failure_codes_of(connection, self.project, numbers)
+                failures = FailedTasks(connection, self.project).codes_of(numbers)
                 also(connection, numbers)
             for task, job, (questions, code) in zip(some, jobs, asked, strict=True):
                 yield self._stored(task, job, questions, found, code or failures.get(task.number))

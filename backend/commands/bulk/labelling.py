@@ -345,7 +345,7 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
         yield from found
         return
     while some := list(islice(found, _AHEAD)):
-        texts = [question.question.context for stored in some for question in stored.open]
+        texts = [question.context for stored in some for question in stored.open]
         process.thread.call_soon(partial(process.embedder.expect, texts))
         yield from some
 

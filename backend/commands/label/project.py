@@ -34,11 +34,12 @@ from backend.errors import TaskError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.label_studio.predictions import Prediction
-from backend.ledger import money, projects, reports
+from backend.ledger import money, projects
 from backend.ledger.money import from_picodollars
+from backend.ledger.reports import ProjectSums
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
-from backend.recounting.delivery import Delivery
+from backend.recounting.automatic import Delivery
 from backend.settings import Environment
 
 _MOST = 1_000_000
@@ -94,9 +95,13 @@ class _ProjectPredictor:
     ) -> Progress:
         """Return how far the project is."""
         with self._process.ledger.read() as connection:
-            decided = 0 if after is None else reports.count_tasks(connection, project_key, after, first, last)
+            decided = (
+                0 if after is None else ProjectSums(connection, project_key).tasks_after(after, first, last)
+            )
             spent = money.balance(connection, project_key, money.TOTAL).spent
-            return Progress(decided, reports.newest(connection, project_key), from_picodollars(spent))
+            return Progress(
+                decided, ProjectSums(connection, project_key).newest_round(), from_picodollars(spent)
+            )
 
 
 def _answer(future: Future[Prediction | None]) -> TaskAnswer:

@@ -43,9 +43,9 @@ from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
-from backend.ledger import migrate, rounds
-from backend.ledger.rounds import Round
-from backend.ledger.spent import spent_on_tasks
+from backend.ledger import migrate
+from backend.ledger.money import spent_on_tasks
+from backend.ledger.rounds import ProjectRounds, Round
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
@@ -113,11 +113,10 @@ def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
     return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
 
 
-def _predictions(jobs: DatasetJobs, decided: Sequence[tuple[JobQuestion, Round]]) -> list[dict[str, Any]]:
-    if not decided:
+def _predictions(jobs: DatasetJobs, answered: Sequence[tuple[JobQuestion, Round]]) -> list[dict[str, Any]]:
+    if not answered:
         return []
     version = jobs.settings.model_version
-    answered = [(question.question, round_) for question, round_ in decided]
     each = model_predictions(answered, version) if jobs.settings.show_votes else []
     return [*each, prediction_of(answered, version)]
 
@@ -204,7 +203,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
 
 def _has_labels(jobs: DatasetJobs) -> bool:
     with jobs.process.ledger.read() as connection:
-        return rounds.count_tasks(connection, jobs.project) > 0
+        return ProjectRounds(connection, jobs.project).count_tasks() > 0
 
 
 def _with_blind_sample(

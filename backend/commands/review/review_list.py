@@ -22,17 +22,16 @@ from backend.learning.teaching import person
 from backend.ledger import (
     Ledger,
     Writer,
-    blind_tasks,
-    human_annotations,
-    learning_data,
     projects,
-    recounts,
-    reports,
     rounds,
 )
-from backend.ledger.learning_data import JudgedRound
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.learning_data import JudgedRound, Reliabilities
 from backend.ledger.projects import Project
-from backend.ledger.recounts import OpenRound
+from backend.ledger.recounts import CountedRounds, OpenRound, Recounts
+from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import label_price
 from backend.recounting.recounter import Doubting, Recounter
 from backend.settings import Settings
@@ -102,7 +101,7 @@ def disputed_tasks(connection: Connection, project: str, limit: int) -> list[Dis
 
 
 def _accuracies(connection: Connection, project: str, control: str) -> Mapping[str, float]:
-    fits = learning_data.latest_reliabilities(connection, project, control)
+    fits = Reliabilities(connection, project).latest(control)
     return fits[0].accuracies if fits else {}
 
 
@@ -185,8 +184,8 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing |
             return None
         own, _ = project_settings(projects.get(connection, project), settings)
         full = _full_cost(connection, project)
-        taught = human_annotations.count(connection, project)
-        seen = recounts.taught_before(connection, project)
+        taught = Annotations(connection, project).count()
+        seen = Recounts(connection, project).taught_before()
     policy = policy_of(own.policy)
     if not isinstance(policy, Joint):
         raise ConfigError(
@@ -203,8 +202,8 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> _Pricing |
 
 def _full_cost(connection: Connection, project: str) -> float | None:
     """What asking every model about a task costs on average, in $; ``None`` before the first."""
-    tasks = rounds.count_tasks(connection, project)
-    full = sum(row.full_cost_usd for row in reports.sum_rounds(connection, project))
+    tasks = ProjectRounds(connection, project).count_tasks()
+    full = sum(row.full_cost_usd for row in ProjectSums(connection, project).rounds())
     return full / tasks if tasks else None
 
 
@@ -314,12 +313,12 @@ def review_list(
     - tasks that were annotated or skipped;
     - tasks whose latest round is of an earlier epoch.
     """
-    epochs, has_closed_set = recounts.latest_epochs(connection, project.key), dict[str, bool]()
+    epochs, has_closed_set = ProjectRounds(connection, project.key).latest_epochs(), dict[str, bool]()
     if (closed := closed_controls(project)) is not None:
         epochs, has_closed_set = {name: epochs[name] for name in closed if name in epochs}, dict(closed)
     rounds_of: dict[int, dict[str, OpenRound]] = {}
     for control, epoch in sorted(epochs.items()):
-        for round_ in recounts.latest_per_task(connection, project.key, control, epoch):
+        for round_ in CountedRounds(connection, project.key, control, epoch).open():
             rounds_of.setdefault(round_.task, {})[control] = round_
     arms = len(
         {
@@ -335,7 +334,7 @@ def review_list(
     labelled = [
         number
         for control, epoch in epochs.items()
-        for number in recounts.labelled_round_ids(connection, project.key, control, epoch)
+        for number in CountedRounds(connection, project.key, control, epoch).labelled_ids()
     ]
     chosen = (
         _suggest(connection, candidates, rounds_of, labelled, limit=limit, lesson=lesson)
@@ -350,8 +349,8 @@ def review_list(
         ),
         **_priced(every, lesson, pricing),
         open=len(rounds_of),
-        blind=recounts.count_blind_tasks(connection, project.key),
-        blind_next=tuple(blind_tasks.waiting(connection, project.key, epochs, limit)),
+        blind=ProjectSums(connection, project.key).count_blind_tasks(),
+        blind_next=tuple(BlindQueues(connection, project.key).waiting(epochs, limit)),
     )
 
 

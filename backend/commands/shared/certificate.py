@@ -23,18 +23,14 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import WholeFile, check_writable
 from backend.errors import ConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import blind_tasks, certificates, projects, recounts, reports
-from backend.ledger.blind_tasks import BlindQueue
-from backend.ledger.certificates import (
-    CoveredLabels,
-    Issued,
-    current_counting,
-    hash_evidence,
-    hash_labels,
-    resting_on,
-)
+from backend.ledger import projects
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.certificates import Certificates, CoveredLabels, Issued, hash_evidence
 from backend.ledger.database.statements import now
 from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.recounts import Recounts
+from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.server.status import report
 from backend.server.status.build import build_report
 from backend.server.status.report import (
@@ -127,20 +123,20 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> _Co
         settings: the settings of every project.
     """
     own, _ = project_settings(stored, settings)
-    epochs = recounts.latest_epochs(connection, stored.key)
-    queues = blind_tasks.queues(connection, stored.key)
-    through = reports.newest(connection, stored.key)
-    counting = current_counting(connection, stored.key)
-    made = recounts.countings_of(connection, stored.key)
+    epochs = ProjectRounds(connection, stored.key).latest_epochs()
+    queues = BlindQueues(connection, stored.key).all()
+    through = ProjectSums(connection, stored.key).newest_round()
+    counting = Recounts(connection, stored.key).latest_number()
+    made = Recounts(connection, stored.key).countings()
     evidence = {}
     for control, epoch in sorted(epochs.items()):
-        blind = resting_on(queues.get((control, epoch), BlindQueue()))
+        blind = queues.get((control, epoch), BlindQueue()).resting
         evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
     return _Contents(
         counting=counting,
-        counted_at=made[0].created_at if made else reports.newest_at(connection, stored.key),
+        counted_at=made[0].created_at if made else ProjectSums(connection, stored.key).newest_round_at(),
         through=through,
-        covered=hash_labels(connection, stored.key, epochs, through),
+        covered=Certificates(connection, stored.key).hash_labels(epochs, through),
         evidence=evidence,
         config_hash=_sha256(stored.label_config or ""),
         instructions_hash=_sha256(own.instructions) if own.instructions else None,
@@ -326,9 +322,9 @@ def issue_certificate(console: Console, environment: Environment, project: str |
             said = contents(connection, stored, settings)
         drawings = draw(_current_questions(report))
         with ledger.write() as connection:
-            number, at = certificates.next_number(connection, stored.key), now(connection)
+            number, at = Certificates(connection, stored.key).next_number(), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
-            certificates.store_certificate(connection, stored.key, _record(said, number, at, page))
+            Certificates(connection, stored.key).store(_record(said, number, at, page))
             with WholeFile(path) as file:
                 file.write(page)
     _say(console, report, number, path, hashlib.sha256(page).hexdigest())

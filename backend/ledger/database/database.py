@@ -341,7 +341,7 @@ class Ledger:
     Args:
         url: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
         patience: seconds that a writer waits for its turn.
-        clock: unix seconds; the ledger's clock on SQLite. PostgreSQL has its own (:mod:`clock`).
+        clock: unix seconds; the ledger's clock on SQLite. PostgreSQL has its own.
 
     Raises:
         LedgerError: the URL cannot be parsed, or CaMVo does not support its database.

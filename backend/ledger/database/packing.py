@@ -125,11 +125,6 @@ def with_context(stored: bytes, context: bytes | None) -> bytes:
     """Inverse of :func:`without_context`; a contribution that holds its context is returned as it is.
 
     If the n-grams have been sealed since, the contribution has the seal.
-
-    Args:
-        stored: the event's column.
-        context: the round's context and n-grams as :func:`pack_context` made them; ``None`` if the event
-            has none.
     """
     if stored.startswith(_BRACE) or context is None:
         return stored

@@ -1,4 +1,4 @@
-"""Sets of numbers as one parameter of a statement.
+"""Statements for both databases: upserts, sets of numbers as one parameter, the clock, and a trial write.
 
 A list of parameters, one for each number, takes longer to build than the database takes to use it.
 """
@@ -21,6 +21,7 @@ from sqlalchemy import (
     Select,
     Table,
     any_,
+    delete,
     func,
     literal,
     select,
@@ -29,6 +30,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert as DmlInsert
+
+from backend.ledger.database import tables
 
 _OPTION = "camvo_clock"
 _NOW = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
@@ -75,6 +78,13 @@ def insert_or_replace(dialect: Dialect, table: Table) -> Insert:
     return statement.on_conflict_do_update(index_elements=table.primary_key.columns.keys(), set_=new_values)
 
 
+def try_write(connection: Connection) -> None:
+    """Write a small row and read a table; the transaction fails if the ledger is down or lacks its tables."""
+    connection.execute(select(tables.projects.c.key).limit(1))
+    row = {"id": 1, "checked_at": now(connection)}
+    connection.execute(insert_or_replace(connection.dialect, tables.readiness), row)
+
+
 def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
     """Return each project of tasks, which are projects and numbers, with its numbers, all in order."""
     unique = sorted(set(tasks))
@@ -87,13 +97,7 @@ def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
 def found_among(
     connection: Connection, query: Select[int], tasks: Iterable[tuple[str, int]]
 ) -> set[tuple[str, int]]:
-    """Return those of the tasks, which are projects and numbers, whose number a query finds.
-
-    Args:
-        connection: any.
-        query: finds numbers by the parameters ``of``, a project, and ``numbers``.
-        tasks: at most some hundred.
-    """
+    """Return those of the tasks, which are projects and numbers, whose number a query finds."""
     return {
         (project, number)
         for project, numbers in by_project(tasks)
@@ -108,18 +112,16 @@ def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) 
     return column == any_(_array(numbers))
 
 
+def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequence[int]) -> int:
+    """Delete a project's rows about some tasks, and return how many there were."""
+    chosen = among(connection.dialect, table.c.task, tasks)
+    return connection.execute(delete(table).where(table.c.project == project, chosen)).rowcount
+
+
 def insert_each(
     dialect: Dialect, table: Any, column: str, numbers: Sequence[int], **others: object
 ) -> DmlInsert:
-    """Return an insert of one row for each number; rows that exist stay as they are.
-
-    Args:
-        dialect: the database's.
-        table: the table.
-        column: the column of the numbers.
-        numbers: the numbers.
-        others: the values of other columns, the same in each row.
-    """
+    """Return an insert of one row for each number; rows that exist stay as they are."""
     values = [literal(value, table.c[name].type) for name, value in others.items()]
     rows = select(*values, _listed(dialect, numbers)).where(true())  # SQLite could not parse it without WHERE
     return insert(dialect, table).from_select([*others, column], rows).on_conflict_do_nothing()

@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal_column,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 
 from backend.ledger.database.packing import PackedJson
 
@@ -38,14 +39,17 @@ _ROW_ID = BigInteger().with_variant(Integer, "sqlite")
 _JSON_VALUE = JSON(none_as_null=True)
 
 
+def _table(name: str, *items: SchemaItem, **options: Any) -> Table:
+    return Table(name, metadata, *items, **options)
+
+
 def where(condition: str) -> dict[str, Any]:
     """Restrict an index to the rows that anybody looks for with it."""
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
-batch_jobs = Table(
+batch_jobs = _table(
     "batch_jobs",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("project", Text, nullable=False),
     Column("model", Text, nullable=False),
@@ -67,9 +71,8 @@ batch_jobs = Table(
     Index(None, "model", "created_at"),
 )
 
-batch_lines = Table(
+batch_lines = _table(
     "batch_lines",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("project", Text, nullable=False),
     Column("task", BigInteger, nullable=False),
@@ -94,9 +97,8 @@ batch_lines = Table(
     Index(None, "project", "task"),
 )
 
-batch_tasks = Table(
+batch_tasks = _table(
     "batch_tasks",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("questions", Text, nullable=False),
@@ -110,9 +112,8 @@ batch_tasks = Table(
 RESERVED: ColumnElement[str] = literal_column("'reserved'")
 """The state of a running call. A partial index serves only queries that name it in their text."""
 
-answers = Table(
+answers = _table(
     "answers",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("model", Text, nullable=False),
     Column("content", Text, nullable=False),
@@ -129,27 +130,24 @@ answers = Table(
     sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 
-answer_tasks = Table(
+answer_tasks = _table(
     "answer_tasks",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Index(None, "project", "task"),
 )
 
-claims = Table(
+claims = _table(
     "claims",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("owner", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("call", BigInteger),
 )
 
-calls = Table(
+calls = _table(
     "calls",
-    metadata,
     Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("task", BigInteger, nullable=False),
@@ -185,9 +183,8 @@ calls = Table(
     sqlite_autoincrement=True,
 )
 
-call_shares = Table(
+call_shares = _table(
     "call_shares",
-    metadata,
     Column("call", BigInteger, primary_key=True, autoincrement=False),
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
@@ -195,9 +192,8 @@ call_shares = Table(
     Index(None, "project", "task"),
 )
 
-pack_checks = Table(
+pack_checks = _table(
     "pack_checks",
-    metadata,
     Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("control", Text, nullable=False),
@@ -210,25 +206,22 @@ pack_checks = Table(
     Index(None, "project", "task"),
 )
 
-accounts = Table(
+accounts = _table(
     "accounts",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("scope", Text, primary_key=True),
     Column("spent", BigInteger, nullable=False),
     Column("reserved", BigInteger, nullable=False),
 )
 
-readiness = Table(
+readiness = _table(
     "readiness",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("checked_at", Double, nullable=False),
 )
 
-countings = Table(
+countings = _table(
     "countings",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("reason", Text, nullable=False),
@@ -239,9 +232,8 @@ countings = Table(
     Column("created_at", Double, nullable=False),
 )
 
-recounts = Table(
+recounts = _table(
     "recounts",
-    metadata,
     Column("round_id", BigInteger, primary_key=True, autoincrement=False),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("project", Text, nullable=False),
@@ -254,9 +246,8 @@ recounts = Table(
     Index(None, "project", "task"),
 )
 
-recount_checks = Table(
+recount_checks = _table(
     "recount_checks",
-    metadata,
     Column("round_id", BigInteger, primary_key=True, autoincrement=False),
     Column("project", Text, nullable=False),
     Column("task", BigInteger, nullable=False),
@@ -266,9 +257,8 @@ recount_checks = Table(
     Index(None, "project", "task"),
 )
 
-recount_looks = Table(
+recount_looks = _table(
     "recount_looks",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("looked_at", Double, nullable=False),
     Column("seconds", Double, nullable=False),
@@ -279,9 +269,8 @@ recount_looks = Table(
     Column("by_hand", Boolean, nullable=False),
 )
 
-further_votes = Table(
+further_votes = _table(
     "further_votes",
-    metadata,
     Column("round_id", BigInteger, primary_key=True, autoincrement=False),
     Column("model", Text, primary_key=True),
     Column("project", Text, nullable=False),
@@ -295,9 +284,8 @@ further_votes = Table(
     Index(None, "project", "task"),
 )
 
-certificates = Table(
+certificates = _table(
     "certificates",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("issued_at", Double, nullable=False),
@@ -309,9 +297,8 @@ certificates = Table(
     Column("file_hash", Text, nullable=False),
 )
 
-events = Table(
+events = _table(
     "events",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("control", Text, nullable=False),
@@ -323,9 +310,8 @@ events = Table(
     Index(None, "project", "control", "epoch", "sequence"),
 )
 
-bases = Table(
+bases = _table(
     "bases",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("epoch", Text, primary_key=True),
@@ -336,16 +322,14 @@ bases = Table(
     Column("created_at", Double, nullable=False),
 )
 
-contexts = Table(
+contexts = _table(
     "contexts",
-    metadata,
     Column("round_id", BigInteger, primary_key=True, autoincrement=False),
     Column("context", LargeBinary, nullable=False),
 )
 
-snapshots = Table(
+snapshots = _table(
     "snapshots",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("epoch", Text, primary_key=True),
@@ -354,9 +338,8 @@ snapshots = Table(
     Column("created_at", Double, nullable=False),
 )
 
-drift_tests = Table(
+drift_tests = _table(
     "drift_tests",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("epoch", Text, primary_key=True),
@@ -365,9 +348,8 @@ drift_tests = Table(
     Column("updated_at", Double, nullable=False),
 )
 
-reliabilities = Table(
+reliabilities = _table(
     "reliabilities",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
@@ -377,17 +359,15 @@ reliabilities = Table(
     Column("created_at", Double, nullable=False),
 )
 
-model_rates = Table(
+model_rates = _table(
     "model_rates",
-    metadata,
     Column("model", Text, primary_key=True),
     Column("state", _JSON_VALUE, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
 
-human_annotations = Table(
+human_annotations = _table(
     "annotations",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("annotation_id", BigInteger, primary_key=True, autoincrement=False),
     Column("task", BigInteger),
@@ -405,9 +385,8 @@ human_annotations = Table(
     Index(None, "project", "task"),
 )
 
-accepted = Table(
+accepted = _table(
     "accepted",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("annotation_id", BigInteger),
@@ -417,9 +396,8 @@ accepted = Table(
     Column("accepted_at", Double, nullable=False),
 )
 
-withdrawals = Table(
+withdrawals = _table(
     "withdrawals",
-    metadata,
     Column("id", _ROW_ID, primary_key=True),
     Column("project", Text),
     Column("task", BigInteger),
@@ -430,9 +408,8 @@ withdrawals = Table(
     Column("created_at", Double, nullable=False),
 )
 
-projects = Table(
+projects = _table(
     "projects",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("sequence", BigInteger, nullable=False),
     Column("extra_params", _JSON_VALUE),
@@ -446,9 +423,8 @@ projects = Table(
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
 )
 
-alerts = Table(
+alerts = _table(
     "alerts",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("code", Text, primary_key=True),
     Column("subject", Text, primary_key=True),
@@ -458,9 +434,8 @@ alerts = Table(
     Column("over_at", Double),
 )
 
-rounds = Table(
+rounds = _table(
     "rounds",
-    metadata,
     Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("task", BigInteger, nullable=False),
@@ -498,9 +473,8 @@ rounds = Table(
     sqlite_autoincrement=True,  # events refer to rounds by id, so ids must not be reused
 )
 
-votes = Table(
+votes = _table(
     "votes",
-    metadata,
     Column("round_id", BigInteger, primary_key=True, autoincrement=False),
     Column("model", Text, primary_key=True),
     Column("project", Text, nullable=False),
@@ -514,9 +488,8 @@ votes = Table(
     sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 
-blind_tasks = Table(
+blind_tasks = _table(
     "blind_tasks",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("epoch", Text, primary_key=True),
@@ -534,42 +507,37 @@ blind_tasks = Table(
     Index(None, "project", "task"),
 )
 
-blind_queues = Table(
+blind_queues = _table(
     "blind_queues",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("control", Text, primary_key=True),
     Column("epoch", Text, primary_key=True),
     Column("recount", BigInteger, nullable=False),
 )
 
-failed_tasks = Table(
+failed_tasks = _table(
     "failed_tasks",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("code", Text, nullable=False),
     Column("failed_at", Double, nullable=False),
 )
 
-deleted_tasks = Table(
+deleted_tasks = _table(
     "deleted_tasks",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("deleted_at", Double, nullable=False),
 )
 
-tasks_to_forget = Table(
+tasks_to_forget = _table(
     "tasks_to_forget",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
 )
 
-example_texts = Table(
+example_texts = _table(
     "example_texts",
-    metadata,
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("control", Text, primary_key=True),

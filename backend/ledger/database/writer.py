@@ -87,20 +87,19 @@ async def outlast(
         await asyncio.sleep(min(pause * random.uniform(0.5, 1.0), max(until - time.monotonic(), 0.0)))  # noqa: S311 - jitter
 
 
-async def read(ledger: Ledger, readers: Executor, function: Callable[[Connection], _T]) -> _T:
-    """Run a function in a read transaction in another thread, and again while the database is down.
-
-    Args:
-        ledger: the migrated ledger.
-        readers: the threads.
-        function: reads from the connection.
-    """
+async def read_once(ledger: Ledger, readers: Executor, function: Callable[[Connection], _T]) -> _T:
+    """Run a function in a read transaction, in one of the threads ``readers``."""
 
     def attempt() -> _T:
         with ledger.read() as connection:
             return function(connection)
 
-    return await outlast(lambda: asyncio.get_running_loop().run_in_executor(readers, attempt))
+    return await asyncio.get_running_loop().run_in_executor(readers, attempt)
+
+
+async def read(ledger: Ledger, readers: Executor, function: Callable[[Connection], _T]) -> _T:
+    """Await :func:`read_once`, again and again while the database is down."""
+    return await outlast(lambda: read_once(ledger, readers, function))
 
 
 _SECONDS = 0.01
@@ -254,13 +253,7 @@ def _resolve(future: Future[Any], outcome: _Outcome) -> None:
 
 
 class GroupedReads(Generic[_Item, _Value]):
-    """Reads of one kind. Used from one event loop only.
-
-    Args:
-        ledger: the migrated ledger.
-        readers: the threads that read it.
-        together: takes a read transaction and items, and returns the value of each.
-    """
+    """Reads of one kind. Used from one event loop only."""
 
     def __init__(
         self,
@@ -402,7 +395,7 @@ class Writer:
         patience: float = math.inf,
         on_outage: Callable[[], object] = lambda: None,
     ) -> _T:
-        """Await :meth:`run`, again and again while the database is down; see :func:`outages.outlast`.
+        """Await :meth:`run`, again and again while the database is down; see :func:`outlast`.
 
         A connection that breaks during a commit leaves open whether the function's writes are stored, so
         ``function`` must recognise its own writes.
@@ -444,13 +437,7 @@ class Writer:
     def _collect(
         self, waiting: Mapping[bool, deque[_WriteJob]], *, block: bool, timeout: float | None = None
     ) -> bool:
-        """Sort the submitted jobs by urgency; return whether the writer was closed behind them.
-
-        Args:
-            waiting: the jobs that are urgent and those that are not; extended in place.
-            block: whether to wait for the first job.
-            timeout: seconds after which to wait no longer; ``None`` for no limit.
-        """
+        """Sort the submitted jobs by urgency; return whether the writer was closed behind them."""
         self._urgent_arrived = False
         try:
             while (job := self._jobs.get(block=block, timeout=timeout)) is not None:

@@ -28,9 +28,7 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
     """Return the JSON schema of the answer: an object with one property per question."""
     return {
         "type": "object",
-        "properties": {
-            question.name: question.question.control.answer_format.schema for question in questions
-        },
+        "properties": {question.name: question.config.control.answer_format.schema for question in questions},
         "required": [question.name for question in questions],
         "additionalProperties": False,
     }
@@ -251,7 +249,7 @@ def content_parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def texts_of(messages: Messages) -> tuple[str, ...]:
     """Return the texts of all messages."""
-    return tuple(part["text"] for part in _all_parts(messages) if part["type"] == "text")
+    return tuple([part["text"] for part in _all_parts(messages) if part["type"] == "text"])
 
 
 def image_count(messages: Messages) -> int:
@@ -261,11 +259,14 @@ def image_count(messages: Messages) -> int:
 
 def image_addresses(messages: Messages) -> tuple[str, ...]:
     """Return the web addresses or ``data:`` URLs of the images in all messages."""
-    return tuple(part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url")
+    return tuple([part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url"])
 
 
-def _all_parts(messages: Messages) -> Iterator[dict[str, Any]]:
-    return (part for message in messages for part in content_parts(message))
+def _all_parts(messages: Messages) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for message in messages:
+        parts += content_parts(message)
+    return parts
 
 
 PROMPT_VERSION = "2"
@@ -328,7 +329,7 @@ def prompt_messages(
     for question in questions:
         texts = {**texts, **question.texts}
         images = {**images, **question.images}
-    system = _system_text([question.question for question in questions], instructions)
+    system = _system_text([question.config for question in questions], instructions)
     image_names = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(texts)] if texts else []), *image_names, _REMINDER])
     example_messages = [

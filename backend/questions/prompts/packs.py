@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,15 +19,17 @@ from backend.questions.controls import unwrapped
 from backend.questions.prompts.messages import question_lines
 from backend.questions.question import TaskQuestion
 
-PACK_VERSION: Final = "1"
+PACK_VERSION: Final = "2"
 """The version of the wording. Change it with the wording."""
 
-TYPICAL_ID: Final = "100"
+TYPICAL_ID: Final = "100000"
 """An id like any other, for prompts that are counted and not sent."""
 
-_IDS: Final = [str(number) for number in range(100, 1000)]
-_MARKED: Final = re.compile(r"(?:BEGIN|END) ([0-9]{3})")
-_ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{2})"?\s*:\s*')
+_IDS: Final = range(100_000, 1_000_000)
+"""The possible ids: so many that no text can list most of them, and so determine those of its prompt."""
+
+_MARKED: Final = re.compile(r"(?:begin|end)\W*([0-9]{6})")
+_ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{5})"?\s*:\s*')
 _DECODER: Final = json.JSONDecoder()
 
 _TASKS = """\
@@ -97,7 +100,7 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
     """
     if not questions or not all(map(_is_short, questions)):
         return None
-    asked = [question.question for question in questions]
+    asked = [question.config for question in questions]
     forms = [question.control.answer_format.form for question in asked]
     form = forms[0] if len(asked) == 1 else dict(zip([each.name for each in asked], forms, strict=True))
     system = "\n".join([_TASKS, *question_lines(asked, instructions), "", _FORM, _json({"<id>": form})])
@@ -106,12 +109,19 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
     return PackedTask(system, texts, schemas)
 
 
-def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str] | None:
-    """Draw an id for each task, so that no text has a line with one; ``None`` if there are not enough."""
+def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str]:
+    """Draw an id for each task, so that no text has a line with one, or one that looks like it."""
     texts = [text for task in tasks for text in task.texts.values()]
-    taken = {number for text in texts for number in _MARKED.findall(text)}
-    free = [number for number in _IDS if number not in taken]
-    return rng.sample(free, len(tasks)) if len(free) >= len(tasks) else None
+    taken = {int(number) for text in texts for number in _MARKED.findall(_plainly(text))}
+    drawn: set[int] = set()
+    while missing := len(tasks) - len(drawn):
+        drawn |= {*rng.sample(_IDS, missing)} - taken
+    return rng.sample(sorted(map(str, drawn)), len(drawn))
+
+
+def _plainly(text: str) -> str:
+    """The text in lower case, with full-width letters and digits in their usual form."""
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def packed_messages(tasks: Mapping[str, PackedTask]) -> list[dict[str, Any]]:
@@ -195,7 +205,7 @@ def _listed_entry(item: object) -> tuple[str, object] | None:
 
 
 def _is_short(question: TaskQuestion) -> bool:
-    return not question.images and question.question.control.answer_format.packs
+    return not question.images and question.config.control.answer_format.packs
 
 
 def _without_labels(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 ``build`` makes one report value from the ledger and, on a running server, from the server's own counters. The
 page, the JSON and the terminal are made from that value. To add a number about a project:
 
-1. Add a field to a dataclass in ``report``, and fill it in ``work``, ``labels``, ``promises`` or
-   ``people_and_models``.
-2. Show it in a template of ``templates/``.
-3. Print it in ``backend/commands/report.py``.
+1. Sum it in ``backend/ledger/reports.py``, if the ledger does not yet.
+2. Add a field to a dataclass in ``report``, say in docs/http.md what it means, and fill it in ``work``,
+   ``labels``, ``promises`` or ``people_and_models``.
+3. Show it in a template of ``templates/``.
+4. Print it in ``backend/commands/report.py``.
 
 ``alarms`` finds what people must know, and ``alarm_watch`` reports it once. ``drawings`` draws the charts.
 """

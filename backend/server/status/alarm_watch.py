@@ -13,9 +13,10 @@ import httpx
 import structlog
 
 from backend.errors import LedgerError
-from backend.ledger import Ledger, Writer, bookings, reports
+from backend.ledger import Ledger, Writer
+from backend.ledger.answers import Claims
 from backend.ledger.database.statements import now
-from backend.ledger.reports import AlertKey
+from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.build import build_report
 from backend.server.status.report import Alert, ProjectReport, Report, read_live
 from backend.settings import Environment, Settings
@@ -105,14 +106,7 @@ _LONGEST = 3600.0
 
 
 class AlertWatch:
-    """Looks for alarms, keeps them in the ledger and the metrics, and posts the new ones.
-
-    Args:
-        ledger: where reports are read.
-        writer: where alarms are stored.
-        settings: the server's settings; ``alerts.url_env`` names the address.
-        environment: holds the address, and the metrics of all workers.
-    """
+    """Looks for alarms, keeps them in the ledger and the metrics, and posts the new ones."""
 
     def __init__(self, ledger: Ledger, writer: Writer, settings: Settings, environment: Environment) -> None:
         self._ledger, self._writer = ledger, writer
@@ -139,12 +133,12 @@ class AlertWatch:
     async def look(self) -> list[AlertKey]:
         """Look once, if no other worker does; return the alarms that were reported now."""
         mine = await self._writer.run(
-            lambda connection: bookings.acquire_claim(connection, _CLAIM, self._owner, _LEASE)
+            lambda connection: Claims(connection).acquire(_CLAIM, self._owner, _LEASE)
         )
         if mine is None:
             return []
         found = _alarms(await asyncio.to_thread(self._report))
-        untold = await self._writer.run(lambda connection: reports.see_alerts(connection, found))
+        untold = await self._writer.run(lambda connection: Alerts(connection).see(found))
         await asyncio.to_thread(self._count)
         url = self._url()
         if url is None or not untold or time.monotonic() < self._not_before:
@@ -155,7 +149,7 @@ class AlertWatch:
             self._not_before = time.monotonic() + min(_PAUSE * 2.0**self._failures, _LONGEST)
             return []
         self._failures = 0
-        await self._writer.run(lambda connection: reports.alert_raised(connection, untold))
+        await self._writer.run(lambda connection: Alerts(connection).reported(untold))
         return untold
 
     def _report(self) -> Report:
@@ -172,7 +166,7 @@ class AlertWatch:
     def _count(self) -> None:
         """Bring the metric in line with the ledger, which also knows of alarms that another worker saw."""
         with self._ledger.read() as connection:
-            known = reports.known_alerts(connection)
+            known = Alerts(connection).known()
         open_: dict[tuple[str, str], int] = {}
         for key, is_open in known.items():
             place = key.project, key.code

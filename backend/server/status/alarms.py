@@ -68,12 +68,7 @@ _MIN_FAILED = 5
 
 
 def model_alerts(models: Sequence[ModelReport], outcomes: Mapping[str, Sequence[str | None]]) -> list[Alert]:
-    """The problems of a project's models.
-
-    Args:
-        models: the models.
-        outcomes: model → the outcomes of its latest calls, an error's code or ``None``; the latest first.
-    """
+    """The problems of a project's models."""
     pool = [model for model in models if model.in_pool]
     failing = [alert for model in pool if (alert := _failing(model.name, outcomes.get(model.name, ())))]
     named = {alert.subject for alert in failing}
@@ -169,13 +164,7 @@ def is_connected(stored: Project, report: ProjectReport) -> bool:
 
 
 def project_alerts(project: ProjectReport, model_version: str, found: Found) -> tuple[Alert, ...]:
-    """The problems of one project, alarms first.
-
-    Args:
-        project: its report.
-        model_version: the model version of predictions.
-        found: what else was found.
-    """
+    """The problems of one project, alarms first."""
     alerts = [Alert(error.code, _message(error), error.fix) for error in found.problems if error is not None]
     for question in project.questions:
         alerts += _score_alerts(project, question)
@@ -282,13 +271,7 @@ _HEADER = (
 
 
 def server_alerts(server: ServerReport | None, today: Budget, now: float) -> tuple[Alert, ...]:
-    """The problems that concern all projects.
-
-    Args:
-        server: ``None`` without a running server.
-        today: the money of this UTC day.
-        now: unix seconds.
-    """
+    """The problems that concern all projects."""
     alerts = [] if server is None else [*_ledger_alerts(server), *_webhook_alerts(server, now)]
     fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
     return (*alerts, *_budget_alerts("day's", today, fix))

@@ -16,29 +16,24 @@ from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import RoundsRow
+from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
 from backend.server.status.labels import QuestionSource, question_reports
 from backend.server.status.people_and_models import (
-    SingleModel,
     annotator_reports,
     best_single_report,
     model_reports,
 )
 from backend.server.status.promises import certificate_reports
 from backend.server.status.report import (
-    BestSingleReport,
     Budget,
     Cost,
     Live,
-    ModelReport,
     ModelVersion,
     ProjectReport,
-    QuestionReport,
     Report,
-    SkippedControlReport,
 )
 from backend.server.status.work import (
     commands_of,
@@ -138,9 +133,10 @@ def _project_report(
     key = stored.key
     own_settings, unfit = project_settings(stored, settings)
     config, unreadable = _label_config(stored)
-    rounds = reports.sum_rounds(connection, key)
-    calls = reports.sum_calls(connection, key)
-    bins = reports.sum_scores(connection, key)
+    sums = ProjectSums(connection, key)
+    rounds = sums.rounds()
+    calls = sums.calls()
+    bins = sums.scores()
     account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     asked = (
@@ -148,6 +144,7 @@ def _project_report(
     )
     source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
     questions = question_reports(source, rounds)
+    current = [question for question in questions if question.current]
     models = model_reports(connection, key, calls, own_settings.arms)
     progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
@@ -160,16 +157,18 @@ def _project_report(
         tasks_under_way=None if live is None else live.tasks_under_way.get(key, 0),
         calls_under_way=sum(row.calls for row in calls if row.under_way),
         webhook_at=None if live is None else live.webhook_at.get(key),
-        humans=reports.sum_annotations(connection, key),
+        humans=sums.humans(),
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
-            best_single=_best_single(models, questions, progress.predicted),
+            best_single=best_single_report(
+                models, current[0].votes if len(current) == 1 else None, progress.predicted
+            ),
         ),
         questions=questions,
         models=models,
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
-        skipped=_skipped_controls(config),
+        skipped=() if config is None else config.skipped,
         failed=failed_task_reports(connection, key, commands_of(key)),
         progress=progress,
         title=stored.title,
@@ -200,33 +199,6 @@ def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | Non
         return None, error
 
 
-def _skipped_controls(config: LabelConfig | None) -> tuple[SkippedControlReport, ...]:
-    """The controls without predictions."""
-    return tuple(
-        SkippedControlReport(control.control, control.tag, control.reason)
-        for control in (() if config is None else config.skipped)
-    )
-
-
-def _best_single(
-    models: Sequence[ModelReport], questions: Sequence[QuestionReport], tasks: int
-) -> BestSingleReport | None:
-    current = [question for question in questions if question.current]
-    singles = [
-        SingleModel(
-            model.name,
-            model.in_pool,
-            model.agreement,
-            model.audit,
-            model.reviewed,
-            model.calls - sum(model.failures.values()),
-            model.cost_usd,
-        )
-        for model in models
-    ]
-    return best_single_report(singles, current[0].votes if len(current) == 1 else None, tasks)
-
-
 def _number(key: str) -> str:
     return key.partition(".")[0] if is_of_label_studio(key) else key
 
@@ -255,12 +227,7 @@ HEADERS = {
 
 
 def render_page(report: Report, *, overview: bool) -> str:
-    """The report as HTML.
-
-    Args:
-        report: the report.
-        overview: whether several projects are listed in one table; else the page is about the first one.
-    """
+    """The report as HTML."""
     project = None if overview or not report.projects else report.projects[0]
     return (
         _environment()

@@ -29,9 +29,9 @@ from backend.charts.charts import (
     style,
     svg,
 )
+from backend.ledger.reports import Block
 from backend.server.status.labels import HISTOGRAM
 from backend.server.status.report import (
-    BlockReport,
     ConfusionCount,
     LabelCount,
     ModelReport,
@@ -59,13 +59,7 @@ class Drawing:
 
 @lru_cache(maxsize=_KEPT)
 def drawn(draw: Callable[..., Picture], name: str, *data: Any) -> Drawing:
-    """Draw a chart.
-
-    Args:
-        draw: returns the picture of ``data``.
-        name: unique in the page.
-        data: what is drawn, as frozen values.
-    """
+    """Draw a chart."""
     # Label names may be in any script: the browser has their fonts, and matplotlib need not.
     with style(), warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -104,7 +98,7 @@ def confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
     return Picture("confusion", "Vote and people", figure, alt, caption)
 
 
-def course(blocks: tuple[BlockReport, ...]) -> Picture:
+def course(blocks: tuple[Block, ...]) -> Picture:
     """Draw what each block cost, above the share of its labels that were right."""
     figure = new_figure(*SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True)
@@ -153,13 +147,7 @@ class Priced:
 
 
 def prices(models: tuple[Priced, ...], vote: Priced | None, measure: str) -> Picture:
-    """Draw price against accuracy.
-
-    Args:
-        models: the models.
-        vote: the vote of those that were asked; ``None`` if nobody checked it.
-        measure: what the shares are of, in a few words.
-    """
+    """Draw price against accuracy."""
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()
     points = {}
@@ -313,8 +301,7 @@ def _share(model: ModelReport, measure: str) -> Share:
 
 
 def _price(model: ModelReport) -> float | None:
-    answered = model.calls - sum(model.failures.values())
-    return model.cost_usd / answered if answered else None
+    return model.cost_usd / model.answered if model.answered else None
 
 
 def _priced(model: ModelReport, measure: str) -> Priced | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sqlalchemy import Connection
 
-from backend.ledger import blind_tasks, learning_data, reports
-from backend.ledger.blind_tasks import BlindQueue
-from backend.ledger.reports import SCORE_BINS, BlockRow, JudgedRow, RoundsRow
+from backend.ledger import learning_data
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.reports import SCORE_BINS, JudgedRow, ProjectSums, QuestionSums, RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.promises import (
     blind_labels_needed,
@@ -23,7 +22,6 @@ from backend.server.status.promises import (
     stops_report,
 )
 from backend.server.status.report import (
-    BlockReport,
     ConfusionCount,
     LabelCount,
     LabelsReport,
@@ -44,29 +42,18 @@ _OTHER = "other labels"
 """The name of all labels beyond the most frequent ones."""
 
 
-def _labels_report(  # noqa: PLR0917 - the question, and what is known of its labels
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    score_counts: Sequence[int],
-    judged: Sequence[JudgedRow],
-    *,
-    closed: bool,
+def _labels_report(
+    sums: QuestionSums, score_counts: Sequence[int], judged: Sequence[JudgedRow], *, closed: bool
 ) -> LabelsReport:
     """Describe the labels of one question in an epoch."""
-    counts = reports.latest_labels(connection, project, control, epoch) if closed else Counter[str]()
+    counts = sums.latest_labels() if closed else Counter[str]()
     width = SCORE_BINS // HISTOGRAM
     return LabelsReport(
         histogram=tuple(sum(score_counts[start : start + width]) for start in range(0, SCORE_BINS, width)),
-        blocks=tuple(_block(row) for row in reports.sum_blocks(connection, project, control, epoch)),
+        blocks=tuple(sums.blocks()),
         shares=_shares(counts),
         confusion=_confusion(judged) if closed else (),
     )
-
-
-def _block(row: BlockRow) -> BlockReport:
-    return BlockReport(row.rounds, row.cost_usd, row.full_cost_usd, row.checked, row.confirmed, row.last_at)
 
 
 def _shares(counts: Counter[str]) -> tuple[LabelCount, ...]:
@@ -100,7 +87,7 @@ def _questionable_report(
 ) -> QuestionableReport:
     """List the questionable labels of one question."""
     differing = [row for row in judged if row.confirmed < 0.5]
-    people = reports.annotators(connection, project, [row.task for row in differing])
+    people = ProjectSums(connection, project).annotators([row.task for row in differing])
     listed = sorted((_label(row, people, closed=closed) for row in differing), key=_order)
     return QuestionableReport(
         labels=len(listed),
@@ -127,15 +114,7 @@ def _order(label: QuestionableLabel) -> tuple[bool, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSource:
-    """Where the reports of a project's questions are read.
-
-    Attributes:
-        connection: a read transaction.
-        project: the project's key.
-        target: the share of labels that must be right.
-        closed: control → whether its answers are labels of the label config.
-        shares: the questions whose labels' shares are estimated, by control.
-    """
+    """Where a project's questions are read; ``shares`` has those whose labels' shares are wanted."""
 
     connection: Connection
     project: str
@@ -145,15 +124,10 @@ class QuestionSource:
 
 
 def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
-    """A report for each control and epoch, the current epoch of a control first.
-
-    Args:
-        source: where to read.
-        rounds: the project's rounds, summed up by control, epoch and audit.
-    """
+    """A report for each control and epoch, the current epoch of a control first."""
     connection, project = source.connection, source.project
-    queues = blind_tasks.queues(connection, project)
-    found = {(row.control, row.epoch): row.tests for row in learning_data.drift_tests_of(connection, project)}
+    queues = BlindQueues(connection, project).all()
+    found = learning_data.drift_tests_of(connection, project)
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
     for row in rounds:
@@ -163,7 +137,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
         queue = queues.get((control, epoch), BlindQueue())
-        count = partial(reports.count_labels, connection, project, control, epoch)
+        count = QuestionSums(connection, project, control, epoch).count
         report = QuestionReport(
             control=control,
             epoch=epoch,
@@ -182,18 +156,17 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
 
 def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
-    question = (source.connection, source.project, report.control, report.epoch)
-    score_counts = reports.count_scores(*question)
-    checked, judged = reports.checked_labels(*question), reports.judged_labels(*question)
+    sums = QuestionSums(source.connection, source.project, report.control, report.epoch)
+    score_counts, checked, judged = sums.scores(), sums.checked(), sums.judged()
     closed, asked = source.closed.get(report.control, False), source.shares.get(report.control)
     return replace(
         report,
-        votes=VotesReport.of(reports.latest_plan(*question)),
+        votes=VotesReport.of(sums.latest_plan()),
         estimate=estimate_report(score_counts, checked),
         score_check=score_check_report(checked),
-        labels=_labels_report(*question, score_counts, judged, closed=closed),
+        labels=_labels_report(sums, score_counts, judged, closed=closed),
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target),
-        shares=None if asked is None else shares_report(*question, asked, queue),
+        shares=None if asked is None else shares_report(sums, asked, queue),
         blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,
     )

@@ -11,9 +11,8 @@ from typing import Final, Literal
 from sqlalchemy import Connection
 
 from backend.learning.annotators import AnsweredQuestion, answered_questions
-from backend.ledger import reports
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.reports import CallsRow, VotesRow
+from backend.ledger.reports import CallsRow, ProjectSums, VotesRow
 from backend.server.status.report import (
     AnnotatorReport,
     BestSingleReport,
@@ -131,29 +130,10 @@ _LEAST = 10
 """Checked votes that every model with a say needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SingleModel:
-    """What is known of one model, under the names of the fields of its report."""
-
-    name: str
-    in_pool: bool
-    agreement: Share
-    audit: Share
-    reviewed: Share
-    answered: int
-    cost_usd: float
-
-
 def best_single_report(
-    models: Sequence[SingleModel], votes: VotesReport | None, tasks: int
+    models: Sequence[ModelReport], votes: VotesReport | None, tasks: int
 ) -> BestSingleReport | None:
-    """Find the best single model by the best evidence there is; ``None`` before any answer.
-
-    Args:
-        models: the models of the project.
-        votes: what votes on its question are worth, ``None`` if it has several questions or no such model.
-        tasks: the number of labelled tasks.
-    """
+    """Find the best single model by the best evidence there is; ``None`` before any answer."""
     asked = [model for model in models if model.in_pool and model.answered]
     for basis, share_of in _evidence(votes).items():
         shares = {model.name: share for model in asked if (share := share_of(model)) is not None}
@@ -167,7 +147,7 @@ def best_single_report(
 _Basis = Literal["blind", "reviewed", "votes", "agreement"]
 
 
-def _evidence(votes: VotesReport | None) -> Mapping[_Basis, Callable[[SingleModel], float | None]]:
+def _evidence(votes: VotesReport | None) -> Mapping[_Basis, Callable[[ModelReport], float | None]]:
     """How right a model is, by each kind of evidence, the best first."""
     return {
         "blind": lambda model: model.audit.share if model.audit.count >= _LEAST else None,
@@ -192,15 +172,10 @@ def model_reports(
     """A report for each model that the project asks or has ever asked, by name.
 
     The student is among them once it has voted. Before, it would look like a model that fails.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        calls: its calls, counted by model and failure.
-        pool: the models that it currently asks.
     """
-    votes = reports.sum_votes(connection, project)
-    tried = reports.sum_example_trials(connection, project)
+    sums = ProjectSums(connection, project)
+    votes = sums.votes()
+    tried = sums.example_trials()
     heard = {row.model for row in votes if row.voted or row.model != STUDENT}
     names = {*pool, *(row.model for row in calls), *heard}
     return tuple(
@@ -229,7 +204,7 @@ def _model_report(
 ) -> ModelReport:
     answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
-        reports.answer_seconds(connection, project, name, answered, quantile) if answered else None
+        ProjectSums(connection, project).answer_seconds(name, answered, quantile) if answered else None
         for quantile in (0.5, 0.95)
     )
     return ModelReport(

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.ledger import certificates, reports
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
-from backend.ledger.certificates import Reason, blind_answers, count_answers, resting_on
-from backend.ledger.reports import SCORE_BINS, CheckedRow
+from backend.ledger.certificates import Certificates, Reason
+from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, QuestionSums
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.report import (
@@ -33,14 +32,12 @@ from backend.server.status.report import (
     of,
 )
 from camvo.numerics.small import clopper_pearson
-from camvo.scores.calibration import ScoreCheck, check_scores
+from camvo.scores.calibration import ScoreCheck
 from camvo.scores.guarantee import (
     Certified,
     Guarantee,
     ScoreCounts,
-    corrected_share,
     labels_to_certify,
-    score_bin,
 )
 from camvo.shares.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
@@ -68,31 +65,12 @@ def certificate_reports(connection: Connection, project: str) -> tuple[Certifica
             reason=standing.reason,
             message="it holds" if standing.reason is None else _WHY[standing.reason],
         )
-        for standing in certificates.standings(connection, project)
+        for standing in Certificates(connection, project).standings()
     )
 
 
-def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    question: ConfigQuestion,
-    queue: BlindQueue,
-) -> SharesReport | None:
-    """Estimate the shares of a question's labels. Reads every round of the question.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        control: the name of the control tag.
-        epoch: the epoch.
-        question: the question; only those with a list of labels have shares.
-        queue: its blind tasks of all countings, from the front of the queue.
-
-    Returns:
-        The shares; ``None`` for another kind of question, or before the first blind label that counts.
-    """
+def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueue) -> SharesReport | None:
+    """Estimate the shares of a question's labels. Reads every round of the question."""
     options = question.control
     if not isinstance(options, OneOf | AnyOf):
         return None
@@ -100,26 +78,26 @@ def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
     if found is None:
         return None
     arrivals, through = found
-    sample = blind_answers(connection, [arrival.round for arrival in arrivals])
+    sample = sums.blind_answers([arrival.round for arrival in arrivals])
     several = isinstance(options, AnyOf)
     predicted: Counter[Answer] = Counter()
-    for label, tasks in count_answers(connection, project, control, epoch, through).items():
+    for label, tasks in sums.first_labels(through).items():
         predicted[_answer(label, several)] += tasks
     shares = answer_shares(
         [label.value for label in options.labels],
         predicted,
         [
-            (_answer(row.label, several), None if row.human is None else _answer(row.human, several))
-            for row in sample
+            (_answer(label, several), None if human is None else _answer(human, several))
+            for label, human in sample
         ],
     )
-    newest = reports.newest(connection, project)
-    every = predicted if through == newest else count_answers(connection, project, control, epoch, newest)
+    newest = ProjectSums(sums.connection, sums.project).newest_round()
+    every = predicted if through == newest else sums.first_labels(newest)
     return SharesReport(
         tasks=predicted.total(),
         beyond=every.total() - predicted.total(),
         blind=len(sample),
-        unknown=sum(row.human is None for row in sample),
+        unknown=sum(human is None for _, human in sample),
         deleted=len(arrivals) - len(sample),
         labels=tuple(shares),
     )
@@ -130,7 +108,7 @@ def _answer(label: str, several: bool) -> Answer:
 
 
 def _arrivals(queue: BlindQueue) -> list[Arrival]:
-    counting = {blind.task for blind in resting_on(queue)}
+    counting = {blind.task for blind in queue.resting}
     return [Arrival(blind.round_id, blind.place, blind.task, blind.task in counting) for blind in queue]
 
 
@@ -141,23 +119,12 @@ _MOST = 5000
 
 
 def blind_labels_needed(score_counts: Sequence[int], target: float) -> int | None:
-    """How many blind labels are expected to certify a share before there is one; ``None`` if none suffices.
-
-    Args:
-        score_counts: how many labels each bin of the score has.
-        target: the share that must be right.
-    """
+    """How many blind labels are expected to certify a share before there is one; ``None`` if none do."""
     return labels_to_certify([], _scores(score_counts), target, most=_MOST) if sum(score_counts) else None
 
 
 def certify_report(queue: BlindQueue, score_counts: Sequence[int], target: float) -> CertifyReport | None:
-    """Say how many blind labels are needed; ``None`` without a blind task.
-
-    Args:
-        queue: the question's blind tasks, from the front of the queue; those of its latest counting count.
-        score_counts: how many labels each bin of the score has.
-        target: the share that must be right.
-    """
+    """Say how many blind labels are needed; ``None`` without a blind task."""
     if not queue or not sum(score_counts):
         return None
     run, behind = queue.run, queue.behind
@@ -269,12 +236,7 @@ LEAST = 10
 
 
 def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) -> EstimateReport | None:
-    """Estimate the share of right labels; ``None`` without a label.
-
-    Args:
-        score_counts: how many labels each bin of the score has.
-        checked: the labels with a human answer.
-    """
+    """Estimate the share of right labels; ``None`` without a label."""
     labels = sum(score_counts)
     if not labels:
         return None
@@ -284,7 +246,7 @@ def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) 
         low, high = clopper_pearson(sum(blind), len(blind))
         return EstimateReport("blind", labels, len(blind), sum(blind) / len(blind), low, high)
     if len(reviewed) >= LEAST:
-        found = corrected_share(_counts(score_counts, reviewed))
+        found = _counts(score_counts, reviewed).share_right()
         return EstimateReport("reviewed", labels, len(reviewed), found.share, found.low, found.high)
     return EstimateReport("score", labels, len(checked), _mean_score(score_counts), None, None)
 
@@ -303,7 +265,7 @@ def score_check_report(checked: Sequence[CheckedRow]) -> ScoreCheckReport | None
     """
     for basis, audit in (("blind", True), ("reviewed", False)):
         labels = [(row.score, row.confirmed) for row in checked if row.audit is audit]
-        if len(labels) >= LEAST and (found := check_scores(labels)) is not None:
+        if len(labels) >= LEAST and (found := ScoreCheck.of(labels)) is not None:
             return _report("blind" if basis == "blind" else "reviewed", found)
     return None
 
@@ -317,7 +279,7 @@ def _counts(score_counts: Sequence[int], reviewed: Sequence[CheckedRow]) -> Scor
     labels: Array = np.asarray(score_counts, dtype=np.float64)
     checked, right = np.zeros(SCORE_BINS), np.zeros(SCORE_BINS)
     for row in reviewed:
-        place = int(score_bin(np.asarray(row.score)))
+        place = int(ScoreCounts.bin_of(np.asarray(row.score)))
         checked[place] += 1.0
         right[place] += row.confirmed
     return ScoreCounts(np.maximum(labels, checked), checked, right)
@@ -328,14 +290,7 @@ _CountLabels = Callable[[float, int | None], int]
 
 
 def guarantee_report(queue: BlindQueue, target: float, count: _CountLabels) -> GuaranteeReport:
-    """The report on one question in one epoch, apart from other questions on the same tasks.
-
-    Args:
-        queue: the question's blind tasks, from the front of the queue; only those of its latest counting
-            certify.
-        target: the share of labels that must be right.
-        count: counts the question's labels.
-    """
+    """The report on one question in one epoch, apart from other questions on the same tasks."""
     latest, run, void = queue.latest, queue.run, queue.void
     guarantee, certified = _certified(run, target)
     last = max((blind.recount for blind in void), default=0)

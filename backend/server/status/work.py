@@ -19,12 +19,14 @@ from backend.errors import (
     NoVoteError,
 )
 from backend.learning.projects import asked_questions
-from backend.ledger import answers, money, recounts, reports
+from backend.ledger import money
 from backend.ledger import projects as failed_tasks
+from backend.ledger.answers import PackChecks
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.recounts import NO_FURTHER_VOTES
-from backend.ledger.reports import BINS, BinRow
+from backend.ledger.projects import FailedTasks, Project, is_of_label_studio
+from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
+from backend.ledger.reports import BINS, BinRow, ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
@@ -91,31 +93,17 @@ def _of_file(label: str) -> _Commands:
 def project_progress(
     connection: Connection, project: str, first: str | None, last: str | None, after: str | None
 ) -> dict[str, Any]:
-    """The body of ``GET /progress``.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        first: the lowest number of a task to count, as sent; ``None`` for the beginning.
-        last: the highest number, as sent; ``None`` for the end.
-        after: count rounds with a higher number than this, as sent; ``None`` to count none.
-
-    Returns:
-        ``tasks`` (decided in rounds after ``after``), ``last_round`` (the ``after`` of a later request),
-        ``spent_usd`` and ``reserved_usd`` of the project.
-
-    Raises:
-        BadBodyError: a number is none.
-    """
+    """The body of ``GET /progress``."""
     lowest, highest = _whole_number("first", first), _whole_number("last", last)
     since = _whole_number("after", after)
     decided = 0
+    sums = ProjectSums(connection, project)
     if since is not None:
-        decided = reports.count_tasks(connection, project, since, lowest or 0, highest)
+        decided = sums.tasks_after(since, lowest or 0, highest)
     account = money.balance(connection, project, money.TOTAL)
     return {
         "tasks": decided,
-        "last_round": reports.newest(connection, project),
+        "last_round": sums.newest_round(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }
@@ -148,16 +136,10 @@ _CURES = {
 def failed_task_reports(
     connection: Connection, project: str, commands: _Commands
 ) -> tuple[FailedTasksReport, ...]:
-    """The failed tasks of a project by reason, the most frequent first.
-
-    Args:
-        connection: a read transaction.
-        project: the project's key.
-        commands: the commands that ask about them again.
-    """
+    """The failed tasks of a project by reason, the most frequent first."""
     return tuple(
         FailedTasksReport(code, tasks, final=code in _FINAL, fix=_fix(code, commands))
-        for code, tasks in failed_tasks.count_failures(connection, project).items()
+        for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
@@ -173,17 +155,7 @@ def _fix(code: str, commands: _Commands) -> str:
 def failed_task_list(
     connection: Connection, projects: list[str], first: str | None, last: str | None
 ) -> dict[str, Any]:
-    """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins.
-
-    Args:
-        connection: a read transaction.
-        projects: the projects' keys.
-        first: the lowest number, as sent; ``None`` for the beginning.
-        last: the highest number, as sent; ``None`` for the end.
-
-    Raises:
-        BadBodyError: a number is none.
-    """
+    """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins."""
     lowest, highest = _whole_number("first", first), _whole_number("last", last)
     listed = failed_tasks.list_failures(connection, projects, lowest or 0, highest, limit=PAGE + 1)
     tasks = [
@@ -303,9 +275,9 @@ def _name(project: ProjectReport, question: QuestionReport) -> str:
 def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
     """A report for each packed arm that a project has asked, by name."""
     agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for check in answers.pack_checks_of(connection, project):
+    for check in PackChecks(connection, project).all():
         agreed[check.arm][check.control, check.epoch].append(check.agreed)
-    sums = {row.arm: row for row in reports.sum_packs(connection, project)}
+    sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
     return tuple(
         PackReport(
             arm=arm,
@@ -324,17 +296,10 @@ def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]
 
 
 def progress_report(connection: Connection, stored: Project, config: LabelConfig | None) -> ProgressReport:
-    """Count a project's tasks.
-
-    Args:
-        connection: a read transaction.
-        stored: the project.
-        config: its label config, ``None`` if it is unknown or cannot be read.
-    """
-    predicted = reports.count_task_states(connection, stored.key)
-    current = reports.count_task_states(
-        connection, stored.key, recounts.latest_epochs(connection, stored.key)
-    )
+    """Count a project's tasks."""
+    rounds = ProjectRounds(connection, stored.key)
+    predicted = rounds.count_tasks()
+    current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
     tasks = None if stored.task_number is None else max(stored.task_number, predicted)
     return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config))
@@ -362,12 +327,13 @@ def label_studio_address(stored: Project, configured: str | None) -> str | None:
 
 def recount_report(connection: Connection, project: str) -> RecountReport:
     """The report of one project."""
-    made, look = recounts.countings_of(connection, project), recounts.last_look(connection, project)
+    recounted = Recounts(connection, project)
+    made, look = recounted.countings(), recounted.last_look()
     last = made[0] if made else None
     seen = last.sequence if last else 0
     waits = look if look is not None and look.by_hand and look.sequence > seen else None
-    labels, scores = recounts.changed_labels(connection, project)
-    sums = recounts.further_sums(connection, project)
+    labels, scores = recounted.changed_labels()
+    sums = FurtherVotes(connection, project).sums()
     return RecountReport(
         countings=len(made),
         labels=labels,
@@ -375,7 +341,7 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         last_at=last.created_at if last else None,
         last_reason=last.reason if last else None,
         last_labels=last.labels if last else 0,
-        pending=recounts.count_pending(connection, project),
+        pending=recounted.count_pending(),
         would_change=waits.labels if waits else 0,
         would_count=waits.counted if waits else 0,
         would_move=waits.score_change if waits else 0.0,
@@ -386,11 +352,7 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
 
 
 def reliability_report(rows: Iterable[BinRow]) -> ReliabilityReport:
-    """The reliability diagram's numbers and the calibration error.
-
-    Args:
-        rows: one row per bin that has labels.
-    """
+    """The reliability diagram's numbers and the calibration error."""
     by_bin = {row.bin: row for row in rows}
     labels = Share.of((row.rounds, row.confirmed) for row in by_bin.values())
     gaps = sum(abs(row.score - row.confirmed) for row in by_bin.values())

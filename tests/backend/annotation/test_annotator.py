@@ -200,7 +200,7 @@ def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Pat
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue=None)) as backend:
         for number in range(5):
             backend.predict(task(number, f"Entry {number}."))
-        assert backend.runtime.pool.resting("blue")
+        assert backend.runtime.pool["blue"].resting
         before = backend.server.count()
         assert label(backend.predict(task(9, "The last one."))[0]) == "Glad"
         assert backend.server.count() - before == 2

@@ -13,6 +13,7 @@ from whole_backend import Backend, prompt_of
 
 from backend.ledger import money, projects
 from backend.ledger.database import tables
+from backend.ledger.projects import FailedTasks
 from backend.testing import Reply
 
 PRICES = {"small": 0.1, "medium": 0.5, "large": 2.0}
@@ -94,7 +95,7 @@ def test_without_any_vote_the_task_fails_for_want_of_money(tmp_path: Path) -> No
     with backend(tmp_path, policy={"name": "majority"}, budget={"project_usd": 1e-9}) as one:
         assert one.predict(task(1)) == [[]]
         with one.ledger.read() as connection:
-            codes = projects.count_failures(connection, Project().key)
+            codes = FailedTasks(connection, Project().key).count()
     assert codes == {"budget_exhausted": 1}
 
 

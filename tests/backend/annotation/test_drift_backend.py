@@ -11,8 +11,8 @@ from sqlalchemy import select
 from whole_backend import Backend
 
 from backend.learning.teaching import append_restart
-from backend.ledger import events
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents
 from backend.testing import Reply
 from camvo.state.arm import RUN
 from camvo.state.contribution import Contribution, Restart
@@ -44,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
 
 def restarts(backend: Backend) -> list[Restart]:
     with backend.ledger.read() as connection:
-        recorded = events.after(connection, Project().key, 0)
+        recorded = ProjectEvents(connection, Project().key).after(0)
     contributions = [Contribution.unpack(event.contribution) for event in recorded if event.kind == "restart"]
     return [each.restart for each in contributions if each.restart is not None]
 

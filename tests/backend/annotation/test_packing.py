@@ -11,9 +11,10 @@ from label_studio_requests import Project, task
 from sqlalchemy import select
 from whole_backend import Backend
 
-from backend.ledger import answers, deletions
+from backend.ledger import deletions
+from backend.ledger.answers import PackChecks
 from backend.ledger.database import tables
-from backend.ledger.spent import spent_on_tasks
+from backend.ledger.money import spent_on_tasks
 from backend.testing import Reply, packed_texts
 
 MOODS = {"sunny": "Glad", "rainy": "Sad", "still": "Calm"}
@@ -207,7 +208,7 @@ def test_the_limits_of_a_model_hold_for_its_packed_arm(tmp_path: Path) -> None:
 @pytest.fixture
 def heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coin chooses every task."""
-    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.pack_checks.COIN", 1.0)
 
 
 @pytest.mark.usefixtures("heads")
@@ -216,7 +217,7 @@ def test_the_coin_asks_about_packed_tasks_singly_too(tmp_path: Path) -> None:
         backend.predict(*days(5))
         assert backend.server.count("red") == 6
         with backend.ledger.read() as connection:
-            checks = answers.pack_checks_of(connection, Project().key)
+            checks = PackChecks(connection, Project().key).all()
     assert Counter((check.arm, check.agreed) for check in checks) == {
         ("red:5", True): 5,
         ("green:5", True): 5,

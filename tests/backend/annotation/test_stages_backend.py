@@ -16,7 +16,7 @@ from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
 from backend.annotation.queue import JobQueue
-from backend.ledger import reports
+from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import Round
 from backend.testing import Reply
 
@@ -107,7 +107,7 @@ def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(
 ) -> None:
     at_once = [round_ for round_ in rounds if round_.plan["stages"]["first"] == len(MODELS)]
     with project.ledger.read() as connection:
-        rows = {row.model: row for row in reports.sum_votes(connection, Project().key)}
+        rows = {row.model: row for row in ProjectSums(connection, Project().key).votes()}
     assert 0 < len(at_once) < len(rounds)
     for arm in MODELS:
         assert rows[arm].asked == sum(arm in round_.votes for round_ in rounds)
@@ -207,7 +207,7 @@ def test_a_model_that_fails_gives_no_vote_and_the_others_decide(tmp_path: Path) 
 
     with Backend(tmp_path, broken, MODELS, policy=JOINT, student=False) as backend:
         rounds = [predicted(backend, number) for number in range(1, 9)]
-        assert backend.runtime.pool.resting("amber")
+        assert backend.runtime.pool["amber"].resting
     failed = [round_ for round_ in rounds if "amber" in round_.votes]
     assert len(failed) == 5
     for round_ in failed:

@@ -15,15 +15,15 @@ from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend.errors import ConfigError
-from backend.ledger import events
 from backend.ledger.database import tables
 from backend.ledger.database.packing import decompress
+from backend.ledger.events import StateRecords
 from backend.settings import load
 from backend.upkeep import pruning, verification
 from backend.upkeep.pruning import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams, to_json
+from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 
@@ -134,7 +134,8 @@ def holds(backend: Backend, text: str) -> bool:
     stored += [json.dumps(plan).encode() for plan in raw(backend, tables.rounds.c.plan)]
     stored += raw(backend, tables.contexts.c.context)
     ngrams = hashed_ngrams(text)
-    return any(form in each for each in stored for form in (ngrams, to_json(ngrams).encode()))
+    as_json, _ = TaughtText(ngrams, "").to_list()
+    return any(form in each for each in stored for form in (ngrams, as_json.encode()))
 
 
 def test_the_n_grams_of_a_deleted_task_are_nowhere(backend: Backend) -> None:
@@ -212,7 +213,7 @@ def test_a_snapshot_from_before_the_deletion_forgets_by_its_event(backend: Backe
     backend.predict(task(1, text=SUNNY), task(2, text=GREY))
     key, saved = backend.rounds(1)[0].key, backend.state().snapshot()
     with backend.ledger.write() as connection:
-        events.save_snapshot(connection, key.project, key.control, key.epoch, 2, saved, now=1.0)
+        StateRecords(connection, key.project, key.control, key.epoch).save_snapshot(2, saved, now=1.0)
     backend.hook(tasks_deleted(1))
     assert problems(backend) == []
     state = State.restore(saved)
@@ -229,7 +230,7 @@ def fold(backend: Backend) -> State:
     pruning.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
     assert backend.events() == []
     with backend.ledger.read() as connection:
-        base = events.base_of(connection, key.project, key.control, key.epoch)
+        base = StateRecords(connection, key.project, key.control, key.epoch).base()
     assert base is not None
     return State.restore(base.state)
 
@@ -266,7 +267,7 @@ def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backen
     assert (round_.pruned, round_.text, "studied" in round_.plan) == (True, b"", False)
     assert raw(backend, tables.contexts.c.context) == []
     with backend.ledger.read() as connection:
-        base = events.base_of(connection, key.project, key.control, key.epoch)
+        base = StateRecords(connection, key.project, key.control, key.epoch).base()
     assert base is not None
     assert State.restore(base.state).texts == before
     assert problems(backend) == []

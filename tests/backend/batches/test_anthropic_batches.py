@@ -15,7 +15,8 @@ from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
 from backend.commands.bulk import batch_run
-from backend.ledger import batches, money
+from backend.ledger import money
+from backend.ledger.batches import Jobs
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -90,7 +91,7 @@ def test_a_lost_batch_is_held_until_a_line_says_whose_it_is(tmp_path: Path, serv
         assert len(server.batches) == 2  # nothing was sent again
         with folder.ledger.read() as connection:
             assert money.balance(connection, "in", money.TOTAL).reserved > 0
-            assert [job.state for job in batches.find_jobs(connection)] == ["sending"]
+            assert [job.state for job in Jobs(connection).find()] == ["sending"]
         running = False
         foreign.results.append({"custom_id": "theirs-1", "result": {"type": "expired"}})
         for batch in list(server.batches.values()):

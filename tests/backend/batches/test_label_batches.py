@@ -21,7 +21,8 @@ from backend.commands.bulk import batch_run
 from backend.commands.jobs import cancel_jobs, print_jobs
 from backend.commands.shared import output
 from backend.errors import BatchesUnsupportedError, PriceMissingError
-from backend.ledger import answers, batches, deletions, money
+from backend.ledger import answers, deletions, money
+from backend.ledger.batches import Jobs, Lines, WaitingTasks
 from backend.models.batches.provider import Limits
 from backend.models.model import litellm
 from backend.testing import Reply
@@ -126,12 +127,12 @@ def test_plans_are_stored_before_anything_is_sent(tmp_path: Path, server: BatchS
         def look(method: str, path: str) -> int:
             if (method, path) == ("POST", "/v1/batches"):
                 with folder.ledger.read() as connection:
-                    numbers = [line.task for line in batches.wanted_lines(connection, "in", "red", 10)] or [
+                    numbers = [line.task for line in Lines(connection).wanted("in", "red", 10)] or [
                         line.task
-                        for job in batches.find_jobs(connection)
-                        for line in batches.lines_of(connection, job.id, 10)
+                        for job in Jobs(connection).find()
+                        for line in Lines(connection).out_with(job.id, 10)
                     ]
-                    seen.extend(batches.find_tasks(connection, "in", number) for number in numbers)
+                    seen.extend(WaitingTasks(connection).find("in", number) for number in numbers)
             return 0
 
         server.refused = look
@@ -291,14 +292,14 @@ def test_a_deleted_tasks_line_is_discarded_on_return(tmp_path: Path, server: Bat
         folder.table("lovely", "gloomy")
         label(folder, wait=False)
         with folder.ledger.write() as connection:
-            [job, _] = batches.find_jobs(connection)
-            [line, _] = batches.lines_of(connection, job.id, 10)
+            [job, _] = Jobs(connection).find()
+            [line, _] = Lines(connection).out_with(job.id, 10)
             deletions.mark_deleted(connection, "in", [line.task], 1.0)
             deletions.forget_deleted(connection, "in", [line.task])
         server.ends = lambda batch: True
         label(folder, wait=False)
         with folder.ledger.read() as connection:
-            stored = batches.find_lines(connection, [line.key])[line.key]
+            stored = Lines(connection).find([line.key])[line.key]
             assert (stored.state, stored.body) == ("discarded", None)
             assert not answers.find_by_key(connection, [line.key])
         assert spent(folder) == pytest.approx(4 * CALL / 2)  # the provider wants its money all the same
@@ -323,8 +324,8 @@ def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: Ba
         folder.table(*(f"{word} {n}" for n in range(40) for word in ("lovely", "gloomy", "mixed")))
         assert not label(folder).left
         with folder.ledger.read() as connection:
-            assert batches.count_tasks(connection, "in") == (0, 0)
-            stages = {job.created_at for job in batches.find_jobs(connection)}
+            assert WaitingTasks(connection).count("in") == (0, 0)
+            stages = {job.created_at for job in Jobs(connection).find()}
         assert len(stages) <= 4
         assert set(server.bought.values()) == {1}
 

@@ -16,7 +16,9 @@ from sqlalchemy import select
 
 from backend.annotation import batch_desk
 from backend.commands.bulk import batch_run
-from backend.ledger import answers, batches, bookings, deletions, money
+from backend.ledger import answers, deletions, money
+from backend.ledger.answers import PackChecks
+from backend.ledger.batches import Jobs, Lines
 from backend.ledger.database import tables
 from backend.models.batches.provider import Limits
 from backend.testing import Reply, packed_texts
@@ -132,9 +134,9 @@ def test_claims_and_money_of_a_line_belong_to_the_job(tmp_path: Path, server: Ba
         label(folder, wait=False)
         with folder.ledger.read() as connection:
             owners = Counter(connection.execute(select(tables.claims.c.owner)).scalars())
-            out = [job.id for job in batches.find_jobs(connection)]
+            out = [job.id for job in Jobs(connection).find()]
             held = connection.execute(select(tables.calls.c.expires_at)).scalars().all()
-        assert owners == {bookings.batch_owner(job): 10 for job in out}
+        assert owners == {answers.batch_owner(job): 10 for job in out}
         assert len(held) == 4
         assert min(held) > time.time() + 29 * 24 * 3600
 
@@ -242,18 +244,14 @@ def test_a_deleted_tasks_part_is_discarded_on_return_and_its_neighbours_keep_the
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         with folder.ledger.write() as connection:
-            out = [
-                line
-                for job in batches.find_jobs(connection)
-                for line in batches.lines_of(connection, job.id, 10)
-            ]
+            out = [line for job in Jobs(connection).find() for line in Lines(connection).out_with(job.id, 10)]
             gone = out[0].task
             deletions.mark_deleted(connection, "in", [gone], 1.0)
             deletions.forget_deleted(connection, "in", [gone])
         server.ends = lambda batch: True
         label(folder, wait=False)
         with folder.ledger.read() as connection:
-            stored = batches.find_lines(connection, [line.key for line in out])
+            stored = Lines(connection).find([line.key for line in out])
             kept = answers.find_by_key(connection, list(stored))
         assert {line.task for line in stored.values() if line.state == "discarded"} == {gone}
         assert {stored[key].task for key in kept} == {line.task for line in out} - {gone}
@@ -282,13 +280,13 @@ def test_the_providers_limits_count_lines_and_not_tasks(tmp_path: Path, server: 
 def test_the_coin_asks_about_packed_tasks_singly_in_the_same_batch_round(
     tmp_path: Path, server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.pack_checks.COIN", 1.0)
     with folder_of(tmp_path / "a", server) as folder:
         folder.table(*TEXTS[:5])
         assert not label(folder).left
         assert sorted(sent(server)) == [0, 0, 0, 0, 0, 5]
         with folder.ledger.read() as connection:
-            checks = answers.pack_checks_of(connection, "in")
+            checks = PackChecks(connection, "in").all()
         assert Counter((check.arm, check.agreed) for check in checks) == {
             ("red:5", True): 5,
             ("green:5", True): 5,
@@ -306,7 +304,7 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         server.ends = lambda batch: True
-        unpacked = "backend.annotation.asking.unpacked_arms"
+        unpacked = "backend.annotation.pack_checks.unpacked_arms"
         with patch(unpacked, lambda checks: frozenset({"red:5"})):
             assert not label(folder).left
         assert sent(server) == [5]

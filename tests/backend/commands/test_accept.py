@@ -13,7 +13,9 @@ from whole_backend import Backend, votes
 
 from backend.commands.accept import Acceptance, Decided, Evidence, require_certificate, undo_accepted
 from backend.errors import ConfigError
-from backend.ledger import Ledger, human_annotations, rounds
+from backend.ledger import Ledger, rounds
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.rounds import AcceptedTasks, ProjectRounds
 
 LABELS = {"mood": "Glad"}
 
@@ -49,7 +51,7 @@ def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> Acceptanc
 
 def recorded(ledger: Ledger) -> list[rounds.Accepted]:
     with ledger.read() as connection:
-        return rounds.accepted_of(connection, "3.1")
+        return AcceptedTasks(connection, "3.1").all()
 
 
 # -- what is accepted
@@ -174,11 +176,11 @@ def teaches(backend: Backend, number: int, *, mood: str, known: bool) -> bool:
     backend.predict(task(number))
     record = rounds.Accepted(key, number, number * 10 if known else None, LABELS, 0.9, True, 1.0)
     with backend.ledger.write() as connection:
-        rounds.store_accepted(connection, [record])
+        AcceptedTasks(connection, record.project).store([record])
     backend.hook(annotated(Annotation(number=number * 10, task=number, mood=mood)))
     with backend.ledger.read() as connection:
-        [stored] = human_annotations.of_task(connection, key, number)
-        [round_] = rounds.of_task(connection, key, number)
+        [stored] = Annotations(connection, key).of_task(number)
+        [round_] = ProjectRounds(connection, key).of_task(number)
     assert (round_.taught_by == "human") == stored.teaches
     return stored.teaches
 
@@ -196,6 +198,6 @@ def test_a_deleted_task_is_forgotten_here_too(backend: Backend) -> None:
     key = Project().key
     backend.predict(task(103))
     with backend.ledger.write() as connection:
-        rounds.store_accepted(connection, [rounds.Accepted(key, 103, 1030, LABELS, 0.9, True, 1.0)])
-        rounds.forget_accepted(connection, key, [103])
-        assert 103 not in {each.task for each in rounds.accepted_of(connection, key)}
+        AcceptedTasks(connection, key).store([rounds.Accepted(key, 103, 1030, LABELS, 0.9, True, 1.0)])
+        AcceptedTasks(connection, key).forget([103])
+        assert 103 not in {each.task for each in AcceptedTasks(connection, key).all()}

@@ -16,9 +16,11 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import contents, issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
-from backend.ledger import Ledger, blind_tasks, certificates, deletions, projects, recounts
+from backend.ledger import Ledger, deletions, projects
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.certificates import Certificates
 from backend.ledger.database import tables
-from backend.ledger.recounts import Counting
+from backend.ledger.recounts import Counting, Recounts
 from backend.server.status.report import CertificateReport
 from backend.settings import Environment, load
 from backend.upkeep import verification
@@ -67,9 +69,11 @@ class Certified:
 
     def recount(self) -> None:
         with self.ledger.write() as connection:
-            counting = Counting(recounts.next_number(connection, PROJECT), "command", 1, 600, 3, 0, 3.0)
-            recounts.store_counting(connection, PROJECT, counting)
-            blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=counting.number, results={})
+            counting = Counting(
+                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 3.0
+            )
+            Recounts(connection, PROJECT).store_counting(counting)
+            BlindQueues(connection, PROJECT).recounted("mood", "e1", number=counting.number, results={})
 
     def outcome(self) -> list[str]:
         with self.ledger.read() as connection:
@@ -184,8 +188,8 @@ def test_certificates_are_numbered_by_project(certified: Certified) -> None:
     certified.issue()
     certified.issue()
     with certified.ledger.read() as connection:
-        assert [each.number for each in certificates.certificates_of(connection, PROJECT)] == [2, 1]
-        assert certificates.next_number(connection, "another") == 1
+        assert [each.number for each in Certificates(connection, PROJECT).all()] == [2, 1]
+        assert Certificates(connection, "another").next_number() == 1
 
 
 def test_a_project_without_a_label_gets_none(sqlite_ledger: Ledger, tmp_path: Path) -> None:

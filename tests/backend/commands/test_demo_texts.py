@@ -44,7 +44,7 @@ def test_gold_labels_are_balanced(kind: str) -> None:
 
 def accuracies(kind: str, embedder: Embedder) -> dict[str, float]:
     """Share of right answers of every voter, and of their plain majority."""
-    labels = question(kind).question.control.answer_format.labels
+    labels = question(kind).config.control.answer_format.labels
     right: Counter[str] = Counter()
     for entry in TEXTS[kind]:
         votes = {}

@@ -12,7 +12,8 @@ from label_studio_requests import Annotation, annotated, setup, task
 from label_studio_requests import Project as StudioProject
 from whole_backend import Backend, votes
 
-from backend.ledger import human_annotations, learning_data
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.learning_data import LearningRounds
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 GLAD = {"red": (3, 3.0), "green": (3, 3.0), "blue": (3, 0.0)}
@@ -97,7 +98,7 @@ def test_with_nothing_to_withdraw_it_says_so_and_does_not_ask(backend: Backend, 
     assert (done.returncode, done.stderr) == (0, "")
     assert "There is nothing to withdraw." in done.stdout
     with backend.ledger.read() as connection:
-        assert human_annotations.withdrawals_of(connection, StudioProject().key) == []
+        assert Annotations(connection, StudioProject().key).withdrawals() == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_withdrawn_labels_are_no_examples(tmp_path: Path) -> None:
     def examples() -> list[int]:
         [round_] = backend.rounds(1)
         with backend.ledger.read() as connection:
-            labelled = learning_data.labelled_tasks(connection, round_.key.project, "mood", round_.key.epoch)
+            labelled = LearningRounds(connection, round_.key.project, "mood", round_.key.epoch).examples()
         return [example.task for example in labelled]
 
     with Backend(tmp_path, SPLIT, few_shot=2) as backend:

@@ -15,8 +15,9 @@ from scripted_litellm import HashedTexts
 
 from backend.commands.label.project import predict_project
 from backend.commands.shared.options import LabelOptions
-from backend.ledger import money, recounts, rounds
+from backend.ledger import money, recounts
 from backend.ledger.money import from_picodollars
+from backend.ledger.rounds import ProjectRounds
 
 
 def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> None:
@@ -54,7 +55,7 @@ def spent(api: LabelStudioApi, folder: LabelFolder) -> float:
 
 def scores_of_ledger(api: LabelStudioApi, folder: LabelFolder) -> dict[int, float]:
     with folder.ledger.read() as connection:
-        found = {task: rounds.of_task(connection, api.project_key, task)[0] for task in api.tasks}
+        found = {task: ProjectRounds(connection, api.project_key).of_task(task)[0] for task in api.tasks}
         latest = recounts.with_latest(connection, {round_.key: round_ for round_ in found.values()})
     return {task: latest[round_.key].score for task, round_ in found.items()}
 

@@ -23,7 +23,8 @@ from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
 from backend.errors import BodyTooLargeError, ConfigError
-from backend.ledger import money, rounds
+from backend.ledger import money
+from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import Quote
 from camvo.student.taught_texts import STUDENT
 
@@ -63,7 +64,7 @@ def spent(backend: Backend, api: LabelStudioApi, scope: str = money.TOTAL) -> fl
 def predicted_by(backend: Backend, api: LabelStudioApi, number: int) -> int:
     """How many models have voted on a task."""
     with backend.ledger.read() as connection:
-        [round_] = rounds.of_task(connection, api.project_key, number)
+        [round_] = ProjectRounds(connection, api.project_key).of_task(number)
         return len(round_.votes.keys() - {STUDENT})
 
 

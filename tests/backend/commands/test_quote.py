@@ -37,7 +37,7 @@ def billed(body: dict[str, Any]) -> Reply:
 def billed_packs(body: dict[str, Any]) -> Reply:
     """The same with an answer for each task of a prompt about several."""
     contents = tuple(message["content"] for message in body["messages"])
-    asked = re.findall(r"^BEGIN (\d{3})$", contents[-1], re.MULTILINE)
+    asked = re.findall(r"^BEGIN (\d{6})$", contents[-1], re.MULTILINE)
     answer = dict.fromkeys(asked, "Glad") if asked else {"label": "Glad"}
     return Reply.says(answer, usage=(litellm_info.count_tokens(contents), 9 * max(len(asked), 1)))
 

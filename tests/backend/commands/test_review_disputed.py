@@ -14,8 +14,9 @@ from sqlalchemy import update
 from whole_backend import Backend, votes
 
 from backend.commands.connect.tabs import DISPUTED_TITLE
-from backend.ledger import Ledger, learning_data
+from backend.ledger import Ledger
 from backend.ledger.database import tables
+from backend.ledger.learning_data import Reliabilities
 from camvo.annotators.annotators import PRIOR_PERSON
 
 PROJECT_7 = Project(number=PROJECT)
@@ -76,7 +77,7 @@ def test_the_chance_of_an_error_is_bayes_rule(folder: Path, found: dict[int, Any
     """One person against a vote that is right 97% of the time, with three labels."""
     ledger = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}")
     with ledger.read() as connection:  # the server may have fitted reliabilities before it stopped
-        fits = learning_data.latest_reliabilities(connection, PROJECT_7.key, "mood")
+        fits = Reliabilities(connection, PROJECT_7.key).latest("mood")
     ledger.close()
     right = fits[0].accuracies["1"] if fits else PRIOR_PERSON
     vote, human = 0.97 * (1.0 - right) / 2, 0.03 / 2 * right

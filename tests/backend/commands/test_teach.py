@@ -10,7 +10,10 @@ from labelling import LabelFolder, always
 
 from backend.commands.teach import TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
-from backend.ledger import blind_tasks, human_annotations, learning_data
+from backend.ledger import human_annotations
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.learning_data import Reliabilities
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -69,7 +72,7 @@ def test_the_sample_is_the_same_for_another_order_of_the_rows(folder: LabelFolde
 
 def test_the_order_of_the_sample_is_that_in_which_labels_certify(folder: LabelFolder) -> None:
     with folder.ledger.read() as connection:
-        [queue] = blind_tasks.queues(connection, "in").values()
+        [queue] = BlindQueues(connection, "in").all().values()
     sample = folder.rows("blind.csv")
     assert [int(row["camvo_task"][1:], 16) for row in sample] == [task.task for task in queue]
 
@@ -150,7 +153,7 @@ def test_blind_labels_reach_the_queue_that_certifies(folder: LabelFolder) -> Non
     folder.change("blind.csv", **{first: "Sad", second: "Glad"})
     teach(folder)
     with folder.ledger.read() as connection:
-        [queue] = blind_tasks.queues(connection, "in").values()
+        [queue] = BlindQueues(connection, "in").all().values()
     assert [task.reward for task in queue.entries[:3]] == [0.0, 1.0, None]
 
 
@@ -162,7 +165,7 @@ def test_a_word_that_is_no_label_is_refused_with_its_line_and_nothing_is_learnt(
     assert "line 3" in str(refused.value)
     assert "'Glad', 'Sad'" in str(refused.value)
     with folder.ledger.read() as connection:
-        assert human_annotations.annotated_tasks(connection, "in") == []
+        assert Annotations(connection, "in").tasks() == []
 
 
 def test_two_labels_for_one_task_are_refused(folder: LabelFolder) -> None:
@@ -182,7 +185,7 @@ def by_annotators(folder: LabelFolder, *rows: tuple[int, str, str], name: str = 
 
 def annotations(folder: LabelFolder) -> list[human_annotations.Annotation]:
     with folder.ledger.read() as connection:
-        return human_annotations.of_project(connection, "in")
+        return Annotations(connection, "in").all()
 
 
 def test_several_annotators_may_say_different_things_about_one_task(folder: LabelFolder) -> None:
@@ -238,7 +241,7 @@ def test_labels_are_weighed_by_how_often_each_annotator_is_right(folder: LabelFo
     tied = [(4, "1", "Glad"), (4, "3", "Sad")]
     teach(folder, by_annotators(folder, *agreed, *wrong, *tied))
     with folder.ledger.read() as connection:
-        [fit] = learning_data.latest_reliabilities(connection, "in", "label")
+        [fit] = Reliabilities(connection, "in").latest("label")
     assert fit.applied
     assert fit.accuracies["1"] > fit.accuracies["3"]
     folder.label()

@@ -8,7 +8,8 @@ from label_studio_requests import Annotation, Project, annotated, annotations_de
 from backend import settings
 from backend.label_studio.payloads import WebhookEvent, parse_webhook
 from backend.learning import actions
-from backend.ledger import Ledger, human_annotations
+from backend.ledger import Ledger
+from backend.ledger.human_annotations import Annotations
 from backend.questions import LabelConfig, parse_label_config
 
 
@@ -36,7 +37,7 @@ def test_the_label_config_is_parsed_before_the_transaction(sqlite_ledger: Ledger
         store(connection)
     assert len(parsed) == 1
     with sqlite_ledger.read() as connection:
-        [annotation] = human_annotations.of_task(connection, Project().key, 1)
+        [annotation] = Annotations(connection, Project().key).of_task(1)
     assert annotation.labels == {"mood": "Sad"}
 
 

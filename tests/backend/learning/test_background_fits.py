@@ -14,7 +14,7 @@ from backend.learning.fits import PAUSE, BackgroundFits
 from backend.learning.states import StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
+from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 KEY = StateKey("7.1", "mood", "epoch")
 
@@ -23,8 +23,8 @@ NO_ROUNDS = PatternCounts()
 
 
 def fit_data(n: int) -> JointFitData:
-    said = (CastVote("blue", "Glad"), CastVote("red", "Sad"))
-    latest = LatestRounds(tuple(KeptRound(said, "Glad") for _ in range(n)))
+    said = {"blue": "Glad", "red": "Sad"}
+    latest = LatestRounds(tuple(KeptRound.of(said, "Glad") for _ in range(n)))
     return JointFitData(NO_ROUNDS, latest, ("Glad", "Sad"), (("blue", 0.0), ("red", 0.0)))
 
 

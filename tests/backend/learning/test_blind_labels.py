@@ -21,9 +21,9 @@ from whole_backend import Backend, says, votes
 
 from backend import settings
 from backend.commands.ledger import withdraw
-from backend.ledger import blind_tasks, learning_data
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.blind_tasks import BlindQueues, QueuedTask
 from backend.ledger.human_annotations import Withdrawal
+from backend.ledger.learning_data import LearningRounds
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 ALL = 0.999_999
@@ -43,7 +43,7 @@ def human(mood: str | None = "Glad", number: int = 1, **changes: Any) -> Annotat
 
 def entry(backend: Backend, number: int = 1, project: Project | None = None) -> QueuedTask:
     with backend.ledger.read() as connection:
-        [queue] = blind_tasks.queues(connection, (project or Project()).key).values()
+        [queue] = BlindQueues(connection, (project or Project()).key).all().values()
     return next(entry for entry in queue if entry.task == number)
 
 
@@ -72,8 +72,8 @@ def test_a_blind_label_teaches_no_score(backend: Backend) -> None:
     [round_] = backend.rounds(1)
     of_question = (round_.key.project, round_.key.control, round_.key.epoch)
     with backend.ledger.read() as connection:
-        assert learning_data.count_rounds(connection, *of_question) == (2, 0)
-        assert {known.confirmed for known in learning_data.latest_rounds(connection, *of_question)} == {None}
+        assert LearningRounds(connection, *of_question).count() == (2, 0)
+        assert {known.confirmed for known in LearningRounds(connection, *of_question).latest()} == {None}
 
 
 def test_an_answer_counts_against_the_voted_label(backend: Backend) -> None:
@@ -136,7 +136,7 @@ def test_each_question_of_a_task_counts_by_itself(tmp_path: Path) -> None:
         backend.predict(task(1, project=project), project=project)
         backend.hook(annotated(human("Glad"), project))
         with backend.ledger.read() as connection:
-            queues = blind_tasks.queues(connection, project.key)
+            queues = BlindQueues(connection, project.key).all()
     rewards = {control: queue.entries[0].reward for (control, _), queue in queues.items()}
     assert rewards == {"mood": 1.0, "topic": 0.0}
 

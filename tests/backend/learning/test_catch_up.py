@@ -16,7 +16,7 @@ from server_process import wait_until
 from whole_backend import Backend, votes
 
 from backend.label_studio.payloads import parse_webhook, project_key
-from backend.ledger import human_annotations
+from backend.ledger.human_annotations import Annotations
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 VOTE = {"red": (1, 1.0), "green": (1, 1.0), "blue": (1, 0.0)}
@@ -58,7 +58,7 @@ class Studio:
 
     def known(self) -> frozenset[int]:
         with self.backend.ledger.read() as connection:
-            return human_annotations.annotation_ids(connection, self.project.key)
+            return Annotations(connection, self.project.key).ids()
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_project_that_is_named_by_its_number_alone_is_learnt(studio: Studio) -
     studio.backend.runtime.learn(event)
     studio.finish()
     with studio.backend.ledger.read() as connection:
-        assert len(human_annotations.annotation_ids(connection, number)) == 1
+        assert len(Annotations(connection, number).ids()) == 1
 
 
 def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> None:

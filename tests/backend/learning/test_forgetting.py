@@ -23,9 +23,11 @@ from backend import settings as camvo_settings
 from backend.commands.ledger import withdraw
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import bounded, prepare_event
-from backend.ledger import Ledger, events, rounds
+from backend.ledger import Ledger
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Withdrawal
+from backend.ledger.rounds import ProjectRounds
 from backend.testing import Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -115,7 +117,7 @@ def forget(ledger: Ledger, **scope: Any) -> int:
 
 def state(ledger: Ledger) -> State:
     with ledger.read() as connection:
-        recorded = events.after(connection, Project().key, 0)
+        recorded = ProjectEvents(connection, Project().key).after(0)
     total = State(384)
     total.add(*(Contribution.unpack(event.contribution) for event in recorded))
     return total
@@ -124,7 +126,7 @@ def state(ledger: Ledger) -> State:
 def taught(ledger: Ledger) -> list[Any]:
     """What people say about each round and each vote, and what the rounds teach."""
     with ledger.read() as connection:
-        of_tasks = [rounds.of_task(connection, Project().key, number) for number in TASKS]
+        of_tasks = [ProjectRounds(connection, Project().key).of_task(number) for number in TASKS]
         votes = connection.execute(select(tables.votes.c.confirmed).order_by(*tables.votes.primary_key)).all()
     return [(r.human, r.confirmed, r.taught, r.taught_by) for of_task in of_tasks for r in of_task] + list(
         votes
@@ -196,7 +198,7 @@ def heard_by(ledger: Ledger, *annotations: Annotation) -> None:
 def humans(ledger: Ledger) -> Mapping[int, str | None]:
     """Task → the humans' label, of the tasks that have one."""
     with ledger.read() as connection:
-        labels = {n: rounds.of_task(connection, Project().key, n)[0].human for n in TASKS}
+        labels = {n: ProjectRounds(connection, Project().key).of_task(n)[0].human for n in TASKS}
     return {number: label for number, label in labels.items() if label is not None}
 
 

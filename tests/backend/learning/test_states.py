@@ -21,6 +21,7 @@ from backend.learning import states as module
 from backend.learning.states import StateKey, States
 from backend.ledger import Ledger, Writer, events
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents
 from backend.testing import Reply
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
@@ -132,7 +133,7 @@ def test_a_look_ends_though_others_append_faster_than_it_reads(
 ) -> None:
     monkeypatch.setattr(module, "_PORTION", 2)
     seeds = iter(range(4, 1000))
-    after = events.after
+    after = ProjectEvents.after
 
     def after_and_more(*arguments: Any, **options: Any) -> list[events.Event]:
         found = after(*arguments, **options)
@@ -142,7 +143,7 @@ def test_a_look_ends_though_others_append_faster_than_it_reads(
 
     for seed in range(4):
         append(sqlite_ledger, lesson(seed))
-    monkeypatch.setattr(events, "after", after_and_more)
+    monkeypatch.setattr(ProjectEvents, "after", after_and_more)
     assert 4 <= process.current().rounds < 20
 
 
@@ -181,13 +182,13 @@ def test_looks_that_wait_for_one_another_share_a_read(
     sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    after = module.events.after
+    after = ProjectEvents.after
 
-    def counted(connection: Any, project: str, sequence: int, **options: Any) -> Any:
+    def counted(stored: ProjectEvents, sequence: int, **options: Any) -> Any:
         reads.append(sequence)
-        return after(connection, project, sequence, **options)
+        return after(stored, sequence, **options)
 
-    monkeypatch.setattr(module.events, "after", counted)
+    monkeypatch.setattr(ProjectEvents, "after", counted)
     states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
 
     async def looks() -> None:
@@ -201,7 +202,7 @@ def test_a_look_sees_what_was_written_before_it_while_another_reads(
     sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, opened = threading.Event(), threading.Event()
-    after = module.events.after
+    after = ProjectEvents.after
 
     def held(*arguments: Any, **options: Any) -> Any:
         found = after(*arguments, **options)
@@ -209,7 +210,7 @@ def test_a_look_sees_what_was_written_before_it_while_another_reads(
         assert opened.wait(30)
         return found
 
-    monkeypatch.setattr(module.events, "after", held)
+    monkeypatch.setattr(ProjectEvents, "after", held)
     states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
 
     async def looks() -> State:
@@ -383,9 +384,9 @@ def test_a_restarted_pool_knows_the_usage_of_its_models(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "How much is this?"}]
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))
-        before = backend.runtime.pool.cost("red", messages)
+        before = backend.runtime.pool["red"].model.cost(messages)
     with Backend(tmp_path, SPLIT) as backend:
-        assert backend.runtime.pool.cost("red", messages) == pytest.approx(before)
+        assert backend.runtime.pool["red"].model.cost(messages) == pytest.approx(before)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

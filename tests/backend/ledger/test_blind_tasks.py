@@ -8,8 +8,8 @@ import pytest
 from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, blind_tasks, deletions, rounds
-from backend.ledger.blind_tasks import QueuedTask
-from backend.ledger.rounds import Round
+from backend.ledger.blind_tasks import BlindQueues, QueuedTask
+from backend.ledger.rounds import ProjectRounds, Round
 from camvo.scores.guarantee import queue_place
 
 
@@ -29,13 +29,13 @@ def hear(ledger: Ledger, task: int, said: str = "Glad", **rewards: float) -> Non
     """People answer: ``_11=1.0`` is annotation 11, which confirms the label."""
     standing = {int(name[1:]): reward for name, reward in rewards.items()}
     with ledger.write() as connection:
-        [round_, *_] = rounds.of_task(connection, PROJECT, task)
+        [round_, *_] = ProjectRounds(connection, PROJECT).of_task(task)
         blind_tasks.record_answer(connection, round_, round_.id, standing, said)
 
 
 def queue(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[QueuedTask]:
     with ledger.read() as connection:
-        return list(blind_tasks.queues(connection, PROJECT)[control, epoch])
+        return list(BlindQueues(connection, PROJECT).all()[control, epoch])
 
 
 def by_task(ledger: Ledger) -> dict[int, QueuedTask]:
@@ -128,5 +128,5 @@ def test_waiting_tasks_are_listed_from_the_front_over_all_questions(ledger: Ledg
     if first in {1, 2}:
         hear(ledger, first, _11=1.0)
     with ledger.read() as connection:
-        waiting = blind_tasks.waiting(connection, PROJECT, {"mood": "e1", "topic": "e1"}, limit)
+        waiting = BlindQueues(connection, PROJECT).waiting({"mood": "e1", "topic": "e1"}, limit)
     assert waiting == (others if first in {1, 2} else [first, *others])[:limit]

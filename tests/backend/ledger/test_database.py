@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
-from backend.ledger.database.readiness import try_write
+from backend.ledger.database.statements import try_write
 
 
 def test_a_read_sees_the_write_before_it(ledger: Ledger) -> None:

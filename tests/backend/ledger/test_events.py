@@ -8,8 +8,8 @@ import ledger_workers
 import pytest
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, events, projects
-from backend.ledger.events import Event
+from backend.ledger import Ledger, projects
+from backend.ledger.events import Event, NewEvent, ProjectEvents
 
 
 def append(
@@ -20,16 +20,8 @@ def append(
     control: str = "topic",
     epoch: str = "e",
 ) -> int:
-    return events.append(
-        connection,
-        project,
-        control=control,
-        epoch=epoch,
-        kind="revision",
-        contribution=contribution,
-        round_id=7,
-        now=3.0,
-    )
+    event = NewEvent(control=control, epoch=epoch, kind="revision", contribution=contribution, round_id=7)
+    return ProjectEvents(connection, project).append([event], 3.0)[0]
 
 
 def test_an_event_reads_back_as_it_was_appended(ledger: Ledger) -> None:
@@ -37,7 +29,7 @@ def test_an_event_reads_back_as_it_was_appended(ledger: Ledger) -> None:
     with ledger.write() as connection:
         append(connection, everything)
         expected = Event("1.1", 1, "topic", "e", "revision", 7, everything, 3.0)
-        assert events.after(connection, "1.1", 0) == [expected]
+        assert ProjectEvents(connection, "1.1").after(0) == [expected]
 
 
 def test_events_are_numbered_without_gaps_within_each_project(ledger: Ledger) -> None:
@@ -62,16 +54,19 @@ def test_a_sequence_number_that_was_rolled_back_is_used_again(ledger: Ledger) ->
         fail()
     with ledger.write() as connection:
         assert append(connection, b"second") == 2
-        assert [event.contribution for event in events.after(connection, "1.1", 0)] == [b"first", b"second"]
+        assert [event.contribution for event in ProjectEvents(connection, "1.1").after(0)] == [
+            b"first",
+            b"second",
+        ]
 
 
 def test_events_are_read_in_portions_after_a_given_number(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for number in range(5):
             append(connection, str(number).encode())
-        portion = events.after(connection, "1.1", 1, limit=3)
+        portion = ProjectEvents(connection, "1.1").after(1, limit=3)
         assert [event.sequence for event in portion] == [2, 3, 4]
-        assert [event.sequence for event in events.after(connection, "1.1", 4, limit=3)] == [5]
+        assert [event.sequence for event in ProjectEvents(connection, "1.1").after(4, limit=3)] == [5]
 
 
 def test_events_can_be_restricted_to_one_state(ledger: Ledger) -> None:
@@ -81,7 +76,7 @@ def test_events_can_be_restricted_to_one_state(ledger: Ledger) -> None:
         append(connection, b"other epoch", epoch="f")
         append(connection, b"other project", project="2.1")
         append(connection, b"mine too")
-        of_state = events.after(connection, "1.1", 0, control="topic", epoch="e")
+        of_state = ProjectEvents(connection, "1.1").after(0, control="topic", epoch="e")
         assert [(event.sequence, event.contribution) for event in of_state] == [
             (1, b"mine"),
             (4, b"mine too"),
@@ -96,11 +91,11 @@ def test_a_reader_misses_no_event_while_two_processes_append(ledger: Ledger, led
     tailed: list[Event] = []
     while len(tailed) < 2 * count and processes.running():
         with ledger.read() as connection:
-            tailed += events.after(connection, "1.1", len(tailed))
+            tailed += ProjectEvents(connection, "1.1").after(len(tailed))
     assert processes.succeeded()
     with ledger.read() as connection:
-        tailed += events.after(connection, "1.1", len(tailed))
-        assert tailed == events.after(connection, "1.1", 0)
+        tailed += ProjectEvents(connection, "1.1").after(len(tailed))
+        assert tailed == ProjectEvents(connection, "1.1").after(0)
     assert [event.sequence for event in tailed] == list(range(1, 2 * count + 1))
     written = [event.contribution.decode().split() for event in tailed]
     for writer in "ab":
@@ -124,7 +119,7 @@ def test_a_killed_process_loses_no_acknowledged_event(ledger: Ledger, ledger_url
         ]
     with ledger.write() as connection:
         after_it = append(connection, b"after the crash")
-        numbers = [event.sequence for event in events.after(connection, "1.1", 0, limit=100_000)]
+        numbers = [event.sequence for event in ProjectEvents(connection, "1.1").after(0, limit=100_000)]
     assert numbers == list(range(1, after_it + 1))
     assert acknowledged == numbers[: len(acknowledged)]
     assert after_it - len(acknowledged) in {1, 2}  # at most one was committed and not yet acknowledged

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event, select
 
 from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger import Ledger, Writer, answers, deletions, money, projects
-from backend.ledger.bookings import BoughtAnswer, CallOutcome, store_answers
+from backend.ledger.answers import BoughtAnswer, CallOutcome, store_answers
 from backend.ledger.database import tables
 from backend.ledger.database import writer as batches
 from backend.ledger.database.writer import GroupedWrite

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from backend.ledger import Ledger, human_annotations
-from backend.ledger.human_annotations import Annotation
+from backend.ledger.human_annotations import Annotation, Annotations
 
 FIRST = Annotation(
     project="1.1",
@@ -30,18 +30,14 @@ def later(updated_at: str = "2026-03-14T10:00:01Z", **changes: Any) -> Annotatio
 def test_an_annotation_reads_back_with_the_time_it_was_received(ledger: Ledger) -> None:
     with ledger.write() as connection:
         assert human_annotations.store(connection, FIRST, 7.0)
-        assert human_annotations.of_task(connection, "1.1", 4) == [
-            dataclasses.replace(FIRST, received_at=7.0)
-        ]
+        assert Annotations(connection, "1.1").of_task(4) == [dataclasses.replace(FIRST, received_at=7.0)]
 
 
 def test_the_same_annotation_again_changes_nothing(ledger: Ledger) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 7.0)
         assert not human_annotations.store(connection, dataclasses.replace(FIRST, labels={}), 8.0)
-        assert human_annotations.of_task(connection, "1.1", 4) == [
-            dataclasses.replace(FIRST, received_at=7.0)
-        ]
+        assert Annotations(connection, "1.1").of_task(4) == [dataclasses.replace(FIRST, received_at=7.0)]
 
 
 def test_an_update_replaces_the_annotation(ledger: Ledger) -> None:
@@ -49,10 +45,8 @@ def test_an_update_replaces_the_annotation(ledger: Ledger) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 7.0)
         assert human_annotations.store(connection, update, 8.0)
-        assert human_annotations.of_task(connection, "1.1", 4) == []
-        assert human_annotations.of_task(connection, "1.1", 5) == [
-            dataclasses.replace(update, received_at=8.0)
-        ]
+        assert Annotations(connection, "1.1").of_task(4) == []
+        assert Annotations(connection, "1.1").of_task(5) == [dataclasses.replace(update, received_at=8.0)]
 
 
 @pytest.mark.parametrize(
@@ -78,34 +72,32 @@ def test_deleting_returns_the_tasks_that_lost_an_annotation(ledger: Ledger) -> N
             human_annotations.store(
                 connection, dataclasses.replace(FIRST, annotation_id=annotation_id, task=task), 1.0
             )
-        assert human_annotations.delete(connection, "1.1", [1, 2, 3, 5, 99], 2.0) == [5, 6]
-        assert human_annotations.delete(connection, "1.1", [1, 2, 3, 99], 3.0) == []
-        assert human_annotations.of_task(connection, "1.1", 6) == []
-        assert [
-            annotation.annotation_id for annotation in human_annotations.of_task(connection, "1.1", 7)
-        ] == [4]
+        assert Annotations(connection, "1.1").delete([1, 2, 3, 5, 99], 2.0) == [5, 6]
+        assert Annotations(connection, "1.1").delete([1, 2, 3, 99], 3.0) == []
+        assert Annotations(connection, "1.1").of_task(6) == []
+        assert [annotation.annotation_id for annotation in Annotations(connection, "1.1").of_task(7)] == [4]
 
 
 def test_deleting_spares_the_same_number_in_another_project(ledger: Ledger) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, dataclasses.replace(FIRST, project="2.1"), 1.0)
-        human_annotations.delete(connection, "1.1", [9], 2.0)
-        assert len(human_annotations.of_task(connection, "2.1", 4)) == 1
+        Annotations(connection, "1.1").delete([9], 2.0)
+        assert len(Annotations(connection, "2.1").of_task(4)) == 1
 
 
 def test_an_update_does_not_restore_a_deleted_annotation(ledger: Ledger) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 1.0)
-        human_annotations.delete(connection, "1.1", [9], 2.0)
+        Annotations(connection, "1.1").delete([9], 2.0)
         assert not human_annotations.store(connection, later(), 3.0)
-        assert human_annotations.of_task(connection, "1.1", 4) == []
+        assert Annotations(connection, "1.1").of_task(4) == []
 
 
 def test_a_creation_that_arrives_after_its_deletion_is_ignored(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        assert human_annotations.delete(connection, "1.1", [9], 1.0) == []
+        assert Annotations(connection, "1.1").delete([9], 1.0) == []
         assert not human_annotations.store(connection, FIRST, 2.0)
-        assert human_annotations.of_task(connection, "1.1", 4) == []
+        assert Annotations(connection, "1.1").of_task(4) == []
 
 
 def test_a_forgotten_task_keeps_tombstones_without_content(ledger: Ledger) -> None:
@@ -113,12 +105,10 @@ def test_a_forgotten_task_keeps_tombstones_without_content(ledger: Ledger) -> No
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 1.0)
         human_annotations.store(connection, other, 1.0)
-        assert human_annotations.forget_tasks(connection, "1.1", [4]) == 1
+        assert Annotations(connection, "1.1").forget_tasks([4]) == 1
         assert not human_annotations.store(connection, later(), 2.0)
-        assert human_annotations.of_task(connection, "1.1", 4) == []
-        assert human_annotations.of_task(connection, "1.1", 5) == [
-            dataclasses.replace(other, received_at=1.0)
-        ]
+        assert Annotations(connection, "1.1").of_task(4) == []
+        assert Annotations(connection, "1.1").of_task(5) == [dataclasses.replace(other, received_at=1.0)]
         row = connection.execute(text("SELECT * FROM annotations WHERE annotation_id = 9")).one()
     assert "Sport" not in str(row)
     assert (row.completed_by, row.origin) == (None, None)
@@ -127,7 +117,7 @@ def test_a_forgotten_task_keeps_tombstones_without_content(ledger: Ledger) -> No
 def test_a_deleted_annotation_leaves_no_content(ledger: Ledger) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 1.0)
-        human_annotations.delete(connection, "1.1", [9], 2.0)
+        Annotations(connection, "1.1").delete([9], 2.0)
         row = connection.execute(text("SELECT * FROM annotations")).one()
     assert "Sport" not in str(row)
     assert (row.completed_by, row.origin, row.received_at) == (None, None, 2.0)
@@ -137,9 +127,11 @@ def test_the_annotations_of_a_task_are_ordered_by_id(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for annotation_id in (30, 4, 100):
             human_annotations.store(connection, dataclasses.replace(FIRST, annotation_id=annotation_id), 1.0)
-        assert [
-            annotation.annotation_id for annotation in human_annotations.of_task(connection, "1.1", 4)
-        ] == [4, 30, 100]
+        assert [annotation.annotation_id for annotation in Annotations(connection, "1.1").of_task(4)] == [
+            4,
+            30,
+            100,
+        ]
 
 
 def test_every_task_that_was_ever_annotated_is_listed_once(ledger: Ledger) -> None:
@@ -148,9 +140,9 @@ def test_every_task_that_was_ever_annotated_is_listed_once(ledger: Ledger) -> No
             human_annotations.store(
                 connection, dataclasses.replace(FIRST, annotation_id=annotation_id, task=task), 1.0
             )
-        human_annotations.delete(connection, "1.1", [3], 2.0)
-        assert human_annotations.annotated_tasks(connection, "1.1") == [5, 6]
-        assert human_annotations.annotated_tasks(connection, "2.1") == []
+        Annotations(connection, "1.1").delete([3], 2.0)
+        assert Annotations(connection, "1.1").tasks() == [5, 6]
+        assert Annotations(connection, "2.1").tasks() == []
 
 
 def test_the_ids_of_deleted_annotations_are_not_listed(ledger: Ledger) -> None:
@@ -158,6 +150,6 @@ def test_the_ids_of_deleted_annotations_are_not_listed(ledger: Ledger) -> None:
         for annotation_id in (30, 4, 100):
             annotation = dataclasses.replace(FIRST, annotation_id=annotation_id)
             human_annotations.store(connection, annotation, 1.0)
-        human_annotations.delete(connection, "1.1", [4], 2.0)
-        assert human_annotations.annotation_ids(connection, "1.1") == {30, 100}
-        assert human_annotations.annotation_ids(connection, "2.1") == frozenset()
+        Annotations(connection, "1.1").delete([4], 2.0)
+        assert Annotations(connection, "1.1").ids() == {30, 100}
+        assert Annotations(connection, "2.1").ids() == frozenset()

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, text
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, money
-from backend.ledger.money import day_of, from_picodollars, to_picodollars
-from backend.ledger.spent import ModelUsage, usage_by_model
+from backend.ledger.money import ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
@@ -55,7 +54,8 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
         "counted_tokens": 100,
         "seconds": 60.0,
     }
-    return money.reserve(connection, usd=usd, **(arguments | changes))
+    wanted = money.Reservation(usd=usd, **(arguments | changes))
+    return money.reserve_each(connection, [wanted])[wanted.key]
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:

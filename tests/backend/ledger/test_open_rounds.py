@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from stored_rounds import PROJECT, a_key, a_round
 
-from backend.ledger import Ledger, human_annotations, recounts, rounds
-from backend.ledger.human_annotations import Annotation
+from backend.ledger import Ledger, human_annotations, rounds
+from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.recounts import CountedRounds
+from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 
 
 def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1", **changes: Any) -> int:
@@ -28,7 +31,7 @@ def annotate(ledger: Ledger, number: int, task: int, *, teaches: bool = True) ->
 
 def open_tasks(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[int]:
     with ledger.read() as connection:
-        return [round_.task for round_ in recounts.latest_per_task(connection, PROJECT, control, epoch)]
+        return [round_.task for round_ in CountedRounds(connection, PROJECT, control, epoch).open()]
 
 
 @pytest.mark.parametrize("teaches", [True, False], ids=["annotated", "skipped"])
@@ -43,7 +46,7 @@ def test_a_task_whose_annotation_was_deleted_is_open_again(ledger: Ledger) -> No
     store(ledger, 1)
     annotate(ledger, 11, task=1)
     with ledger.write() as connection:
-        human_annotations.delete(connection, PROJECT, [11], 2.0)
+        Annotations(connection, PROJECT).delete([11], 2.0)
     assert open_tasks(ledger) == [1]
 
 
@@ -51,7 +54,7 @@ def test_the_tombstone_of_an_unknown_annotation_hides_no_open_task(ledger: Ledge
     """Its task is NULL, and SQL's NOT IN is never true if the list contains NULL."""
     store(ledger, 1)
     with ledger.write() as connection:
-        human_annotations.delete(connection, PROJECT, [99], 2.0)
+        Annotations(connection, PROJECT).delete([99], 2.0)
     assert open_tasks(ledger) == [1]
 
 
@@ -60,7 +63,7 @@ def test_blind_tasks_are_counted_but_not_listed(ledger: Ledger) -> None:
     store(ledger, 2, audit=True)
     annotate(ledger, 11, task=2)
     with ledger.read() as connection:
-        assert recounts.count_blind_tasks(connection, PROJECT) == 1
+        assert ProjectSums(connection, PROJECT).count_blind_tasks() == 1
     assert open_tasks(ledger) == []
 
 
@@ -68,7 +71,7 @@ def test_only_the_latest_round_of_an_edited_task_is_listed(ledger: Ledger) -> No
     store(ledger, 1)
     latest = store(ledger, 1, question="edited")
     with ledger.read() as connection:
-        listed = recounts.latest_per_task(connection, PROJECT, "mood", "e1")
+        listed = CountedRounds(connection, PROJECT, "mood", "e1").open()
     assert [round_.id for round_ in listed] == [latest]
 
 
@@ -77,7 +80,7 @@ def test_the_latest_epoch_of_a_control_is_that_of_its_latest_round(ledger: Ledge
     store(ledger, 1, control="topic", epoch="e7")
     store(ledger, 2, epoch="e2")
     with ledger.read() as connection:
-        assert recounts.latest_epochs(connection, PROJECT) == {"mood": "e2", "topic": "e7"}
+        assert ProjectRounds(connection, PROJECT).latest_epochs() == {"mood": "e2", "topic": "e7"}
 
 
 def test_contexts_come_in_the_order_of_the_ids(ledger: Ledger) -> None:
@@ -91,4 +94,4 @@ def test_rounds_with_a_human_label_are_listed_as_labelled(ledger: Ledger) -> Non
     store(ledger, 1)
     known = store(ledger, 2, human="Sad", confirmed=0.0)
     with ledger.read() as connection:
-        assert recounts.labelled_round_ids(connection, PROJECT, "mood", "e1") == [known]
+        assert CountedRounds(connection, PROJECT, "mood", "e1").labelled_ids() == [known]

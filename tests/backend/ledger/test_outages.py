@@ -17,9 +17,10 @@ from postgres import Postgres
 from sqlalchemy import Connection, text
 
 from backend.errors import LedgerError
-from backend.ledger import Ledger, Writer, events, projects
+from backend.ledger import Ledger, Writer, projects
 from backend.ledger.database import database
 from backend.ledger.database import writer as outages
+from backend.ledger.events import ProjectEvents
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def run(statement: str) -> Callable[[Connection], object]:
 
 def written(ledger: Ledger) -> list[int]:
     with ledger.read() as connection:
-        return [event.sequence for event in events.after(connection, "1.1", 0)]
+        return [event.sequence for event in ProjectEvents(connection, "1.1").after(0)]
 
 
 # -- which failures pass

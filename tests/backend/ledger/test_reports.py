@@ -16,8 +16,9 @@ from ledger_workers import delete_task
 
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
-from backend.ledger.human_annotations import Annotation
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.reports import ProjectSums, QuestionSums
+from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 
 PROJECT, OTHER = "7.100", "8.100"
 ARMS = ("red", "green", "blue")
@@ -34,7 +35,15 @@ class Filled:
 
     def read(self, query: Any, *arguments: Any) -> Any:
         with self.ledger.read() as connection:
-            return query(connection, PROJECT, *arguments)
+            return query(ProjectSums(connection, PROJECT), *arguments)
+
+    def count_tasks(self) -> int:
+        with self.ledger.read() as connection:
+            return ProjectRounds(connection, PROJECT).count_tasks()
+
+    def read_question(self, query: Any, control: str, epoch: str, *arguments: Any) -> Any:
+        with self.ledger.read() as connection:
+            return query(QuestionSums(connection, PROJECT, control, epoch), *arguments)
 
 
 def a_round(chance: random.Random, task: int, project: str) -> Round:
@@ -113,8 +122,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> None:
-    number = money.reserve(
-        connection,
+    wanted = money.Reservation(
         project=project,
         task=task,
         model=call["model"],
@@ -125,6 +133,7 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         counted_tokens=1,
         seconds=call.get("expires", 10.0),
     )
+    number = money.reserve_each(connection, [wanted])["k"]
     if not call["open"]:
         money.settle_each(
             connection,
@@ -145,7 +154,7 @@ def test_rounds_are_summed_by_question_epoch_and_audit(filled: Filled) -> None:
     groups: dict[tuple[str, str, bool], list[Round]] = defaultdict(list)
     for round_ in filled.rounds:
         groups[round_.key.control, round_.key.epoch, round_.audit].append(round_)
-    rows = filled.read(reports.sum_rounds)
+    rows = filled.read(ProjectSums.rounds)
     assert [(row.control, row.epoch, row.audit) for row in rows] == sorted(groups)
     for row in rows:
         group = groups[row.control, row.epoch, row.audit]
@@ -161,7 +170,7 @@ def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
     for round_ in filled.rounds:
         if round_.confirmed is not None:
             groups[round_.audit, sum(round_.score >= k / 10 for k in range(1, 10))].append(round_)
-    rows = filled.read(reports.sum_scores)
+    rows = filled.read(ProjectSums.scores)
     assert [(row.audit, row.bin) for row in rows] == sorted(groups)
     for row in rows:
         group = groups[row.audit, row.bin]
@@ -178,7 +187,7 @@ def test_labels_are_counted_by_question_from_a_score_on_up_to_a_round(filled: Fi
     for (control, epoch), labels in groups.items():
         for score, through in [(0.0, None), (0.7, None), (0.3, labels[len(labels) // 2][0])]:
             expected = sum(s >= score and (through is None or number <= through) for number, s in labels)
-            assert filled.read(reports.count_labels, control, epoch, score, through) == expected
+            assert filled.read_question(QuestionSums.count, control, epoch, score, through) == expected
 
 
 def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
@@ -194,7 +203,7 @@ def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
                 checked=int(arm in right),
                 confirmed=int(right.get(arm, 0)),
             )
-    rows = filled.read(reports.sum_votes)
+    rows = filled.read(ProjectSums.votes)
     assert [(row.model, row.audit) for row in rows] == sorted(expected)
     for row in rows:
         counted = expected[row.model, row.audit]
@@ -208,7 +217,7 @@ def test_calls_are_summed_by_model_and_outcome(filled: Filled) -> None:
         expected[key].append(0.0 if call["open"] else call["usd"])
     sums = {
         (row.model, row.under_way, row.failure): (row.calls, row.cost_usd)
-        for row in filled.read(reports.sum_calls)
+        for row in filled.read(ProjectSums.calls)
     }
     assert sums == {key: (len(usd), pytest.approx(sum(usd))) for key, usd in expected.items()}
 
@@ -217,7 +226,7 @@ def test_a_lost_call_is_reported_as_lost(ledger: Ledger) -> None:
     with ledger.write() as connection:
         _call(connection, PROJECT, 1, {"model": "red", "open": True, "expires": -1.0})
         money.expire(connection)
-        (row,) = reports.sum_calls(connection, PROJECT)
+        (row,) = ProjectSums(connection, PROJECT).calls()
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
 
 
@@ -230,7 +239,7 @@ def test_a_quantile_of_the_durations_is_the_one_of_that_rank(filled: Filled, qua
             if call["model"] == arm and not call["open"] and call["code"] is None
         )
         rank = math.ceil(quantile * len(times))
-        assert filled.read(reports.answer_seconds, arm, len(times), quantile) == times[rank - 1]
+        assert filled.read(ProjectSums.answer_seconds, arm, len(times), quantile) == times[rank - 1]
 
 
 def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
@@ -245,8 +254,8 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
             (annotation(4, 6), 9.0),
         ):
             human_annotations.store(connection, human, now)
-        human_annotations.delete(connection, PROJECT, [4], 10.0)
-        counts = reports.sum_annotations(connection, PROJECT)
+        Annotations(connection, PROJECT).delete([4], 10.0)
+        counts = ProjectSums(connection, PROJECT).humans()
     assert counts == reports.HumansRow(
         annotations=3, teaching=2, tasks=1, ground_truths=1, withdrawn=0, last_at=7.0
     )
@@ -254,9 +263,9 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
 
 def test_an_unknown_project_has_empty_reports(filled: Filled) -> None:
     with filled.ledger.read() as connection:
-        for query in (reports.sum_rounds, reports.sum_scores, reports.sum_votes, reports.sum_calls):
-            assert query(connection, "9.9") == []
-        assert reports.sum_annotations(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, 0, None)
+        for query in (ProjectSums.rounds, ProjectSums.scores, ProjectSums.votes, ProjectSums.calls):
+            assert query(ProjectSums(connection, "9.9")) == []
+        assert ProjectSums(connection, "9.9").humans() == reports.HumansRow(0, 0, 0, 0, 0, None)
 
 
 def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
@@ -269,7 +278,7 @@ def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
                 connection, votes.vote_rows_of(round_, number, agreed={}, confirmed={}, examples={})
             )
         delete_task(connection, PROJECT, 1)
-        assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(both[1].votes)
+        assert sum(row.asked for row in ProjectSums(connection, PROJECT).votes()) == len(both[1].votes)
 
 
 # -- single labels, as the status page shows them
@@ -284,7 +293,7 @@ def of_question(filled: Filled, control: str = "mood", epoch: str = "e1") -> lis
 
 def test_labels_are_counted_by_the_hundredth_of_their_score(filled: Filled) -> None:
     expected = Counter(min(int(round_.score * 100), 99) for round_ in of_question(filled))
-    counts = filled.read(reports.count_scores, "mood", "e1")
+    counts = filled.read_question(QuestionSums.scores, "mood", "e1")
     assert {place: count for place, count in enumerate(counts) if count} == dict(expected)
 
 
@@ -294,32 +303,32 @@ def test_checked_labels_come_in_the_order_of_their_prediction(filled: Filled) ->
         for round_ in of_question(filled)
         if round_.confirmed is not None
     ]
-    found = filled.read(reports.checked_labels, "mood", "e1")
+    found = filled.read_question(QuestionSums.checked, "mood", "e1")
     assert [(row.audit, row.score, row.confirmed) for row in found] == expected
 
 
 def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(filled: Filled) -> None:
     listed = of_question(filled)
-    blocks = filled.read(reports.sum_blocks, "mood", "e1")
+    blocks = filled.read_question(QuestionSums.blocks, "mood", "e1")
     assert len(blocks) == min(reports.BLOCKS, len(listed))
     assert max(block.rounds for block in blocks) - min(block.rounds for block in blocks) <= 1
     first = listed[: blocks[0].rounds]
     assert blocks[0].cost_usd == pytest.approx(sum(round_.cost_usd for round_ in first))
     assert blocks[0].last_at == first[-1].created_at
     assert sum(block.checked for block in blocks) == sum(round_.confirmed is not None for round_ in listed)
-    assert sum(block.confirmed for block in blocks) == pytest.approx(
+    assert sum(block.right for block in blocks) == pytest.approx(
         sum(round_.confirmed or 0.0 for round_ in listed)
     )
 
 
 def test_tasks_are_counted_once_and_by_epoch(filled: Filled) -> None:
-    assert filled.read(reports.count_task_states) == len({round_.key.task for round_ in filled.rounds})
+    assert filled.count_tasks() == len({round_.key.task for round_ in filled.rounds})
     current = {"mood": "e1", "topic": "e2"}
     expected = {
         round_.key.task for round_ in filled.rounds if current[round_.key.control] == round_.key.epoch
     }
-    assert filled.read(reports.count_task_states, current) == len(expected)
-    assert filled.read(reports.count_task_states, {}) == 0
+    assert filled.read(ProjectSums.labelled_tasks, current) == len(expected)
+    assert filled.read(ProjectSums.labelled_tasks, {}) == 0
 
 
 def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None:
@@ -328,9 +337,11 @@ def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None
         for round_ in of_question(filled)
         if round_.human is not None
     }
-    found = filled.read(reports.judged_labels, "mood", "e1")
+    found = filled.read_question(QuestionSums.judged, "mood", "e1")
     assert {(row.task, row.label, row.human, row.score, row.confirmed) for row in found} == expected
-    assert filled.read(reports.latest_labels, "mood", "e1") == {"Glad": len(of_question(filled))}
+    assert filled.read_question(QuestionSums.latest_labels, "mood", "e1") == {
+        "Glad": len(of_question(filled))
+    }
 
 
 def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 from camvo.student.taught_texts import hashed_ngrams, sealed
 
 KEY = RoundKey("1.1", 4, "topic", "hash", "e")
@@ -101,7 +101,7 @@ def test_the_rounds_of_a_task_come_oldest_first(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for key in [*keys, dataclasses.replace(KEY, task=5)]:
             rounds.insert_each(connection, [a_round(key)])[0]
-        assert [round_.key for round_ in rounds.of_task(connection, "1.1", 4)] == keys
+        assert [round_.key for round_ in ProjectRounds(connection, "1.1").of_task(4)] == keys
 
 
 def test_the_taught_label_can_change(ledger: Ledger) -> None:
@@ -109,7 +109,7 @@ def test_the_taught_label_can_change(ledger: Ledger) -> None:
         round_id = rounds.insert_each(connection, [a_round()])[0]
         rounds.insert_each(connection, [a_round(dataclasses.replace(KEY, task=5))])[0]
         rounds.set_taught(connection, round_id, "Politics", "human")
-        [changed], [unchanged] = (rounds.of_task(connection, "1.1", task) for task in (4, 5))
+        [changed], [unchanged] = (ProjectRounds(connection, "1.1").of_task(task) for task in (4, 5))
     assert (changed.taught, changed.taught_by) == ("Politics", "human")
     assert (unchanged.taught, unchanged.taught_by) == ("Sport", "vote")
 
@@ -121,14 +121,14 @@ def test_forgetting_a_task_deletes_its_rounds_only(ledger: Ledger) -> None:
         others = [dataclasses.replace(KEY, task=5), dataclasses.replace(KEY, project="2.1")]
         for other in others:
             rounds.insert_each(connection, [a_round(other)])[0]
-        assert rounds.forget_tasks(connection, "1.1", [4]) == 2
+        assert ProjectRounds(connection, "1.1").forget([4]) == 2
         assert set(rounds.find_by_key(connection, [KEY, *others])) == set(others)
 
 
 def test_the_id_of_a_deleted_round_is_never_reused(ledger: Ledger) -> None:
     with ledger.write() as connection:
         first = rounds.insert_each(connection, [a_round()])[0]
-        rounds.forget_tasks(connection, "1.1", [4])
+        ProjectRounds(connection, "1.1").forget([4])
         assert rounds.insert_each(connection, [a_round()])[0] > first
 
 
@@ -141,9 +141,9 @@ def test_sealed_n_grams_do_not_come_back(ledger: Ledger) -> None:
     ]
     with ledger.write() as connection:
         rounds.insert_each(connection, stored)
-        assert rounds.tasks_with_texts(connection, KEY.project, [4, 5, 7]) == [4]
-        rounds.seal_texts(connection, rounds.with_texts(connection, KEY.project, [4, 5, 7]))
+        assert ProjectRounds(connection, KEY.project).tasks_with_texts([4, 5, 7]) == [4]
+        rounds.seal_texts(connection, ProjectRounds(connection, KEY.project).with_texts([4, 5, 7]))
     with ledger.read() as connection:
-        found = {task: rounds.of_task(connection, KEY.project, task)[0] for task in (4, 5, 6)}
+        found = {task: ProjectRounds(connection, KEY.project).of_task(task)[0] for task in (4, 5, 6)}
     assert {task: round_.text for task, round_ in found.items()} == {4: sealed(ngrams), 5: b"", 6: ngrams}
     assert all(round_.context.tolist() == stored[0].context.tolist() for round_ in found.values())

@@ -9,7 +9,7 @@ import pytest
 from label_studio_requests import Annotation, annotated, task
 from whole_backend import Backend, votes
 
-from backend.ledger import learning_data
+from backend.ledger.learning_data import LearningRounds
 from camvo.scores.calibration import FinishedRound
 
 
@@ -26,7 +26,7 @@ def known(backend: Backend, **changes: object) -> list[FinishedRound]:
     [round_] = backend.rounds(1)
     of_question = (round_.key.project, round_.key.control, round_.key.epoch)
     with backend.ledger.read() as connection:
-        return learning_data.latest_rounds(connection, *of_question, **changes)  # type: ignore[arg-type]
+        return LearningRounds(connection, *of_question).latest(**changes)  # type: ignore[arg-type]
 
 
 def labels(rounds: list[FinishedRound]) -> list[tuple[str, float | None]]:

@@ -36,12 +36,15 @@ from sqlalchemy import Connection, event, func, select
 from backend import settings as server_settings
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.recording import FinishedTask, record_rounds
+from backend.annotation.replies import ModelReply, Replies
+from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
-from backend.ledger import Ledger, events, money
-from backend.ledger.bookings import CallOutcome
+from backend.ledger import Ledger, money
+from backend.ledger.answers import CallOutcome
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import RoundKey
 from backend.models.call_ledger import LEASE, CallEstimate, CallLedger, ModelQuery
 from backend.questions import parse_label_config
@@ -125,17 +128,18 @@ def _decided(votes: tuple[str, ...]) -> dict[str, Any]:
     question = CONFIG.questions[0].about({"text": "A long day."})
     policy = policy_of(PolicySettings(name="majority"))
     context = np.array([1.0, 0.5])
-    aggregation = question.question.control.aggregation
+    aggregation = question.config.control.aggregation
     observation = Observation(State(2), context, question.options, aggregation)
     plan = policy.plan({question.name: observation}, dict.fromkeys(ARMS, 0.001))
     given = {arm: {question.name: label} for arm, label in zip(ARMS, votes, strict=True)}
     return {
         "policy": policy,
         "plan": plan,
-        "votes": given,
+        "prompt": TaskPrompt([question], (), {}),
+        "replies": Replies({arm: ModelReply(cast, 0.001) for arm, cast in given.items()}),
         "decisions": policy.decide(plan, given),
-        "costs": dict.fromkeys(ARMS, 0.001),
         "scores": {},
+        "studied": {},
     }
 
 
@@ -267,7 +271,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def record(self, process: int, task: int, votes: tuple[str, ...], fault: str | None) -> None:
         job = Job(PROJECT, task, {"text": "A long day."}, CONFIG, SETTINGS)
         question = CONFIG.questions[0].about(job.data)
-        questions = [JobQuestion(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
+        questions = [JobQuestion.of(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
 
         def step(worker: Worker) -> object:
             return worker.transactions.now(
@@ -373,7 +377,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """It is counted from the model beside the ledger, and added up by a process from where it was."""
         copy = self.reader
         with copy.ledger.read() as connection:
-            recorded = events.after(connection, PROJECT, 0)
+            recorded = ProjectEvents(connection, PROJECT).after(0)
         assert [each.sequence for each in recorded] == list(range(1, len(recorded) + 1))
         expected = dict.fromkeys(ARMS, (len(self.rounds), 0.0)) if self.rounds else {}
         for task, votes in self.rounds.items():

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, human_annotations
-from backend.ledger.human_annotations import Annotation, Withdrawal
+from backend.ledger.human_annotations import Annotation, Annotations, Withdrawal
 
 NOON = 1_773_489_600.0
 """2026-03-14T12:00:00Z."""
@@ -18,7 +18,7 @@ def annotation(number: int = 1, **changes: Any) -> Annotation:
 
 
 def withdrawn(connection: Connection, task: int = 4) -> list[int]:
-    return [a.annotation_id for a in human_annotations.of_task(connection, "1.1", task) if a.withdrawn]
+    return [a.annotation_id for a in Annotations(connection, "1.1").of_task(task) if a.withdrawn]
 
 
 def test_the_commands_of_a_project_are_listed_in_their_order(ledger: Ledger) -> None:
@@ -29,9 +29,9 @@ def test_the_commands_of_a_project_are_listed_in_their_order(ledger: Ledger) -> 
     ]
     with ledger.write() as connection:
         for command in commands:
-            human_annotations.append_withdrawal(connection, command)
-        assert human_annotations.withdrawals_of(connection, "1.1") == [commands[0], commands[2]]
-        assert human_annotations.withdrawals_of(connection, "2.1") == commands[:2]
+            command.store(connection)
+        assert Annotations(connection, "1.1").withdrawals() == [commands[0], commands[2]]
+        assert Annotations(connection, "2.1").withdrawals() == commands[:2]
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_an_annotation_that_arrives_later_is_treated_like_those_that_were_there(
 ) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, annotation(1), 1.0)
-        human_annotations.append_withdrawal(connection, command)
+        command.store(connection)
         assert withdrawn(connection) == []
         human_annotations.store(connection, annotation(2), 1.0)
         assert withdrawn(connection) == [2] * covered
-        assert human_annotations.apply_withdrawals(connection, "1.1", 4) == covered
+        assert Annotations(connection, "1.1").apply_withdrawals(4) == covered
         assert withdrawn(connection) == [1, 2] * covered
-        assert human_annotations.apply_withdrawals(connection, "1.1", 4) == 0
+        assert Annotations(connection, "1.1").apply_withdrawals(4) == 0
 
 
 def test_an_annotation_without_a_readable_time_is_the_oldest(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        human_annotations.append_withdrawal(connection, Withdrawal(annotator=7, until=0.0))
+        Withdrawal(annotator=7, until=0.0).store(connection)
         human_annotations.store(connection, annotation(updated_at="yesterday"), 1.0)
         assert withdrawn(connection) == [1]
 
@@ -72,7 +72,7 @@ def test_the_annotations_in_a_scope_have_a_task_and_are_not_deleted(ledger: Ledg
     with ledger.write() as connection:
         for number, user in ((1, 7), (2, 8), (3, 7)):
             human_annotations.store(connection, annotation(number, completed_by=user), 1.0)
-        human_annotations.delete(connection, "1.1", [3], 2.0)
+        Annotations(connection, "1.1").delete([3], 2.0)
         for scope, expected in (
             ((None, None, 7), [1]),
             (("1.1", None, None), [1, 2]),
@@ -86,8 +86,8 @@ def test_the_annotations_in_a_scope_have_a_task_and_are_not_deleted(ledger: Ledg
 
 def test_a_deleted_annotation_is_not_withdrawn(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        human_annotations.append_withdrawal(connection, Withdrawal(annotator=7))
+        Withdrawal(annotator=7).store(connection)
         human_annotations.store(connection, annotation(), 1.0)
-        human_annotations.forget_tasks(connection, "1.1", [4])
-        assert human_annotations.apply_withdrawals(connection, "1.1", 4) == 0
-        assert human_annotations.of_task(connection, "1.1", 4) == []
+        Annotations(connection, "1.1").forget_tasks([4])
+        assert Annotations(connection, "1.1").apply_withdrawals(4) == 0
+        assert Annotations(connection, "1.1").of_task(4) == []

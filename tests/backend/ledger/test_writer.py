@@ -12,15 +12,16 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.pool import Pool
 
 from backend.errors import BudgetExhaustedError, LedgerError
-from backend.ledger import Ledger, Writer, events, projects
+from backend.ledger import Ledger, Writer, projects
 from backend.ledger.database import writer as batches
+from backend.ledger.events import ProjectEvents
 
 pytestmark = pytest.mark.usefixtures("patient")
 
 
 def written(ledger: Ledger) -> list[bytes]:
     with ledger.read() as connection:
-        return [event.contribution for event in events.after(connection, "1.1", 0)]
+        return [event.contribution for event in ProjectEvents(connection, "1.1").after(0)]
 
 
 class Gate:

@@ -164,7 +164,7 @@ def test_one_run_asks_once(process: Process) -> None:
 def test_the_first_attempt_has_the_key_of_ledgers_that_know_no_attempts(process: Process) -> None:
     process.replies(WRONG)
     process.runs(4)
-    first = process.models.fingerprint("red", MESSAGES, {})
+    first = process.models["red"].model.fingerprint(MESSAGES, {})
     further = [hashlib.sha256(f"{first}{attempt}".encode()).hexdigest() for attempt in (1, 2)]
     keys = [key[:32] for key in (first, *further)]
     assert {row.key for row in process.rows(tables.answers)} == set(keys)
@@ -181,7 +181,7 @@ def test_tasks_with_the_same_prompt_share_the_attempts(process: Process) -> None
     for task in range(5):
         process.runs(1, task)
     assert process.server.count() == 3
-    last = process.models.fingerprint("red", MESSAGES, {})[:32]
+    last = process.models["red"].model.fingerprint(MESSAGES, {})[:32]
     assert {row.task for row in process.rows(ANSWER_USERS) if row.key == last} == set(range(5))
 
 

@@ -17,7 +17,8 @@ from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
 
 from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
-from backend.ledger import Ledger, Writer, bookings, money
+from backend.ledger import Ledger, Writer, money
+from backend.ledger.answers import Claims
 from backend.ledger.database import tables
 from backend.models import Pool, call_ledger
 from backend.models import pool as caching_pool
@@ -230,13 +231,13 @@ def key_of(processes: Processes) -> str:
         output_price=2.0,
         parameters={"api_base": processes.server.url},
     )
-    return Pool([model]).fingerprint("red", MESSAGES, {})[:32]
+    return Pool([model])["red"].model.fingerprint(MESSAGES, {})[:32]
 
 
 def claimed_by_the_dead(processes: Processes, until: float) -> None:
     processes.clock = lambda: 0.0
     with processes.ledger.write() as connection:
-        assert bookings.acquire_claim(connection, key_of(processes), "a process that died", until)
+        assert Claims(connection).acquire(key_of(processes), "a process that died", until)
 
 
 def test_an_expired_claim_is_taken_over(processes: Processes) -> None:
@@ -468,7 +469,7 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     with pytest.raises(ModelTimeoutError):
         asyncio.run(pool.ask(query(), 0.3))
     released.set()
-    expected = pool._pool.cost("red", MESSAGES)
+    expected = pool._pool["red"].model.cost(MESSAGES)
     with processes.ledger.read() as connection:
         account = money.balance(connection, "7.1", money.TOTAL)
     assert account.spent == pytest.approx(expected * 1e12)

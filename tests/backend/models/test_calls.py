@@ -28,6 +28,7 @@ from backend.errors import (
 from backend.models import Pool
 from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
+from backend.models.model import Used
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.testing import OpenAIServer, Reply
@@ -62,7 +63,7 @@ def pool_of(*models: ModelSettings, **options: Any) -> Pool:
 
 
 def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 10.0) -> ModelAnswer:
-    return asyncio.run(pool.attempt(name, MESSAGES, schema, timeout))
+    return asyncio.run(pool[name].attempt(MESSAGES, schema, timeout))
 
 
 def failure(server: OpenAIServer, reply: Reply) -> ModelError:
@@ -173,7 +174,7 @@ def test_a_missing_usage_is_estimated_and_said_to_be(server: OpenAIServer) -> No
     pool = pool_of(model(server))
     answer = ask(pool)
     assert answer.estimated
-    assert answer.input_tokens == pool.count("test", MESSAGES) > 0
+    assert answer.input_tokens == pool["test"].model.count(MESSAGES) > 0
     assert answer.output_tokens > 0
     assert answer.cost > 0
 
@@ -323,7 +324,7 @@ def test_a_key_that_was_never_set_is_a_rejected_key(
 def test_a_price_left_out_comes_from_the_map() -> None:
     mapped = Pool([ModelSettings(name="a", model="openai/gpt-4o")])
     written = Pool([ModelSettings(name="a", model="openai/gpt-4o", input_price=2.5, output_price=10.0)])
-    assert mapped.cost("a", MESSAGES) == pytest.approx(written.cost("a", MESSAGES))
+    assert mapped["a"].model.cost(MESSAGES) == pytest.approx(written["a"].model.cost(MESSAGES))
 
 
 @pytest.mark.parametrize("given", [{}, {"input_price": 1.0}, {"output_price": 1.0}])
@@ -340,7 +341,7 @@ def test_a_price_of_0_in_the_map_must_be_written_out() -> None:
 
 def test_a_written_price_of_0_is_free() -> None:
     pool = Pool([ModelSettings(name="local", model="ollama/llama3", input_price=0, output_price=0)])
-    assert pool.cost("local", MESSAGES) == pool.ceiling("local", MESSAGES) == 0.0
+    assert pool["local"].model.cost(MESSAGES) == pool["local"].model.ceiling(MESSAGES, None) == 0.0
 
 
 def test_an_unknown_provider_is_refused_at_the_start() -> None:
@@ -350,33 +351,35 @@ def test_an_unknown_provider_is_refused_at_the_start() -> None:
 
 def test_before_the_first_answer_the_expected_output_is_max_tokens() -> None:
     pool = pool_of(model(max_tokens=100))
-    counted = pool.count("test", MESSAGES)
-    assert pool.cost("test", MESSAGES) == pytest.approx((counted * 2 + 100 * 8) / 1e6)
+    counted = pool["test"].model.count(MESSAGES)
+    assert pool["test"].model.cost(MESSAGES) == pytest.approx((counted * 2 + 100 * 8) / 1e6)
 
 
 def test_reported_usage_corrects_the_expected_cost(server: OpenAIServer) -> None:
     pool = pool_of(model(server))
-    counted = pool.count("test", MESSAGES)
+    counted = pool["test"].model.count(MESSAGES)
     server.script = lambda body: Reply.says(ANSWER, usage=(3 * counted, 4))
     ask(pool)
-    assert pool.cost("test", MESSAGES) == pytest.approx((3 * counted * 2 + 4 * 8) / 1e6)
+    assert pool["test"].model.cost(MESSAGES) == pytest.approx((3 * counted * 2 + 4 * 8) / 1e6)
 
 
 def test_the_correction_is_the_ratio_of_the_sums_and_the_output_is_the_mean() -> None:
     pool = pool_of(model())
     for counted, reported, written in [(100, 150, 10), (300, 350, 20)]:
-        pool.observe("test", counted, reported, written)
-    expected = pool.count("test", MESSAGES) * 500 / 400
-    assert pool.cost("test", MESSAGES) == pytest.approx((expected * 2 + 15 * 8) / 1e6)
+        pool["test"].model.meter.observe(Used(counted, reported, written))
+    expected = pool["test"].model.count(MESSAGES) * 500 / 400
+    assert pool["test"].model.cost(MESSAGES) == pytest.approx((expected * 2 + 15 * 8) / 1e6)
 
 
 def test_an_estimated_usage_does_not_move_the_correction(server: OpenAIServer) -> None:
     server.script = lambda body: Reply.says(ANSWER, usage=None)
     pool = pool_of(model(server, output_price=0))
-    pool.observe("test", 100, 250, 1)
-    before = pool.cost("test", MESSAGES)
+    pool["test"].model.meter.observe(Used(100, 250, 1))
+    before = pool["test"].model.cost(MESSAGES)
     ask(pool)
-    assert pool.cost("test", MESSAGES) == pytest.approx(before, rel=0.02)  # the estimate is a whole number
+    assert pool["test"].model.cost(MESSAGES) == pytest.approx(
+        before, rel=0.02
+    )  # the estimate is a whole number
 
 
 @pytest.mark.parametrize("text", ["short", "词" * 300, "🎉" * 200, "a b c " * 500, "\x00\x01" * 100])
@@ -385,8 +388,8 @@ def test_the_ceiling_covers_one_token_a_byte_and_the_longest_answer(server: Open
     worst = sum(len(m["content"].encode()) for m in messages)
     server.script = lambda body: Reply.says(ANSWER, usage=(worst, 256))
     pool = pool_of(model(server))
-    ceiling = pool.ceiling("test", messages)
-    answer = asyncio.run(pool.attempt("test", messages, None, 10.0))
+    ceiling = pool["test"].model.ceiling(messages, None)
+    answer = asyncio.run(pool["test"].attempt(messages, None, 10.0))
     assert answer.cost <= ceiling
 
 
@@ -407,7 +410,7 @@ def test_no_more_tokens_are_believed_than_the_call_could_take(server: OpenAIServ
         answers = [ask(pool) for _ in range(2)]
     bound = sum(len(message["content"].encode()) + 16 for message in MESSAGES)
     assert [(answer.input_tokens, answer.output_tokens) for answer in answers] == [(bound, 100)] * 2
-    assert [answer.cost for answer in answers] == [pool.ceiling("test", MESSAGES, SCHEMA)] * 2
+    assert [answer.cost for answer in answers] == [pool["test"].model.ceiling(MESSAGES, SCHEMA)] * 2
     warnings = [(log["direction"], log["reported"], log["believed"]) for log in logs]
     assert warnings == [("input", 10**15, bound), ("output", 10**15, 100)]
     assert {log["event"] for log in logs} == {"usage_capped"}
@@ -428,7 +431,7 @@ def test_one_absurd_usage_does_not_raise_the_expected_price_above_the_ceiling(se
     server.script = lambda body: Reply.says(ANSWER, usage=(10**15, 10**15))
     pool = pool_of(model(server))
     ask(pool)
-    assert pool.cost("test", MESSAGES) <= pool.ceiling("test", MESSAGES)
+    assert pool["test"].model.cost(MESSAGES) <= pool["test"].model.ceiling(MESSAGES, None)
 
 
 @pytest.mark.parametrize(
@@ -440,8 +443,8 @@ def test_a_usage_that_is_no_usage_is_estimated(
     server.script = lambda body: reporting(prompt_tokens, completion_tokens)
     pool = pool_of(model(server))
     answer = ask(pool)
-    assert (answer.estimated, answer.input_tokens) == (True, pool.count("test", MESSAGES))
-    assert 0.0 < answer.cost <= pool.ceiling("test", MESSAGES)
+    assert (answer.estimated, answer.input_tokens) == (True, pool["test"].model.count(MESSAGES))
+    assert 0.0 < answer.cost <= pool["test"].model.ceiling(MESSAGES, None)
 
 
 @pytest.mark.parametrize(
@@ -457,8 +460,8 @@ def test_no_usage_of_any_type_is_more_than_one_missing_vote(server: OpenAIServer
         cost = ask(pool).cost
     except UnavailableError as error:
         cost = error.usage.cost if error.usage else 0.0
-    assert 0.0 <= cost <= pool.ceiling("test", MESSAGES, SCHEMA)
-    assert 0.0 < pool.cost("test", MESSAGES) <= pool.ceiling("test", MESSAGES)
+    assert 0.0 <= cost <= pool["test"].model.ceiling(MESSAGES, SCHEMA)
+    assert 0.0 < pool["test"].model.cost(MESSAGES) <= pool["test"].model.ceiling(MESSAGES, None)
 
 
 # -- answers that are far too long
@@ -485,16 +488,16 @@ def test_a_long_answer_within_max_tokens_is_an_answer(server: OpenAIServer) -> N
 
 def test_a_schema_raises_the_ceiling_of_a_model_that_takes_one() -> None:
     pool = pool_of(model(name="gpt-4o"))
-    assert pool.ceiling("gpt-4o", MESSAGES, SCHEMA) > pool.ceiling("gpt-4o", MESSAGES)
+    assert pool["gpt-4o"].model.ceiling(MESSAGES, SCHEMA) > pool["gpt-4o"].model.ceiling(MESSAGES, None)
 
 
 # -- fingerprints
 
 
 def test_the_fingerprint_is_the_same_for_the_same_call() -> None:
-    assert pool_of(model()).fingerprint("test", MESSAGES, SCHEMA) == pool_of(model()).fingerprint(
-        "test", list(MESSAGES), json.loads(json.dumps(SCHEMA))
-    )
+    assert pool_of(model())["test"].model.fingerprint(MESSAGES, SCHEMA) == pool_of(model())[
+        "test"
+    ].model.fingerprint(list(MESSAGES), json.loads(json.dumps(SCHEMA)))
 
 
 def test_the_fingerprint_ignores_key_name_price_and_limits() -> None:
@@ -503,13 +506,13 @@ def test_the_fingerprint_ignores_key_name_price_and_limits() -> None:
         [model(name="b", model="openai/test", input_price=9, rpm=5, timeout=1, api_key_env="B")],
         keys={"b": "b"},
     )
-    assert first.fingerprint("test", MESSAGES, SCHEMA) == other.fingerprint("b", MESSAGES, SCHEMA)
+    assert first["test"].model.fingerprint(MESSAGES, SCHEMA) == other["b"].model.fingerprint(MESSAGES, SCHEMA)
 
 
 def test_the_fingerprint_ignores_a_secret_header() -> None:
     def print_of(secret: str) -> str:
         pool = pool_of(model(parameters={"extra_headers": {"authorization": secret}}))
-        return pool.fingerprint("test", MESSAGES, SCHEMA)
+        return pool["test"].model.fingerprint(MESSAGES, SCHEMA)
 
     assert print_of("one") == print_of("two")
 
@@ -528,16 +531,16 @@ def test_the_fingerprint_ignores_a_secret_header() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_the_fingerprint_changes_with_what_decides_the_answer(change: dict[str, Any]) -> None:
-    plain = pool_of(model()).fingerprint("test", MESSAGES, SCHEMA)
-    assert pool_of(model(**change)).fingerprint("test", MESSAGES, SCHEMA) != plain
+    plain = pool_of(model())["test"].model.fingerprint(MESSAGES, SCHEMA)
+    assert pool_of(model(**change))["test"].model.fingerprint(MESSAGES, SCHEMA) != plain
 
 
 def test_the_fingerprint_tells_texts_apart_that_only_look_secret() -> None:
     pool = pool_of(model(structured_output=True))
     texts = ["see http://ann@example.org", "see http://bob@example.org"]
-    prints = {pool.fingerprint("test", [{"role": "user", "content": t}], SCHEMA) for t in texts}
+    prints = {pool["test"].model.fingerprint([{"role": "user", "content": t}], SCHEMA) for t in texts}
     schemas = [{"properties": {"token": {"enum": [label]}}} for label in "ab"]
-    prints |= {pool.fingerprint("test", MESSAGES, schema) for schema in schemas}
+    prints |= {pool["test"].model.fingerprint(MESSAGES, schema) for schema in schemas}
     assert len(prints) == 4
 
 
@@ -547,10 +550,10 @@ def test_the_fingerprint_tells_texts_apart_that_only_look_secret() -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda pool: pool.cost("nobody", MESSAGES),
-        lambda pool: pool.ceiling("nobody", MESSAGES),
-        lambda pool: pool.resting("nobody"),
-        lambda pool: pool.fingerprint("nobody", MESSAGES, SCHEMA),
+        lambda pool: pool["nobody"].model.cost(MESSAGES),
+        lambda pool: pool["nobody"].model.ceiling(MESSAGES, None),
+        lambda pool: pool["nobody"].resting,
+        lambda pool: pool["nobody"].model.fingerprint(MESSAGES, SCHEMA),
     ],
 )
 def test_a_name_that_is_not_in_the_pool_is_refused(use: Callable[[Pool], object]) -> None:
@@ -573,10 +576,10 @@ def test_log_probabilities_are_asked_for_only_where_the_settings_say_so(server: 
 
 def test_an_answer_without_them_has_the_fingerprint_that_it_had(server: OpenAIServer) -> None:
     off, on = (pool_of(model(server, logprobs=wanted)) for wanted in (False, True))
-    assert off.fingerprint("test", MESSAGES, SCHEMA) != on.fingerprint("test", MESSAGES, SCHEMA)
-    assert off.fingerprint("test", MESSAGES, SCHEMA) == pool_of(model(server)).fingerprint(
-        "test", MESSAGES, SCHEMA
-    )
+    assert off["test"].model.fingerprint(MESSAGES, SCHEMA) != on["test"].model.fingerprint(MESSAGES, SCHEMA)
+    assert off["test"].model.fingerprint(MESSAGES, SCHEMA) == pool_of(model(server))[
+        "test"
+    ].model.fingerprint(MESSAGES, SCHEMA)
 
 
 def test_a_provider_that_gives_them_is_read(server: OpenAIServer) -> None:

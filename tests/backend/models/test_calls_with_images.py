@@ -36,23 +36,26 @@ def pool(api_base: str = "http://127.0.0.1:1", **settings: Any) -> Pool:
     "address", [URL, "http://127.0.0.1:1/never-fetched.png", "data:image/png;base64,QUJD" * 99]
 )
 def test_an_image_counts_as_so_many_tokens_wherever_it_is(address: str) -> None:
-    assert pool().count("m", with_image(address)) == pool().count("m", WORDS) + IMAGE_TOKENS
+    assert pool()["m"].model.count(with_image(address)) == pool()["m"].model.count(WORDS) + IMAGE_TOKENS
 
 
 def test_an_image_raises_what_is_expected_and_what_is_reserved() -> None:
-    assert pool().cost("m", with_image()) > pool().cost("m", WORDS)
-    assert pool().ceiling("m", with_image()) > pool().ceiling("m", WORDS) + IMAGE_TOKENS * 1e-6
+    assert pool()["m"].model.cost(with_image()) > pool()["m"].model.cost(WORDS)
+    assert (
+        pool()["m"].model.ceiling(with_image(), None)
+        > pool()["m"].model.ceiling(WORDS, None) + IMAGE_TOKENS * 1e-6
+    )
 
 
 def test_another_image_is_another_question() -> None:
     models = pool()
-    prints = {models.fingerprint("m", with_image(address), None) for address in (URL, f"{URL}?2")}
+    prints = {models["m"].model.fingerprint(with_image(address), None) for address in (URL, f"{URL}?2")}
     assert len(prints) == 2
 
 
 def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() -> None:
     with OpenAIServer(lambda _: Reply.says("a cat")) as server:
-        asyncio.run(pool(server.url, system_message=False).attempt("m", with_image(), None, 10.0))
+        asyncio.run(pool(server.url, system_message=False)["m"].attempt(with_image(), None, 10.0))
         (message,) = server.requests[0].body["messages"]
     assert message == {"role": "user", "content": [text_part("Look.\n\nWhat is it?"), image_part(URL)]}
 
@@ -70,7 +73,7 @@ def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() ->
 def test_whether_a_model_sees_comes_from_litellm_or_the_settings(
     model: str, vision: bool | None, sees: bool
 ) -> None:
-    assert pool(model=model, vision=vision).sees("m") == sees
+    assert pool(model=model, vision=vision)["m"].model.sees == sees
 
 
 # -- nothing is fetched
@@ -155,24 +158,24 @@ def test_no_image_is_fetched_for_any_provider(listener: Listener, model: str, ad
         models = pool(server.url, model=model, timeout=5, **bedrock)
         messages = with_image(address.format(listener.host))
         with contextlib.suppress(ModelError):
-            asyncio.run(models.attempt("m", messages, None, 10.0))
+            asyncio.run(models["m"].attempt(messages, None, 10.0))
     assert listener.connections == 0
 
 
 @pytest.mark.parametrize("model", FETCHED)
 def test_models_that_open_no_addresses_are_shown_images_as_data_only(model: str) -> None:
     models = pool(model=model, vision=True)
-    assert not models.can_be_shown("m", [URL])
-    assert not models.can_be_shown("m", ["data:image/png;base64,QUJD", URL])
-    assert models.can_be_shown("m", ["data:image/png;base64,QUJD"])
+    assert not models["m"].model.can_be_shown([URL])
+    assert not models["m"].model.can_be_shown(["data:image/png;base64,QUJD", URL])
+    assert models["m"].model.can_be_shown(["data:image/png;base64,QUJD"])
 
 
 def test_anthropic_opens_addresses_with_https_alone() -> None:
     models = pool(model="anthropic/claude-3-5-sonnet-20241022", vision=True)
-    assert models.can_be_shown("m", [URL])
-    assert not models.can_be_shown("m", [URL.replace("https", "http")])
+    assert models["m"].model.can_be_shown([URL])
+    assert not models["m"].model.can_be_shown([URL.replace("https", "http")])
 
 
 def test_other_models_with_vision_are_shown_any_address() -> None:
-    assert pool(model="openai/gpt-4o").can_be_shown("m", [URL, "http://pictures.example/dog.jpg"])
-    assert not pool(model="openai/gpt-3.5-turbo").can_be_shown("m", [])
+    assert pool(model="openai/gpt-4o")["m"].model.can_be_shown([URL, "http://pictures.example/dog.jpg"])
+    assert not pool(model="openai/gpt-3.5-turbo")["m"].model.can_be_shown([])

@@ -224,7 +224,7 @@ def test_the_pool_asks_all_of_them_at_once() -> None:
         prompt = prompt_messages(QUESTIONS, None)
         return await asyncio.gather(
             *(
-                pool.attempt(name, prompt, answer_schema(QUESTIONS), 30, questions=QUESTIONS)
+                pool[name].attempt(prompt, answer_schema(QUESTIONS), 30, questions=QUESTIONS)
                 for name in pool.names
             )
         )
@@ -238,7 +238,7 @@ def test_the_pool_asks_all_of_them_at_once() -> None:
 def test_a_hint_decides() -> None:
     def asked(first: str, second: str) -> Any:
         labels = OneOf((Label("A", "A", first), Label("B", "B", second)), "choices")
-        question = ConfigQuestion("q", "text", "Choices", labels, QUESTIONS[0].question.fields).about(DATA)
+        question = ConfigQuestion("q", "text", "Choices", labels, QUESTIONS[0].config.fields).about(DATA)
         answer = asyncio.run(ask("embedded/hints", [question])).choices[0].message.content
         return parse_answer(answer, [question])["q"]
 
@@ -273,7 +273,7 @@ def test_a_query_without_any_list_of_labels_is_rejected_at_no_cost() -> None:
     async def attempt() -> None:
         pool = Pool(DEFAULT_MODELS)
         prompt, schema = prompt_messages(questions, None), answer_schema(questions)
-        await pool.attempt("overlap", prompt, schema, 30, questions=questions)
+        await pool["overlap"].attempt(prompt, schema, 30, questions=questions)
 
     with pytest.raises(RejectedError) as caught:
         asyncio.run(attempt())
@@ -287,7 +287,7 @@ def test_an_unknown_voter_is_rejected_and_not_retried() -> None:
 
     async def attempt() -> None:
         prompt, schema = prompt_messages(QUESTIONS, None), answer_schema(QUESTIONS)
-        await Pool([settings]).attempt(settings.name, prompt, schema, 30, questions=QUESTIONS)
+        await Pool([settings])[settings.name].attempt(prompt, schema, 30, questions=QUESTIONS)
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(attempt())
@@ -326,7 +326,7 @@ def test_the_questions_beside_the_prompt_do_not_change_the_key_of_a_stored_answe
         },
     } | ({} if model.temperature is None else {"temperature": model.temperature})
     key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-    assert pool.fingerprint(model.name, prompt, answer_schema(QUESTIONS)) == key
+    assert pool[model.name].model.fingerprint(prompt, answer_schema(QUESTIONS)) == key
 
 
 class SlowEmbedder(Embedder):

@@ -19,7 +19,7 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.models import Pool
-from backend.models.model import litellm
+from backend.models.model import Used, litellm
 from backend.models.model_caller import CircuitBreaker
 from backend.models.rates.controller import ProcessRates
 from backend.settings import ModelSettings
@@ -59,7 +59,7 @@ def pool_of(
 
 
 async def attempt(pool: Pool, patience: float = 10.0) -> str:
-    return (await pool.attempt("test", MESSAGES, None, patience)).content
+    return (await pool["test"].attempt(MESSAGES, None, patience)).content
 
 
 async def outcome(pool: Pool, patience: float = 10.0) -> str:
@@ -105,7 +105,7 @@ def test_no_time_left_is_a_timeout_without_a_request_and_not_the_model_s_fault(s
     pool = pool_of(server)
     assert [asyncio.run(outcome(pool, 0.0)) for _ in range(6)] == ["model_timeout"] * 6
     assert server.count() == 0
-    assert not pool.resting("test")
+    assert not pool["test"].resting
 
 
 def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
@@ -188,7 +188,7 @@ def test_tokens_per_minute_count_what_the_answer_turned_out_to_be(server: OpenAI
     clock = Clock()
     server.script = lambda body: Reply.says("A", usage=(15, 15))
     pool = pool_of(server, tpm=30, max_tokens=15, clock=clock)
-    pool.observe("test", 1, 1, 1)
+    pool["test"].model.meter.observe(Used(1, 1, 1))
 
     async def main() -> list[str]:
         outcomes = [await outcome(pool, patience) for patience in (10.0, 1.5)]
@@ -212,10 +212,10 @@ def test_five_failures_in_a_row_bring_a_minute_of_rest(server: OpenAIServer) -> 
     resting = []
     for _ in range(5):
         asyncio.run(outcome(pool))
-        resting.append(pool.resting("test"))
+        resting.append(pool["test"].resting)
     assert resting == [False] * 4 + [True]
     clock.now += 60.0
-    assert not pool.resting("test")
+    assert not pool["test"].resting
 
 
 def test_one_more_failure_after_the_rest_brings_another() -> None:
@@ -235,7 +235,7 @@ def test_an_answer_ends_the_row_of_failures(server: OpenAIServer) -> None:
     for status in replies:
         server.script = scripted(status)
         asyncio.run(outcome(pool))
-    assert not pool.resting("test")
+    assert not pool["test"].resting
 
 
 def test_bad_answers_and_requests_for_patience_bring_no_rest() -> None:
@@ -252,14 +252,14 @@ def test_a_model_whose_key_is_missing_comes_to_rest(server: OpenAIServer) -> Non
     for _ in range(5):
         with pytest.raises(KeyRejectedError):
             asyncio.run(attempt(pool))
-    assert pool.resting("test")
+    assert pool["test"].resting
 
 
 def test_time_lost_in_our_own_queue_is_not_held_against_the_model(server: OpenAIServer) -> None:
     pool = pool_of(server, rpm=1, clock=Clock())
     assert asyncio.run(outcome(pool)) == "A"
     assert {asyncio.run(outcome(pool, 0.02)) for _ in range(6)} == {"model_timeout"}
-    assert not pool.resting("test")
+    assert not pool["test"].resting
 
 
 def test_nothing_is_sent_before_the_time_that_the_provider_asked_for(server: OpenAIServer) -> None:
@@ -293,4 +293,4 @@ def test_a_model_that_asks_for_a_long_wait_rests_and_one_that_asks_for_a_short_o
         server.script = scripted(429, retry_after=seconds)
         pool = pool_of(server, clock=Clock(), timeout=30)
         asyncio.run(outcome(pool, 4.0))
-        assert pool.resting("test") is resting
+        assert pool["test"].resting is resting

@@ -274,7 +274,7 @@ def test_money_beyond_all_bounds_is_a_missing_vote(
     tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = Process(migrated.sqlite(tmp_path / "ledger.sqlite"), models.server)
-    monkeypatch.setattr(process.pool._pool, "ceiling", lambda *_: 1e9)
+    monkeypatch.setattr(process.pool._pool["red"].model, "ceiling", lambda *_: 1e9)
     with pytest.raises(NotBookedError):
         asyncio.run(process.ask(1))
     assert models.asked.total() == 0

@@ -137,7 +137,7 @@ def test_a_vote_is_stored_and_read_back_as_the_same_vote(name: str, data: st.Dat
     asked = TAGS[name].asked
     for vote in votes_of(asked, [data.draw(TAGS[name].given)]):
         stored = json.loads(json.dumps(asked.result_items(vote)))
-        assert asked.question.vote_from_annotation(stored) == vote
+        assert asked.config.vote_from_annotation(stored) == vote
 
 
 @tags
@@ -148,7 +148,7 @@ def test_a_valid_answer_is_a_vote_and_fits_the_question(name: str, data: st.Data
     vote = asked.vote_from_answer(answer)
     if name == "short text" and vote is None:
         return
-    assert registry.is_answer(asked.question.control.aggregation, vote, asked.options)
+    assert registry.is_answer(asked.config.control.aggregation, vote, asked.options)
     assert parse_answer(json.dumps({"c": answer}), [asked]) == {"c": vote}
 
 
@@ -162,10 +162,10 @@ def test_what_several_votes_come_to_is_stored_and_read_back(name: str, data: st.
         return
     votes = {f"arm {number}": vote for number, vote in enumerate(cast)}
     weights = {arm: data.draw(st.floats(0, 1)) for arm in votes}
-    aggregation = asked.question.control.aggregation
+    aggregation = asked.config.control.aggregation
     answer, chances = aggregation.aggregate(Ballot(votes, weights, weights, weights), asked.options)
     assert mistakes(TAGS[name], asked.result_items(answer)) == []
-    assert asked.question.vote_from_annotation(asked.result_items(answer)) == answer
+    assert asked.config.vote_from_annotation(asked.result_items(answer)) == answer
     assert 0.0 <= chances[answer] <= 1.0
     assert all(0.0 <= aggregation.reward(vote, answer) <= 1.0 for vote in cast)
     assert aggregation.reward(answer, answer) == 1.0
@@ -173,7 +173,7 @@ def test_what_several_votes_come_to_is_stored_and_read_back(name: str, data: st.
 
 @tags
 def test_the_aggregation_of_a_round_can_be_restored(name: str) -> None:
-    aggregation = TAGS[name].asked.question.control.aggregation
+    aggregation = TAGS[name].asked.config.control.aggregation
     stored = json.loads(json.dumps(registry.describe_aggregation(aggregation), allow_nan=False))
     assert registry.restore_aggregation(stored) == aggregation
 
@@ -183,19 +183,19 @@ def test_any_answer_to_any_question_is_a_vote_that_can_be_stored_or_none(anythin
     for tag in TAGS.values():
         vote = tag.asked.vote_from_answer(anything)
         if vote is not None:
-            assert tag.asked.question.vote_from_annotation(tag.asked.result_items(vote)) == vote
+            assert tag.asked.config.vote_from_annotation(tag.asked.result_items(vote)) == vote
 
 
 @tags
 def test_the_schema_uses_what_every_provider_takes(name: str) -> None:
-    schema = TAGS[name].asked.question.control.answer_format.schema
+    schema = TAGS[name].asked.config.control.answer_format.schema
     assert schema.keys() <= {"type", "enum", "items"}
 
 
 @tags
 def test_the_prompt_names_the_question_its_rule_and_its_form(name: str) -> None:
     asked = TAGS[name].asked
-    answer_format = asked.question.control.answer_format
+    answer_format = asked.config.control.answer_format
     system = prompt_messages([asked], None)[0]["content"]
     assert 'Question "c"\n' in system
     assert f"\n{answer_format.rule}\n" in system
@@ -236,7 +236,7 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("name", "items", "vote"), WRITTEN)
 def test_what_the_editor_writes_is_read(name: str, items: list[object], vote: str) -> None:
-    assert TAGS[name].asked.question.vote_from_annotation(items) == vote
+    assert TAGS[name].asked.config.vote_from_annotation(items) == vote
 
 
 UNREADABLE = [
@@ -270,13 +270,13 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("name", "items"), UNREADABLE)
 def test_what_is_no_answer_is_none(name: str, items: list[object]) -> None:
-    assert TAGS[name].asked.question.vote_from_annotation(items) is None
+    assert TAGS[name].asked.config.vote_from_annotation(items) is None
 
 
 def test_an_order_of_other_items_than_the_task_has_does_not_fit() -> None:
     asked = TAGS["order"].asked
-    vote = asked.question.vote_from_annotation([item("ranker", {"ranker": {"c": ["b", "7"]}})])
-    assert not registry.is_answer(asked.question.control.aggregation, vote, asked.options)
+    vote = asked.config.vote_from_annotation([item("ranker", {"ranker": {"c": ["b", "7"]}})])
+    assert not registry.is_answer(asked.config.control.aggregation, vote, asked.options)
 
 
 INVALID = [
@@ -368,7 +368,7 @@ def test_where_no_label_fits_nothing_is_stored(name: str) -> None:
 def test_a_control_that_was_perhaps_not_seen_is_not_answered_by_silence(condition: str) -> None:
     always = choices('choice="multiple"')
     for control in (choices(f'choice="multiple" {condition}'), f"<View {condition}>{always}</View>"):
-        assert Tag(control, st.nothing()).asked.question.vote_from_annotation([]) is None
+        assert Tag(control, st.nothing()).asked.config.vote_from_annotation([]) is None
 
 
 @pytest.mark.parametrize("name", sorted(TAGS.keys() - {"short text"}))
@@ -440,7 +440,7 @@ def test_a_tag_is_asked_on_every_object_that_holds_text(name: str, tag: str) -> 
 
 
 def test_another_rule_needs_another_version_of_the_prompt() -> None:
-    rules = [asdict(tag.asked.question.control.answer_format) for tag in TAGS.values()]
+    rules = [asdict(tag.asked.config.control.answer_format) for tag in TAGS.values()]
     for rule in rules:
         del rule["packs"]  # it is no part of the prompt
     wording = hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:12]

@@ -78,4 +78,4 @@ def test_what_the_editor_saves_is_what_was_predicted(question: TaskQuestion) -> 
     label, words = MARKED[question.name]
     predicted = question.vote_from_answer([{"quote": quote, "before": "", "label": label} for quote in words])
     assert predicted is not None
-    assert question.question.vote_from_annotation(SAVED) == predicted
+    assert question.config.vote_from_annotation(SAVED) == predicted

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.questions import parse_label_config
+from backend.questions.prompts import packs
 from backend.questions.prompts.packs import (
     PACK_VERSION,
     PackedTask,
@@ -38,26 +39,26 @@ def about(text: str, config: str = MOOD) -> PackedTask:
 
 
 def split(content: str, config: str = MOOD) -> dict[str, object]:
-    tasks = {"417": about("Sun.", config), "862": about("Rain.", config)}
+    tasks = {"417082": about("Sun.", config), "862305": about("Rain.", config)}
     return {number: json.loads(part) for number, part in split_answer(content, tasks).items()}
 
 
-BOTH = {"417": {"mood": "Glad"}, "862": {"mood": "Sad"}}
+BOTH = {"417082": {"mood": "Glad"}, "862305": {"mood": "Sad"}}
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        '{"417": "Glad", "862": "Sad"}',
-        '{"862": "Sad", "417": "Glad", "999": "Glad"}',
-        '{"417": {"mood": "Glad"}, "862": {"mood": "Sad"}}',
-        '```json\n{"417": "Glad", "862": "Sad"}\n```',
-        'Here you are:\n{"417": "Glad", "862": "Sad"} I hope that helps.',
-        '{"answers": {"417": "Glad", "862": "Sad"}}',
-        '{417: "Glad", 862: "Sad"}',
-        '[{"id": "417", "mood": "Glad"}, {"id": 862, "answer": "Sad"}]',
-        '{"answers": [{"id": "417", "label": "Glad"}, {"id": "862", "label": "Sad"}]}',
-        '{"417": "Glad", "862": "Sad", "417": "Glad"}',
+        '{"417082": "Glad", "862305": "Sad"}',
+        '{"862305": "Sad", "417082": "Glad", "999": "Glad"}',
+        '{"417082": {"mood": "Glad"}, "862305": {"mood": "Sad"}}',
+        '```json\n{"417082": "Glad", "862305": "Sad"}\n```',
+        'Here you are:\n{"417082": "Glad", "862305": "Sad"} I hope that helps.',
+        '{"answers": {"417082": "Glad", "862305": "Sad"}}',
+        '{417082: "Glad", 862305: "Sad"}',
+        '[{"id": "417082", "mood": "Glad"}, {"id": 862305, "answer": "Sad"}]',
+        '{"answers": [{"id": "417082", "label": "Glad"}, {"id": "862305", "label": "Sad"}]}',
+        '{"417082": "Glad", "862305": "Sad", "417082": "Glad"}',
     ],
 )
 def test_an_answer_is_split_by_id(content: str) -> None:
@@ -67,9 +68,9 @@ def test_an_answer_is_split_by_id(content: str) -> None:
 @pytest.mark.parametrize(
     ("content", "left"),
     [
-        ('{"417": "Glad"}', {"417": {"mood": "Glad"}}),
-        ('{"417": "Glad", "862": "Sa', {"417": {"mood": "Glad"}}),
-        ('{"417": "Glad", "862": "Sad", "417": "Sad"}', {"862": {"mood": "Sad"}}),
+        ('{"417082": "Glad"}', {"417082": {"mood": "Glad"}}),
+        ('{"417082": "Glad", "862305": "Sa', {"417082": {"mood": "Glad"}}),
+        ('{"417082": "Glad", "862305": "Sad", "417082": "Sad"}', {"862305": {"mood": "Sad"}}),
         ("Glad, Sad", {}),
         ("", {}),
         ("[" * 5000, {}),
@@ -80,11 +81,13 @@ def test_what_is_missing_or_said_twice_differently_is_left_out(content: str, lef
 
 
 def test_a_text_that_quotes_an_answer_is_no_answer() -> None:
-    assert split(json.dumps({"417": {"mood": '"862": "Glad"'}})) == {"417": {"mood": '"862": "Glad"'}}
+    assert split(json.dumps({"417082": {"mood": '"862305": "Glad"'}})) == {
+        "417082": {"mood": '"862305": "Glad"'}
+    }
 
 
 def test_several_questions_are_answered_by_name() -> None:
-    content = '{"417": {"mood": "Glad", "stars": 5}, "862": {"mood": "Sad", "stars": 1}}'
+    content = '{"417082": {"mood": "Glad", "stars": 5}, "862305": {"mood": "Sad", "stars": 1}}'
     assert split(content, TWO) == json.loads(content)
 
 
@@ -95,21 +98,32 @@ def test_several_questions_are_answered_by_name() -> None:
 def test_every_text_stands_between_lines_that_occur_in_no_text(texts: list[str], rng: random.Random) -> None:
     tasks = [about(f"x{text}") for text in texts]
     ids = draw_ids(tasks, rng)
-    assert ids is not None
     prompt = packed_messages(dict(zip(ids, tasks, strict=True)))[1]["content"]
     for number, text in zip(ids, texts, strict=True):
         assert re.findall(rf"BEGIN {number}\n(.*?)\nEND {number}\n", prompt, re.DOTALL) == [f"x{text}"]
 
 
-def test_a_text_with_lines_for_all_ids_leaves_none() -> None:
-    text = "\n".join(f"END {number}" for number in range(100, 1000))
-    assert draw_ids([about(text)], random.SystemRandom()) is None
+@pytest.mark.parametrize(
+    "line",
+    ["BEGIN {}", "end {}", "Begin  {}", "BEGIN\u00a0{}", "\uff22\uff25\uff27\uff29\uff2e {}", "END: {}"],
+)
+def test_no_task_gets_an_id_that_a_text_names_in_a_form_like_a_marker(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "_IDS", range(100_000, 100_020))
+    text = "\n".join(line.format(number) for number in range(100_000, 100_019))
+    assert draw_ids([about(text)], random.SystemRandom()) == ["100019"]
+
+
+def test_a_text_that_lists_some_ids_does_not_determine_those_of_its_prompt() -> None:
+    tasks = [about("\n".join(f"BEGIN {number}" for number in range(100_000, 110_000)))]
+    assert len({draw_ids(tasks, random.SystemRandom())[0] for _ in range(50)}) > 40
 
 
 def test_the_schema_asks_for_every_id_and_lists_no_label() -> None:
-    schema = packed_schema({"417": about("Sun."), "862": about("Rain.")})
-    assert schema["required"] == ["417", "862"]
-    assert schema["properties"]["417"] == {"type": "string"}
+    schema = packed_schema({"417082": about("Sun."), "862305": about("Rain.")})
+    assert schema["required"] == ["417082", "862305"]
+    assert schema["properties"]["417082"] == {"type": "string"}
     assert schema["additionalProperties"] is False
 
 
@@ -138,9 +152,9 @@ def test_instructions_and_options_come_first_and_are_equal_for_all_tasks() -> No
 
 
 def test_the_version_stands_for_the_wording() -> None:
-    prompt = packed_messages({"417": about("Sun.")})
+    prompt = packed_messages({"417082": about("Sun.")})
     wording = "\n".join(message["content"] for message in prompt)
-    assert (PACK_VERSION, hash_of(wording)) == ("1", "f0a14fb6dbe4")
+    assert (PACK_VERSION, hash_of(wording)) == ("2", "33fb637c1e8b")
 
 
 def hash_of(words: str) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,3 +73,17 @@ def test_what_is_found_in_another_letter_case_reads_alike(left: str, quote: str,
     assert bool(places) == bool(quote.strip())
     plain = " ".join(quote.split()).casefold()
     assert all(" ".join(text[start:end].split()).casefold() == plain for start, end in places)
+
+
+@given(st.lists(st.sampled_from(["a", "A", " ", "\n", "ß", "b"]), max_size=12).map("".join), WORDS, WORDS)
+@settings(deadline=None)
+def test_the_words_before_it_are_those_that_the_folded_text_ends_with_there(
+    text: str, quote: str, before: str
+) -> None:
+    def folded(part: str) -> str:
+        return re.sub(r"\s+", " ", part).casefold()
+
+    everywhere, context = QuotedText(text).places(quote), folded(before).strip()
+    told_apart = [place for place in everywhere if folded(text[: place[0]]).rstrip().endswith(context)]
+    expected = told_apart if context and len(everywhere) > 1 else everywhere
+    assert QuotedText(text).places(quote, before) == expected

@@ -26,7 +26,7 @@ def asked(attributes: str = "") -> TaskQuestion:
 
 
 def given_to(question: TaskQuestion, regions: list[dict[str, Any]], vote: str) -> list[tuple[str, list[str]]]:
-    control = question.question.control
+    control = question.config.control
     assert isinstance(control, RegionChoices)
     return [
         (item["id"], item["value"]["choices"])
@@ -71,15 +71,15 @@ def test_a_person_s_classes_are_read_as_spans() -> None:
         },
         {"id": "a", "from_name": "ner", "type": "labels", "value": {"start": 0, "end": 3, "labels": ["PER"]}},
     ]
-    assert asked().question.vote_from_annotation(result) == '[[0,3,"host"]]'
+    assert asked().config.vote_from_annotation(result) == '[[0,3,"host"]]'
 
 
 def test_regions_that_nobody_gave_a_class_say_nothing() -> None:
-    assert asked().question.vote_from_annotation([]) is None
+    assert asked().config.vote_from_annotation([]) is None
 
 
 def test_models_are_told_whose_regions_they_classify() -> None:
-    rule = asked().question.control.answer_format.rule
+    rule = asked().config.control.answer_format.rule
     assert '"text"' in rule
     assert '"ner"' in rule
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.spans import MOST_SPANS
 from camvo.errors import InvalidParameterError
 from camvo.votes.spans import Span, read_spans, write_spans
 
@@ -64,7 +65,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES)
 @shapes
 def test_quotations_become_regions_with_their_words(shape: str) -> None:
     question = asked(shape)
-    key = question.question.tag.lower()
+    key = question.config.tag.lower()
     regions = question.result_items(vote(question, *ANSWER))
     assert {region["type"] for region in regions} == {key}
     assert [(region["value"]["text"], region["value"][key]) for region in regions] == [
@@ -86,13 +87,13 @@ def test_label_studio_accepts_the_regions(shape: str) -> None:
 def test_regions_are_read_back_as_the_vote(shape: str) -> None:
     question = asked(shape)
     original = vote(question, *ANSWER)
-    assert question.question.vote_from_annotation(question.result_items(original)) == original
+    assert question.config.vote_from_annotation(question.result_items(original)) == original
 
 
 @shapes
 def test_nothing_to_mark_is_an_answer_of_models_and_of_people(shape: str) -> None:
     question = asked(shape)
-    assert question.vote_from_answer([]) == question.question.vote_from_annotation([]) == "[]"
+    assert question.vote_from_answer([]) == question.config.vote_from_annotation([]) == "[]"
     assert question.result_items("[]") == []
 
 
@@ -127,6 +128,12 @@ def test_paragraphs_are_counted_in_utf_16_line_by_line() -> None:
         ("1", 0, 8),
         ("1", 18, 23),
     ]
+
+
+def test_an_answer_of_more_than_a_thousand_spans_is_none() -> None:
+    spans = [quoted("Bob")] * (MOST_SPANS + 1)
+    assert asked().vote_from_answer(spans) is None
+    assert asked().vote_from_answer(spans[1:]) is not None
 
 
 def test_the_names_of_those_who_speak_are_not_marked() -> None:
@@ -171,7 +178,7 @@ def test_anything_but_a_list_is_no_vote(given: object) -> None:
 
 def test_a_person_s_region_with_two_labels_is_two_spans() -> None:
     item = {"from_name": "ner", "type": "labels", "value": {"start": 0, "end": 5, "labels": ["PER", "Place"]}}
-    assert asked().question.vote_from_annotation([item]) == '[[0,5,"PER"],[0,5,"Place"]]'
+    assert asked().config.vote_from_annotation([item]) == '[[0,5,"PER"],[0,5,"Place"]]'
 
 
 @pytest.mark.parametrize(
@@ -191,7 +198,7 @@ def test_a_person_s_region_with_two_labels_is_two_spans() -> None:
     ],
 )
 def test_a_person_s_region_that_cannot_be_read_spoils_the_answer(shape: str, value: object) -> None:
-    question = asked(shape).question
+    question = asked(shape).config
     good = asked(shape).result_items(vote(asked(shape), quoted("Bob")))
     bad = {"from_name": "ner", "type": question.tag.lower(), "value": value}
     assert question.vote_from_annotation(good) is not None
@@ -215,16 +222,16 @@ def test_what_the_editor_writes_for_hypertext_is_read() -> None:
         "value": value,
         "origin": "manual",
     }
-    assert asked("HyperTextLabels").question.vote_from_annotation([item]) == '[[6,13,"PER"]]'
+    assert asked("HyperTextLabels").config.vote_from_annotation([item]) == '[[6,13,"PER"]]'
 
 
 def test_a_control_that_people_see_only_sometimes_says_nothing_when_left_alone() -> None:
-    question = asked(visibleWhen="choice-selected").question
+    question = asked(visibleWhen="choice-selected").config
     assert question.vote_from_annotation([]) is None
 
 
 def test_models_are_asked_for_quotations() -> None:
-    request = asked().question.control.answer_format
+    request = asked().config.control.answer_format
     assert request.labels == (("Person", "a human being"), ("Place", None))
     assert json.dumps(request.schema).count('"required": ["quote", "before", "label"]') == 1
     assert '"text"' in request.rule
@@ -287,7 +294,7 @@ def test_any_words_of_the_text_are_marked_where_they_stand(
     given_vote = vote(question, quoted(quote, before=" ".join(words[:first])))
     (region,) = question.result_items(given_vote)
     assert region["value"]["text"] == quote
-    assert question.question.vote_from_annotation([region]) == given_vote
+    assert question.config.vote_from_annotation([region]) == given_vote
     if shape == "Labels":
         (span,) = read_spans(given_vote)
         assert text[span.start : span.end] == quote
@@ -301,4 +308,4 @@ def test_any_words_of_the_text_are_marked_where_they_stand(
 def test_any_set_of_spans_makes_the_round_trip(shape: str, drawn: set[tuple[int, int, str]]) -> None:
     question = asked(shape)
     text = write_spans(Span(start, start + length, label) for start, length, label in drawn)
-    assert question.question.vote_from_annotation(question.result_items(text)) == text
+    assert question.config.vote_from_annotation(question.result_items(text)) == text

@@ -18,6 +18,7 @@ from whole_backend import CALL
 from backend.commands.predict.prediction_run import AskMoreRun, RecountRun
 from backend.commands.shared.certificate import issue_certificate
 from backend.ledger import certificates, money, recounts
+from backend.ledger.certificates import Certificates
 from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import FurtherVote
 from backend.settings import Environment
@@ -41,7 +42,7 @@ def further(studio: DoubtfulStudio, number: int) -> list[FurtherVote]:
 def reasons(studio: DoubtfulStudio) -> list[certificates.Reason | None]:
     """Why the project's certificates no longer hold."""
     with studio.backend.ledger.read() as connection:
-        return [standing.reason for standing in certificates.standings(connection, studio.project.key)]
+        return [standing.reason for standing in Certificates(connection, studio.project.key).standings()]
 
 
 def in_doubt(studio: DoubtfulStudio) -> list[int]:

@@ -26,7 +26,8 @@ from server_process import wait_until
 from whole_backend import Backend
 
 from backend.ledger import recounts
-from backend.ledger.recounts import Counting
+from backend.ledger.recounts import CountedRounds, Counting, Recounts
+from backend.ledger.rounds import ProjectRounds
 from backend.recounting import automatic
 from backend.telemetry import logs
 
@@ -122,7 +123,7 @@ def test_the_recounts_of_a_deleted_task_go_with_it(studio: Studio) -> None:
     studio.backend.hook(tasks_deleted(studio.tasks[25], project=studio.project))
     with studio.backend.ledger.read() as connection:
         assert recounts.latest(connection, [round_.id]) == {}
-        assert studio.tasks[25] not in recounts.pending(connection, studio.project.key)
+        assert studio.tasks[25] not in Recounts(connection, studio.project.key).pending()
 
 
 # -- what Label Studio shows
@@ -225,7 +226,7 @@ def test_a_server_without_a_key_only_remembers_that_it_would_be_worth_it(
     with studio.backend:
         studio.tend()
         with studio.backend.ledger.read() as connection:
-            look = recounts.last_look(connection, studio.project.key)
+            look = Recounts(connection, studio.project.key).last_look()
         assert studio.countings() == []
         assert look is not None
         assert (look.by_hand, look.labels, look.counted) == (True, LEFT, LEFT)
@@ -261,7 +262,7 @@ def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
         studio.predict()
         counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, studio.backend.runtime.clock())
         with studio.backend.ledger.write() as connection:
-            recounts.store_counting(connection, studio.project.key, counting)
+            Recounts(connection, studio.project.key).store_counting(counting)
         studio.label(*range(9))
         studio.tend()
         assert len(studio.countings()) == 1
@@ -274,8 +275,8 @@ def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path
     with Backend(tmp_path, script, policy=POLICY) as other:
         mine, theirs = studio.backend.runtime, other.runtime
         key = studio.project.key
-        assert mine._thread.submit(mine.recounts._claim(key)).result(10)
-        assert not theirs._thread.submit(theirs.recounts._claim(key)).result(10)
+        assert mine._thread.submit(mine.recounts._claims.acquire(key)).result(10)
+        assert not theirs._thread.submit(theirs.recounts._claims.acquire(key)).result(10)
 
 
 # -- what people are told
@@ -329,8 +330,8 @@ def test_start_training_on_a_server_without_a_key_leaves_it_to_the_command(
 def test_review_lists_the_labels_and_scores_of_the_latest_counting(studio: Studio) -> None:
     studio.recount()
     with studio.backend.ledger.read() as connection:
-        [(control, epoch)] = recounts.latest_epochs(connection, studio.project.key).items()
-        listed = recounts.latest_per_task(connection, studio.project.key, control, epoch)
+        [(control, epoch)] = ProjectRounds(connection, studio.project.key).latest_epochs().items()
+        listed = CountedRounds(connection, studio.project.key, control, epoch).open()
     assert {studio.tasks.index(one.task): one.label for one in listed} == dict(
         zip(range(LABELLED, TASKS), NEW, strict=True)
     )

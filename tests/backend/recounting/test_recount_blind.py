@@ -14,10 +14,10 @@ from backend.commands.accept import load_evidence
 from backend.learning.states import StateKey
 from backend.learning.teaching import record_blind_answer
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
-from backend.ledger.blind_tasks import BlindQueue
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.recounts import Counting, Recount
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 from backend.recounting.recounter import QuestionCount, record
 from backend.server.status.build import build_report
 from backend.server.status.report import GuaranteeReport, ProjectReport
@@ -51,7 +51,7 @@ class Audit:
             for task, mood in answers:
                 annotation = Annotation(PROJECT, task, task, "2026-03-01T00:00:00Z", {"mood": mood})
                 human_annotations.store(connection, annotation, 2.0)
-                for round_ in rounds.of_task(connection, PROJECT, task):
+                for round_ in ProjectRounds(connection, PROJECT).of_task(task):
                     if round_.audit:
                         record_blind_answer(connection, round_, round_.id)
 
@@ -60,7 +60,7 @@ class Audit:
         with self.ledger.write() as connection:
             found = QuestionCount(KEY)
             for task, label in labels.items():
-                [round_] = rounds.of_task(connection, PROJECT, task)
+                [round_] = ProjectRounds(connection, PROJECT).of_task(task)
                 found.results.append(Recount(round_.id, task, label, score, label != round_.label))
                 if round_.audit:
                     found.blind.add(round_.id)
@@ -68,7 +68,7 @@ class Audit:
 
     def queue(self) -> BlindQueue:
         with self.ledger.read() as connection:
-            return blind_tasks.queues(connection, PROJECT)["mood", "e1"]
+            return BlindQueues(connection, PROJECT).all()["mood", "e1"]
 
     def in_order(self) -> list[int]:
         return [entry.task for entry in self.queue().latest]
@@ -158,7 +158,7 @@ def test_a_task_of_the_run_keeps_the_label_that_it_certified(ledger: Ledger) -> 
     audit.answer((first, "Glad"))
     audit.recount({first: "Sad", second: "Sad"})
     with ledger.read() as connection:
-        [round_] = rounds.of_task(connection, PROJECT, first)
+        [round_] = ProjectRounds(connection, PROJECT).of_task(first)
         assert recounts.latest(connection, [round_.id]) == {}
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from whole_backend import Backend, prompt_of, says
 
 from backend.ledger.database import tables
-from backend.ledger.reports import CheckedRow, checked_labels
+from backend.ledger.reports import CheckedRow, QuestionSums
 from backend.server.status.report import EstimateReport
 from backend.testing import Reply
 
@@ -26,7 +26,7 @@ def estimate(studio: Studio) -> EstimateReport:
 def checks(studio: Studio) -> list[CheckedRow]:
     [round_] = studio.backend.rounds(studio.tasks[0], studio.project)
     with studio.backend.ledger.read() as connection:
-        return checked_labels(connection, round_.key.project, round_.key.control, round_.key.epoch)
+        return QuestionSums(connection, round_.key.project, round_.key.control, round_.key.epoch).checked()
 
 
 def stored(studio: Studio) -> int:

@@ -14,9 +14,8 @@ from label_studio_requests import Annotation, annotated, setup, task
 from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
-from backend.ledger import reports
 from backend.ledger.database import tables
-from backend.ledger.reports import AlertKey
+from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.alarm_watch import Told, message
 from backend.server.status.report import Alert
 from backend.telemetry import metrics
@@ -127,22 +126,22 @@ def test_an_address_that_refuses_is_tried_again_and_never_logged(
 def test_an_alarm_that_is_over_and_comes_back_is_told_again(tmp_path: Path) -> None:
     key = AlertKey("7.1", "score_off", "mood")
     with Backend(tmp_path, AGREE) as backend, backend.ledger.write() as connection:
-        assert reports.see_alerts(connection, {key}) == reports.see_alerts(connection, {key}) == [key]
-        reports.alert_raised(connection, [key])
-        assert reports.see_alerts(connection, {key}) == []
+        assert Alerts(connection).see({key}) == Alerts(connection).see({key}) == [key]
+        Alerts(connection).reported([key])
+        assert Alerts(connection).see({key}) == []
         connection.execute(change(tables.alerts).values(seen_at=0.0))
-        assert reports.see_alerts(connection, set()) == []
-        assert reports.known_alerts(connection) == {key: False}
-        assert reports.see_alerts(connection, {key}) == [key]
+        assert Alerts(connection).see(set()) == []
+        assert Alerts(connection).known() == {key: False}
+        assert Alerts(connection).see({key}) == [key]
 
 
 def test_an_alarm_that_flickers_is_told_once(tmp_path: Path) -> None:
     key = AlertKey("", "budget_spent", "day's")
     with Backend(tmp_path, AGREE) as backend, backend.ledger.write() as connection:
-        reports.see_alerts(connection, {key})
-        reports.alert_raised(connection, [key])
-        assert reports.see_alerts(connection, set()) == []
-        assert reports.see_alerts(connection, {key}) == []
+        Alerts(connection).see({key})
+        Alerts(connection).reported([key])
+        assert Alerts(connection).see(set()) == []
+        assert Alerts(connection).see({key}) == []
 
 
 def test_marks_that_slack_reads_as_markup_are_escaped() -> None:

@@ -27,6 +27,7 @@ from label_studio_requests import (
 from server_process import child
 
 from backend.ledger import Ledger, rounds
+from backend.ledger.rounds import ProjectRounds
 
 STAND_IN = Path(__file__).parent / "label_studio_ml_2"
 
@@ -48,7 +49,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 def stored(module: ModuleType, number: int) -> list[rounds.Round]:
     ledger: Ledger = module._runtime().ledger
     with ledger.read() as connection:
-        return rounds.of_task(connection, "7", number)
+        return ProjectRounds(connection, "7").of_task(number)
 
 
 def test_setup_shows_the_version_that_predictions_carry(module: ModuleType) -> None:

@@ -12,7 +12,7 @@ from backend import settings
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
-from backend.ledger.reports import SCORE_BINS, CheckedRow
+from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
 from backend.models.failures import cure
 from backend.server.status.alarms import model_alerts
 from backend.server.status.build import build_report
@@ -25,9 +25,9 @@ from backend.server.status.drawings import (
     prices,
     score_histogram,
 )
-from backend.server.status.people_and_models import SingleModel, best_single_report
+from backend.server.status.people_and_models import best_single_report
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
-from backend.server.status.report import BlockReport, ConfusionCount, LabelCount, ModelReport, Share
+from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
 from backend.server.status.work import label_studio_address
 
 NO_SHARE = Share.of(())
@@ -136,9 +136,8 @@ def test_a_model_that_is_no_longer_asked_is_no_alarm() -> None:
     assert model_alerts([model("red", in_pool=False)], {"red": ["model_timeout"] * 20}) == []
 
 
-def single(name: str, price: float, **shares: Share) -> SingleModel:
-    known = {"agreement": NO_SHARE, "audit": NO_SHARE, "reviewed": NO_SHARE} | shares
-    return SingleModel(name, True, known["agreement"], known["audit"], known["reviewed"], 100, 100 * price)
+def single(name: str, price: float, **shares: Share) -> ModelReport:
+    return replace(model(name), calls=100, failures={}, cost_usd=100 * price, **shares)
 
 
 def test_the_best_single_model_is_found_by_blind_labels_first_and_costs_its_mean_price() -> None:
@@ -200,8 +199,8 @@ def test_equal_data_is_drawn_once() -> None:
 @pytest.mark.parametrize(
     ("draw", "data"),
     [
-        (course, ((BlockReport(1, 0.0, 0.0, 0, 0.0, 0.0),),)),
-        (course, (tuple(BlockReport(5, 0.1, 0.2, 3, 2.0, 0.0) for _ in range(20)),)),
+        (course, ((Block(1, 0.0, 0.0, 0, 0.0, 0.0),),)),
+        (course, (tuple(Block(5, 0.1, 0.2, 3, 2.0, 0.0) for _ in range(20)),)),
         (confusion, ((ConfusionCount("a", "a", 1),),)),
         (confusion, (tuple(ConfusionCount(f"{n}", f"{n % 5}", n) for n in range(1, 13)),)),
         (prices, ((Priced("free", 0.0, 1.0, 0.5, 1.0),), None, "right, blind")),

@@ -8,7 +8,8 @@ import pytest
 from blind_project import BlindProject
 from stored_rounds import PROJECT
 
-from backend.ledger import Ledger, blind_tasks, deletions
+from backend.ledger import Ledger, deletions
+from backend.ledger.blind_tasks import BlindQueues
 from backend.server.status.report import SharesReport
 from camvo.shares.shares import LabelShare
 
@@ -97,7 +98,7 @@ def test_blind_labels_of_an_earlier_counting_still_say_what_is_true(project: Bli
     front, behind = project.queue[:20], project.queue[20:]
     project.answer(front, as_voted(project))
     with project.ledger.write() as connection:
-        blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=1, results={})
+        BlindQueues(connection, PROJECT).recounted("mood", "e1", number=1, results={})
     project.answer(behind, as_voted(project))
     found = project.shares()
     assert found is not None

@@ -21,7 +21,7 @@ from backend.settings.policies import PolicyOverrides, overrides_of, section_of
 from camvo.errors import InvalidParameterError
 from camvo.policies.joint import Joint
 from camvo.policies.named import POLICIES
-from camvo.policies.parameters import CLASSES, Parameter, declared, declared_by
+from camvo.policies.parameters import CLASSES, Parameter, _declared, declared_by
 
 DOCS = Path(__file__).parents[3] / "docs"
 POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
@@ -135,7 +135,7 @@ def test_the_policy_itself_refuses_what_is_out_of_bounds(values: dict[str, Any],
 def test_a_name_means_the_same_in_every_policy() -> None:
     together = declared_by(POLICIES.values())
     for policy in POLICIES.values():
-        assert declared(policy).items() <= together.items()
+        assert _declared(policy).items() <= together.items()
 
 
 def test_the_replay_knows_every_parameter_although_it_imports_no_policy_for_its_help() -> None:

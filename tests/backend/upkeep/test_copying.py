@@ -11,6 +11,7 @@ from sqlalchemy import select
 from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
 from backend.ledger.database import tables
+from backend.ledger.rounds import ProjectRounds
 from backend.upkeep import copying, pruning, verification
 from backend.upkeep.pruning import nothing
 
@@ -38,7 +39,7 @@ def test_a_copy_on_postgresql_has_every_row_and_is_sound(ledger: Ledger, postgre
 def test_new_ids_of_a_copy_continue_those_of_its_source(ledger: Ledger, postgres: Ledger) -> None:
     copying.copy(ledger, postgres, nothing)
     with postgres.write() as connection:
-        [last] = rounds.of_task(connection, PROJECT, 25)
+        [last] = ProjectRounds(connection, PROJECT).of_task(25)
         again = rounds.RoundKey(PROJECT, 26, last.key.control, last.key.question, last.key.epoch)
         assert rounds.insert_each(connection, [rounds.Round(**_fields(last) | {"key": again})])[0] > last.id
 

@@ -15,8 +15,11 @@ from sqlalchemy import Table, func, select, update
 from backend.errors import LedgerError
 from backend.learning import states
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, deletions, events, projects, reports, rounds
+from backend.ledger import Ledger, Writer, deletions, projects
 from backend.ledger.database import tables
+from backend.ledger.events import ProjectEvents, StateRecords
+from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.upkeep import pruning, verification
 from backend.upkeep.pruning import StateName, continued, nothing
 from camvo.state.contribution import Contribution
@@ -34,7 +37,10 @@ def count(ledger: Ledger, table: Table, *where: Any) -> int:
 
 def name_of(ledger: Ledger) -> StateName:
     with ledger.read() as connection:
-        [key] = {(round_.key.control, round_.key.epoch) for round_ in rounds.of_task(connection, PROJECT, 22)}
+        [key] = {
+            (round_.key.control, round_.key.epoch)
+            for round_ in ProjectRounds(connection, PROJECT).of_task(22)
+        }
     return StateName(PROJECT, *key)
 
 
@@ -42,7 +48,7 @@ def summed(ledger: Ledger) -> State:
     """The sum of the events from zero, without the code under test."""
     state = State(8)
     with ledger.read() as connection:
-        for event in events.after(connection, PROJECT, 0):
+        for event in ProjectEvents(connection, PROJECT).after(0):
             state.add(Contribution.unpack(event.contribution))
     return state
 
@@ -50,7 +56,7 @@ def summed(ledger: Ledger) -> State:
 def with_base(ledger: Ledger, like: State) -> State:
     name = name_of(ledger)
     with ledger.read() as connection:
-        base = events.base_of(connection, PROJECT, name.control, name.epoch)
+        base = StateRecords(connection, PROJECT, name.control, name.epoch).base()
         return continued(connection, name, base, like, 1 << 40)
 
 
@@ -64,7 +70,7 @@ def test_what_was_learnt_stays(ledger: Ledger) -> None:
 def test_old_events_are_gone_and_new_ones_are_there(ledger: Ledger) -> None:
     done = pruned(ledger)
     with ledger.read() as connection:
-        left = events.after(connection, PROJECT, 0)
+        left = ProjectEvents(connection, PROJECT).after(0)
     numbers = [event.sequence for event in left]
     assert numbers == [done.through + 1 + number for number in range(len(NEW) + 1)]
 
@@ -84,7 +90,7 @@ def test_a_server_goes_on_with_the_same_state(ledger: Ledger, folder: Path) -> N
 def test_a_server_with_another_ridge_or_no_linear_models_reads_the_base_too(ledger: Ledger) -> None:
     narrow = State(8, 4.0)
     with ledger.read() as connection:
-        for event in events.after(connection, PROJECT, 0):
+        for event in ProjectEvents(connection, PROJECT).after(0):
             narrow.add(Contribution.unpack(event.contribution))
     pruned(ledger)
     assert_same_state(with_base(ledger, narrow), narrow)
@@ -133,7 +139,7 @@ def test_money_is_left_alone(ledger: Ledger) -> None:
 
 def test_a_pruned_task_is_predicted_as_before_and_nothing_is_bought(ledger: Ledger, folder: Path) -> None:
     with ledger.read() as connection:
-        labels = {number: rounds.of_task(connection, PROJECT, number)[0].label for number in OLD}
+        labels = {number: ProjectRounds(connection, PROJECT).of_task(number)[0].label for number in OLD}
     pruned(ledger)
     ledger.close()
     sold: list[str] = []
@@ -146,9 +152,9 @@ def test_reports_stay_as_they_were(ledger: Ledger) -> None:
     def report() -> list[Any]:
         with ledger.read() as connection:
             return [
-                reports.sum_votes(connection, PROJECT),
-                reports.sum_calls(connection, PROJECT),
-                reports.sum_scores(connection, PROJECT),
+                ProjectSums(connection, PROJECT).votes(),
+                ProjectSums(connection, PROJECT).calls(),
+                ProjectSums(connection, PROJECT).scores(),
             ]
 
     before = report()
@@ -165,7 +171,7 @@ def test_feedback_on_a_pruned_round_is_counted_and_refused(ledger: Ledger, folde
         label(runtime, 1, "Sad")
         with runtime.ledger.read() as connection:
             project = projects.get(connection, PROJECT)
-            [round_] = rounds.of_task(connection, PROJECT, 1)
+            [round_] = ProjectRounds(connection, PROJECT).of_task(1)
         assert project is not None
         assert (project.feedback_refused, round_.human, round_.taught_by) == (1, "Sad", "vote")
         assert_same_state(with_base(runtime.ledger, before), before)
@@ -177,7 +183,7 @@ def test_feedback_on_a_new_round_is_learnt_after_a_prune(ledger: Ledger, folder:
     with at(1, folder) as runtime:
         label(runtime, 23, "Calm")
         with runtime.ledger.read() as connection:
-            [round_] = rounds.of_task(connection, PROJECT, 23)
+            [round_] = ProjectRounds(connection, PROJECT).of_task(23)
             assert (round_.taught, round_.taught_by) == ("Calm", "human")
             assert not list(verification.problems(connection, nothing))
 
@@ -190,7 +196,7 @@ def test_an_old_round_that_people_labelled_lately_is_kept_whole(ledger: Ledger, 
         assert pruned(runtime.ledger).rounds == len(OLD) - 1
         label(runtime, 7, "Sad")
         with runtime.ledger.read() as connection:
-            [round_] = rounds.of_task(connection, PROJECT, 7)
+            [round_] = ProjectRounds(connection, PROJECT).of_task(7)
             assert (round_.taught, round_.pruned) == ("Sad", False)
             assert not list(verification.problems(connection, nothing))
     assert before.rounds == len(OLD) + len(NEW)
@@ -200,7 +206,7 @@ def test_a_blind_round_that_waits_for_an_answer_is_kept_whole(ledger: Ledger) ->
     with ledger.write() as connection:
         connection.execute(update(tables.rounds).where(tables.rounds.c.task.in_([3, 4])).values(audit=True))
         for task, reward in ((3, None), (4, 1.0)):
-            [round_] = rounds.of_task(connection, PROJECT, task)
+            [round_] = ProjectRounds(connection, PROJECT).of_task(task)
             connection.execute(
                 tables.blind_tasks.insert().values(
                     project=PROJECT,
@@ -219,7 +225,7 @@ def test_a_blind_round_that_waits_for_an_answer_is_kept_whole(ledger: Ledger) ->
             )
     assert pruned(ledger).rounds == len(OLD) - 1
     with ledger.read() as connection:
-        assert not rounds.of_task(connection, PROJECT, 3)[0].pruned
+        assert not ProjectRounds(connection, PROJECT).of_task(3)[0].pruned
 
 
 def test_a_second_prune_does_the_rest_of_an_interrupted_one(
@@ -230,9 +236,9 @@ def test_a_second_prune_does_the_rest_of_an_interrupted_one(
     def fails(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("prune_rounds", "forget_texts"):
+    for name in ("prune", "forget_texts"):
         with monkeypatch.context() as patched:
-            patched.setattr(deletions, name, fails)
+            patched.setattr(deletions.Prunable, name, fails)
             with pytest.raises(KeyboardInterrupt):
                 pruned(ledger)
     assert pruned(ledger).rounds == 0
@@ -271,7 +277,7 @@ def test_a_plan_changes_nothing_and_says_what_a_prune_would_do(ledger: Ledger) -
 
 def test_contexts_of_deleted_tasks_go_once_their_events_are_folded(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        rounds.forget_tasks(connection, PROJECT, [1, 21])
+        ProjectRounds(connection, PROJECT).forget([1, 21])
     assert pruning.forget_orphans(ledger) == 0
     pruned(ledger)
     assert pruning.forget_orphans(ledger) == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.annotators.annotators import log_odds, weighed_label
+from camvo.annotators.annotators import _log_odds, weighed_label
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import agreed_answer
 
@@ -36,7 +36,7 @@ def test_a_lone_guesser_decides_nothing() -> None:
 
 
 def test_somebody_worse_than_chance_is_not_counted_the_other_way_round() -> None:
-    assert log_odds(0.2, 2) == 0.0
+    assert _log_odds(0.2, 2) == 0.0
 
 
 @pytest.mark.parametrize("answers", [[], [("a", 0.9), ("b", 0.9)]])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_up_votes import COINS, draw_votes, evidence_of, made_up_kinds, no_rounds
 
-from camvo.joint.agreement import CONFIDENCE, certain_labels, fit_agreement, rounds_needed
+from camvo.joint.agreement import CONFIDENCE, AgreementStops, _certain_labels, rounds_needed
 from camvo.joint.beliefs import form_beliefs
-from camvo.joint.joint_fit import fit_joint, fit_votes
+from camvo.joint.joint_fit import JointFit, VotesFit
 from camvo.joint.plans import NEVER, plan_by_worth, walk
 from camvo.numerics.small import upper_bound
 from camvo.state.kept_rounds import LatestRounds
@@ -24,12 +24,12 @@ def fits(labels=4, rounds=600, accuracy=ACCURACY, shares=SHARES, **draw):
     votes, _ = draw_votes(accuracy, labels=labels, items=rounds, **draw)
     evidence = evidence_of(votes, arms, LABELS[labels])
     prices = {arm: share / 10.0 for arm, share in shares.items()}
-    joint = fit_joint(evidence, LatestRounds(), LABELS[labels], prices)
-    return joint, fit_votes(evidence, arms, labels)
+    joint = JointFit.fit(evidence, LatestRounds(), LABELS[labels], prices)
+    return joint, VotesFit.of(evidence, arms, labels)
 
 
 def stops_of(agreement, shares=SHARES, **of_fits):
-    return fit_agreement(*fits(shares=shares, **of_fits), shares, agreement)
+    return AgreementStops.fit(*fits(shares=shares, **of_fits), shares, agreement)
 
 
 def cost(joint, stops, shares=SHARES):
@@ -66,7 +66,7 @@ def test_a_label_is_certain_if_it_leads_at_every_node_that_may_follow(labels):
         same = all(
             voters(other) == voters(node) if labels == 2 else voters(node) <= voters(other) for other in after
         )
-        assert certain_labels(beliefs)[node] == (voted.any() and same), row
+        assert _certain_labels(beliefs)[node] == (voted.any() and same), row
 
 
 @pytest.mark.parametrize(("agreement", "rounds"), [(0.99, 161), (0.9, 16), (0.999, 1609)])
@@ -82,10 +82,10 @@ def test_too_few_rounds_bear_no_agreement_out():
 
 def test_an_agreement_of_1_stops_only_where_labels_are_certain():
     joint, votes = fits()
-    stops = fit_agreement(joint, votes, SHARES, 1.0)
+    stops = AgreementStops.fit(joint, votes, SHARES, 1.0)
     assert (stops.error_price, stops.promised) == (None, None)
-    assert ((stops.stopping(joint.beliefs) == 0.0) == certain_labels(joint.beliefs)).all()
-    assert (stops.stopping(joint.beliefs)[~certain_labels(joint.beliefs)] == NEVER).all()
+    assert ((stops.stopping(joint.beliefs) == 0.0) == _certain_labels(joint.beliefs)).all()
+    assert (stops.stopping(joint.beliefs)[~_certain_labels(joint.beliefs)] == NEVER).all()
 
 
 @pytest.mark.parametrize("agreement", [0.9, 0.95, 0.99])
@@ -97,14 +97,16 @@ def test_the_bound_on_the_errors_of_held_out_rounds_fits(agreement):
 
 def test_a_lower_agreement_costs_less():
     joint, votes = fits()
-    costs = [cost(joint, fit_agreement(joint, votes, SHARES, share)) for share in (0.8, 0.95, 0.99, 1.0)]
+    costs = [cost(joint, AgreementStops.fit(joint, votes, SHARES, share)) for share in (0.8, 0.95, 0.99, 1.0)]
     assert costs == sorted(costs)
     assert costs[0] < 0.6 * costs[-1]
 
 
 def test_an_early_label_is_that_of_all_votes_as_often_as_promised_on_other_rounds():
     joint, votes = fits(rounds=1500)
-    plan = plan_by_worth(joint.beliefs, tuple(SHARES.values()), fit_agreement(joint, votes, SHARES, 0.95))
+    plan = plan_by_worth(
+        joint.beliefs, tuple(SHARES.values()), AgreementStops.fit(joint, votes, SHARES, 0.95)
+    )
     rows, _ = draw_votes(ACCURACY, labels=4, items=4000, seed=3)
     asked, _ = walk(plan, rows)
 
@@ -127,7 +129,7 @@ def test_a_pool_too_large_for_a_lattice_goes_on_to_all_arms():
     shares = {f"m{number}": 0.1 for number in range(10)}
     joint, votes = fits(rounds=400, accuracy=np.full(10, 0.8), shares=shares)
     assert len(joint.shortlist) == 8
-    stops = fit_agreement(joint, votes, shares, 0.95)
+    stops = AgreementStops.fit(joint, votes, shares, 0.95)
     assert stops.others == pytest.approx(0.2)
     plan = plan_by_worth(joint.beliefs, (0.1,) * 8, stops)
     rows, _ = draw_votes(np.full(10, 0.8), labels=4, items=500, seed=5)
@@ -139,7 +141,7 @@ def test_a_pool_too_large_for_a_lattice_goes_on_to_all_arms():
 def test_without_learned_stops_a_large_pool_is_asked_at_once():
     shares = {f"m{number}": 0.1 for number in range(10)}
     joint, votes = fits(rounds=50, accuracy=np.full(10, 0.8), shares=shares)
-    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, fit_agreement(joint, votes, shares, 0.99))
+    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, AgreementStops.fit(joint, votes, shares, 0.99))
     assert plan.finishes(0, range(8))
 
 
@@ -151,7 +153,7 @@ def test_an_arm_that_gave_no_vote_keeps_no_plan_from_asking_all_others():
     """Asking it would be best, but it is not asked again."""
     shares = {f"m{number}": 0.1 for number in range(10)}
     joint, votes = fits(rounds=400, accuracy=np.full(10, 0.8), shares=shares)
-    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, fit_agreement(joint, votes, shares, 0.95))
+    plan = plan_by_worth(joint.beliefs, (0.1,) * 8, AgreementStops.fit(joint, votes, shares, 0.95))
     best = plan.asking.max(axis=1)
     node = int(np.flatnonzero(best > np.maximum(plan.stopping, plan.finishing) + 1e-9)[-1])
     left = [arm for arm in range(8) if joint.beliefs.lattice.rows[node, arm] < 0]

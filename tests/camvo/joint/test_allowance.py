@@ -11,7 +11,7 @@ from made_up_votes import no_rounds
 
 from camvo.joint.beliefs import Beliefs, form_beliefs
 from camvo.joint.models import Kinds
-from camvo.joint.plans import expected_cost, plan_by_worth, shadow_price
+from camvo.joint.plans import _expected_cost, plan_by_worth, shadow_price
 
 SHARES = (0.25, 0.65, 0.1)
 """What each of three arms costs, as a share of the price of all."""
@@ -52,7 +52,7 @@ def simulated_cost(prices: tuple[float, ...], draws: int = 20_000) -> float:
 @pytest.mark.parametrize("dearer", [1.0, 8.0])
 def test_the_expected_cost_is_that_of_simulated_tasks(dearer: float) -> None:
     prices = tuple(dearer * price for price in PRICES)
-    assert expected_cost(beliefs(), prices, SHARES) == pytest.approx(simulated_cost(prices), abs=0.01)
+    assert _expected_cost(beliefs(), prices, SHARES) == pytest.approx(simulated_cost(prices), abs=0.01)
 
 
 def test_without_need_prices_stay_as_they_are() -> None:
@@ -64,7 +64,7 @@ def test_tasks_cost_what_they_may_on_average(allowance: float) -> None:
     costs = []
     for draw in np.linspace(0.0, 1.0, 200, endpoint=False):
         dearer = shadow_price(beliefs(), PRICES, SHARES, allowance, float(draw))
-        costs.append(expected_cost(beliefs(), tuple(dearer * price for price in PRICES), SHARES))
+        costs.append(_expected_cost(beliefs(), tuple(dearer * price for price in PRICES), SHARES))
     assert np.mean(costs) == pytest.approx(allowance, abs=0.02)
 
 
@@ -76,7 +76,7 @@ def test_less_money_never_makes_prices_lower() -> None:
 def test_an_allowance_below_the_cheapest_arm_asks_that_arm_alone() -> None:
     dearer = shadow_price(beliefs(), PRICES, SHARES, 0.01, 0.0)
     prices = tuple(dearer * price for price in PRICES)
-    assert expected_cost(beliefs(), prices, SHARES) == pytest.approx(min(SHARES))
+    assert _expected_cost(beliefs(), prices, SHARES) == pytest.approx(min(SHARES))
 
 
 def test_no_fixed_set_of_arms_is_more_often_right_for_the_same_money() -> None:
@@ -93,7 +93,7 @@ def right_by_plan(allowance: float, draw: float) -> float:
     dearer = shadow_price(beliefs(), PRICES, SHARES, allowance, float(draw))
     prices = tuple(dearer * price for price in PRICES)
     plan = plan_by_worth(beliefs(), prices)
-    paid = expected_cost(beliefs(), prices, prices)
+    paid = _expected_cost(beliefs(), prices, prices)
     return float(plan.asking[0].max()) + paid
 
 

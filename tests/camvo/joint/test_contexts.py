@@ -10,10 +10,10 @@ from made_up_votes import COINS, made_up_kinds
 from scipy.special import expit
 
 from camvo.joint.beliefs import believe
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import vote_lattice
 from camvo.joint.plans import plan_by_worth
-from camvo.joint.skills import Components
+from camvo.joint.skills import _Components
 from camvo.state.exploration import LatestContexts, PatternCounts, VotePattern
 from camvo.state.kept_rounds import LatestRounds
 
@@ -46,7 +46,7 @@ def fit_to(votes, contexts, labels, arms):
         counts[pattern] += 1
     latest = LatestContexts(patterns, contexts.astype(np.float32))
     prices = dict.fromkeys(arms, 0.01)
-    return fit_joint(PatternCounts(counts, len(votes)), LatestRounds(), labels, prices, contexts=latest)
+    return JointFit.fit(PatternCounts(counts, len(votes)), LatestRounds(), labels, prices, contexts=latest)
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), LABELS])
@@ -151,7 +151,7 @@ def test_beliefs_about_a_task_are_those_of_its_model(model, labels):
 
 def test_components_are_uncorrelated_with_a_mean_variance_of_one():
     contexts = np.random.default_rng(0).normal(size=(50, 6)) @ np.random.default_rng(1).normal(size=(6, 6))
-    components = Components.of(contexts)
+    components = _Components.of(contexts)
     assert components is not None
     covariance = np.cov(components.features(contexts).T, bias=True)
     np.testing.assert_allclose(covariance, np.diag(np.diag(covariance)), atol=1e-9)
@@ -159,4 +159,4 @@ def test_components_are_uncorrelated_with_a_mean_variance_of_one():
 
 
 def test_equal_contexts_have_no_components():
-    assert Components.of(np.ones((40, 3))) is None
+    assert _Components.of(np.ones((40, 3))) is None

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
+from scipy.special import logit
 
-from camvo.joint.grades import Grades, Scale, SureVotes, tilt_of, tilted
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.grades import Grades, Scale, SureVotes, tilted
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import plan_by_graded_worth, plan_by_worth
 from camvo.state.kept_rounds import LatestRounds
 
@@ -24,7 +25,7 @@ ONE_GRADE = ((((0.0, 1.0, 1.0),),),)
 def beliefs(labels):
     votes, _ = draw_votes(np.array([0.9, 0.8, 0.7]), labels=labels, items=400, decoy=0.5)
     evidence = evidence_of(votes, ARMS, LABELS[labels])
-    return fit_joint(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.0)).beliefs
+    return JointFit.fit(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.0)).beliefs
 
 
 @pytest.mark.parametrize("labels", [2, 4])
@@ -85,7 +86,7 @@ def test_confidences_still_to_come_make_asking_worth_more():
 def test_a_tilt_adds_to_the_log_odds_of_its_label_and_the_rest_keeps_its_odds():
     after = tilted({"x": 0.5, "y": 0.2}, {"x": 1.0})
     rest = 1.0 - sum(after.values())
-    assert tilt_of(0.5, after["x"]) == pytest.approx(1.0)
+    assert logit(after["x"]) == pytest.approx(1.0)
     assert after["y"] / rest == pytest.approx(0.2 / 0.3)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.grades import NO_GRADES, learn_grades
+from camvo.joint.grades import NO_GRADES, Grades
 from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, SureVote, level_of
 
 TABLES = st.dictionaries(
@@ -34,7 +34,7 @@ def drawn(n, seed=0, arm="a", accuracy=0.8, error=0.0):
 
 @given(TABLES, TABLES)
 def test_there_are_three_grades_at_most_and_their_worth_is_finite(by_others, by_people):
-    for grades in learn_grades(ConfidenceCounts(by_others, by_people)).arms.values():
+    for grades in Grades.learnt(ConfidenceCounts(by_others, by_people)).arms.values():
         assert 2 <= len(grades.log_ratios) == len(grades.cuts) + 1 <= 3
         assert list(grades.cuts) == sorted(set(grades.cuts))
         assert all(map(math.isfinite, grades.log_ratios))
@@ -43,14 +43,14 @@ def test_there_are_three_grades_at_most_and_their_worth_is_finite(by_others, by_
 @given(TABLES, TABLES)
 def test_a_grade_speaks_for_a_vote_only_if_another_speaks_against_it(by_others, by_people):
     """Both are distributions over the same grades, so no arm is better in all of its grades."""
-    for grades in learn_grades(ConfidenceCounts(by_others, by_people)).arms.values():
+    for grades in Grades.learnt(ConfidenceCounts(by_others, by_people)).arms.values():
         assert min(grades.log_ratios) <= 1e-9
         assert max(grades.log_ratios) >= -1e-9
 
 
 def test_a_calibrated_arms_grades_are_worth_their_likelihood_ratio():
     """The oracle is a count over another draw."""
-    grades = learn_grades(ConfidenceCounts({}, drawn(40_000))).arms["a"]
+    grades = Grades.learnt(ConfidenceCounts({}, drawn(40_000))).arms["a"]
     shares = np.zeros((2, 3))
     for vote, count in drawn(40_000, seed=1).items():
         shares[int(vote.right), np.searchsorted(grades.cuts, vote.level, side="right")] += count
@@ -59,8 +59,8 @@ def test_a_calibrated_arms_grades_are_worth_their_likelihood_ratio():
 
 
 def test_the_others_votes_teach_nearly_the_same_without_a_human_label():
-    by_people = learn_grades(ConfidenceCounts({}, drawn(5000))).arms["a"].log_ratios
-    by_others = learn_grades(ConfidenceCounts(drawn(5000, error=0.1), {})).arms["a"].log_ratios
+    by_people = Grades.learnt(ConfidenceCounts({}, drawn(5000))).arms["a"].log_ratios
+    by_others = Grades.learnt(ConfidenceCounts(drawn(5000, error=0.1), {})).arms["a"].log_ratios
     assert np.sign(by_others).tolist() == np.sign(by_people).tolist()
     assert np.all(np.abs(by_others) <= np.abs(by_people) + 0.1)  # errors of the others only weaken it
 
@@ -68,7 +68,7 @@ def test_the_others_votes_teach_nearly_the_same_without_a_human_label():
 def test_human_labels_overrule_the_others_votes():
     inverted = Counter({vote._replace(right=not vote.right): n for vote, n in drawn(5000).items()})
     few, many = (
-        learn_grades(ConfidenceCounts(drawn(5000), people)).arms["a"].log_ratios
+        Grades.learnt(ConfidenceCounts(drawn(5000), people)).arms["a"].log_ratios
         for people in (Counter(), inverted)
     )
     assert few[0] < 0.0 < few[-1]
@@ -80,7 +80,7 @@ def test_a_confidence_that_says_nothing_is_worth_nothing():
     votes = Counter(
         SureVote("a", "yes", int(rng.integers(30, 60)), bool(rng.random() < 0.8)) for _ in range(4000)
     )
-    assert learn_grades(ConfidenceCounts(votes, {})).arms["a"].log_ratios == pytest.approx(
+    assert Grades.learnt(ConfidenceCounts(votes, {})).arms["a"].log_ratios == pytest.approx(
         [0.0] * 3, abs=0.25
     )
 
@@ -91,13 +91,13 @@ def test_a_confidence_that_says_nothing_is_worth_nothing():
     ids=["too few votes", "one level"],
 )
 def test_without_evidence_there_are_no_grades(votes):
-    assert learn_grades(ConfidenceCounts(votes, {})).arms == {}
+    assert Grades.learnt(ConfidenceCounts(votes, {})).arms == {}
 
 
 def test_arms_are_learnt_apart():
     both = drawn(1000) + drawn(1000, seed=1, arm="b", accuracy=0.6)
-    alone = learn_grades(ConfidenceCounts(drawn(1000), {}))
-    assert learn_grades(ConfidenceCounts(both, {})).arms["a"] == alone.arms["a"]
+    alone = Grades.learnt(ConfidenceCounts(drawn(1000), {}))
+    assert Grades.learnt(ConfidenceCounts(both, {})).arms["a"] == alone.arms["a"]
 
 
 def test_votes_for_a_label_have_a_scale_of_their_own_where_people_labelled_enough():
@@ -109,16 +109,16 @@ def test_votes_for_a_label_have_a_scale_of_their_own_where_people_labelled_enoug
             for right in (False, True)
         }
     )
-    by_others = learn_grades(ConfidenceCounts(drawn(1000) + sure_of_no, {}))
+    by_others = Grades.learnt(ConfidenceCounts(drawn(1000) + sure_of_no, {}))
     assert by_others.labels == {}
-    grades = learn_grades(ConfidenceCounts({}, drawn(1000) + sure_of_no))
+    grades = Grades.learnt(ConfidenceCounts({}, drawn(1000) + sure_of_no))
     assert grades.log_ratio("a", "no", 1.0) == pytest.approx(0.0, abs=0.1)
     assert grades.log_ratio("a", "yes", 1.0) > 0.5
     assert grades.log_ratio("a", "rare", 1.0) == grades.arms["a"].log_ratio(1.0)
 
 
 def test_an_arm_without_grades_or_without_a_confidence_adds_nothing():
-    grades = learn_grades(ConfidenceCounts(drawn(1000), {}))
+    grades = Grades.learnt(ConfidenceCounts(drawn(1000), {}))
     assert grades.log_ratio("a", "yes", None) == grades.log_ratio("other", "yes", 0.9) == 0.0
     assert grades.log_ratios({"a": "yes", "other": "no"}, {"a": 1.0, "other": 1.0}) == {
         "a": grades.arms["a"].log_ratios[-1],
@@ -128,5 +128,5 @@ def test_an_arm_without_grades_or_without_a_confidence_adds_nothing():
 
 
 def test_they_are_described_as_json():
-    described = learn_grades(ConfidenceCounts(drawn(1000), {})).describe()
+    described = Grades.learnt(ConfidenceCounts(drawn(1000), {})).describe()
     assert json.loads(json.dumps(described)) == described

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from made_up_votes import COINS, draw_votes, every_row, made_up_kinds, rows_of
 
-from camvo.joint.human_terms import HumanTerms, fit_human_terms
-from camvo.joint.models import fit_kinds
-from camvo.state.kept_rounds import CastVote, KeptRound
+from camvo.joint.human_terms import HumanTerms
+from camvo.joint.models import fit_vote_model
+from camvo.state.kept_rounds import KeptRound
 
 ARMS = ("a", "b", "c")
 LABELS = ("neg", "neutral", "other", "pos")
@@ -24,8 +24,7 @@ def right_of(model):
 
 def kept(votes, label):
     """A round in which arms "a", "b", "c" voted for these labels, and a person for ``label``."""
-    cast = tuple(CastVote(arm, vote) for arm, vote in zip(ARMS, votes, strict=True))
-    return KeptRound(cast, label)
+    return KeptRound.of(dict(zip(ARMS, votes, strict=True)), label)
 
 
 MODELS = [(COINS, 2), (made_up_kinds(3, 3), 3), (made_up_kinds(3, 6), 6)]
@@ -114,16 +113,16 @@ def test_with_two_labels_a_labels_term_holds_without_votes_too():
     ids=["no vote", "no human label", "a label that no longer exists"],
 )
 def test_a_round_without_votes_or_a_human_label_of_the_label_set_does_not_count(round_):
-    assert fit_human_terms(right_of(made_up_kinds(3, 4)), [round_], ARMS, LABELS) is None
+    assert HumanTerms.fit(right_of(made_up_kinds(3, 4)), [round_], ARMS, LABELS) is None
 
 
 def test_without_rounds_there_are_no_terms():
-    assert fit_human_terms(right_of(COINS), [], ARMS, ("neg", "pos")) is None
+    assert HumanTerms.fit(right_of(COINS), [], ARMS, ("neg", "pos")) is None
 
 
 def model_of(votes, labels):
     rows = rows_of(votes, labels)
-    return right_of(fit_kinds(rows.rows, rows.counts, labels, np.ones(3)))
+    return right_of(fit_vote_model(rows.rows, rows.counts, labels, np.ones(3)))
 
 
 @pytest.fixture(scope="module")
@@ -140,14 +139,14 @@ def labelled(votes, human):
 
 def test_the_arm_that_people_agree_with_gains(votes):
     cast, _ = votes
-    terms = fit_human_terms(model_of(cast, 4), labelled(cast[:80], cast[:80, 2]), ARMS, LABELS)
+    terms = HumanTerms.fit(model_of(cast, 4), labelled(cast[:80], cast[:80, 2]), ARMS, LABELS)
     assert terms.arms.argmax() == 2
     assert terms.arms[2] > 0.3
 
 
 def test_labels_that_the_model_expects_leave_the_arms_nearly_alone(votes):
     cast, truth = votes
-    terms = fit_human_terms(model_of(cast, 4), labelled(cast, truth), ARMS, LABELS)
+    terms = HumanTerms.fit(model_of(cast, 4), labelled(cast, truth), ARMS, LABELS)
     assert np.abs(terms.arms).max() < 0.4
     assert 0.5 < terms.exponent < 1.5
 
@@ -156,7 +155,7 @@ def test_a_label_that_people_prefer_gains(votes):
     cast, truth = votes
     named = (cast == 3).any(axis=1)
     human = np.where(named, 3, truth)
-    terms = fit_human_terms(model_of(cast, 4), labelled(cast[:150], human[:150]), ARMS, LABELS)
+    terms = HumanTerms.fit(model_of(cast, 4), labelled(cast[:150], human[:150]), ARMS, LABELS)
     assert max(terms.labels, key=terms.labels.get) == "pos"
 
 
@@ -165,7 +164,7 @@ def test_people_who_often_choose_a_label_without_a_vote_raise_what_is_left(votes
     missing = (cast[:, :, None] == np.arange(4)).any(axis=1).argmin(axis=1)
     model = model_of(cast, 4)
     often, never = (
-        fit_human_terms(model, labelled(cast[:80], human[:80]), ARMS, LABELS) for human in (missing, truth)
+        HumanTerms.fit(model, labelled(cast[:80], human[:80]), ARMS, LABELS) for human in (missing, truth)
     )
     assert often.none > never.none
     assert often.count == 80
@@ -173,7 +172,7 @@ def test_people_who_often_choose_a_label_without_a_vote_raise_what_is_left(votes
 
 def test_the_terms_are_described_in_plain_json(votes):
     cast, truth = votes
-    described = fit_human_terms(model_of(cast, 4), labelled(cast[:60], truth[:60]), ARMS, LABELS).describe()
+    described = HumanTerms.fit(model_of(cast, 4), labelled(cast[:60], truth[:60]), ARMS, LABELS).describe()
     assert json.loads(json.dumps(described, allow_nan=False)) == described
 
 
@@ -181,7 +180,7 @@ def test_the_terms_are_described_in_plain_json(votes):
 def test_an_arm_that_people_side_with_against_all_others_decides(count):
     """The model of votes is always wrong then, which no exponent of its probabilities can say."""
     cast = np.array([[1, 1, 0], [0, 0, 1]] * 30)
-    terms = fit_human_terms(model_of(cast, 4), labelled(cast[:count], cast[:count, 2]), ARMS, LABELS)
+    terms = HumanTerms.fit(model_of(cast, 4), labelled(cast[:count], cast[:count, 2]), ARMS, LABELS)
     right = model_of(cast, 4)(np.array([[0, 0, 1]]))
     corrected = dict(
         zip(("neg", "neutral"), terms.correct(np.array([[0, 0, 1]]), right)[0].tolist(), strict=False)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.state.exploration import PatternCounts
-from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
+from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 ARMS = ("a", "b", "c", "d")
 ACCURACY = np.array([0.85, 0.75, 0.65, 0.8])
@@ -24,7 +24,7 @@ def prices(arms):
 
 
 def fit(votes, labels, arms=ARMS, latest=NO_HUMANS):
-    return fit_joint(evidence_of(votes, arms, labels), latest, labels, prices(arms))
+    return JointFit.fit(evidence_of(votes, arms, labels), latest, labels, prices(arms))
 
 
 def votes_of(labels, accuracy=ACCURACY, items=300, **draw):
@@ -100,7 +100,7 @@ def test_before_any_vote_more_labels_than_two_are_alike():
 
 
 def test_without_rounds_the_majority_leads():
-    found = fit_joint(PatternCounts(), NO_HUMANS, NAMES[:3], prices(ARMS))
+    found = JointFit.fit(PatternCounts(), NO_HUMANS, NAMES[:3], prices(ARMS))
     probabilities = found.probabilities({"a": "red", "b": "red", "c": "blue"})
     assert max(probabilities, key=probabilities.get) == "red"
     assert found.everyone == 0.0
@@ -131,10 +131,7 @@ def test_copies_do_not_outvote_two_good_arms():
 
 def human_rounds(votes, human, names, arms=ARMS):
     rounds = [
-        KeptRound(
-            tuple(CastVote(arm, names[vote]) for arm, vote in zip(arms, row, strict=True)),
-            names[label],
-        )
+        KeptRound.of({arm: names[vote] for arm, vote in zip(arms, row, strict=True)}, names[label])
         for row, label in zip(votes.tolist(), human.tolist(), strict=True)
     ]
     return LatestRounds(tuple(rounds))
@@ -175,14 +172,14 @@ def test_the_shortlist_prefers_arms_that_are_worth_their_price():
     arms = tuple(f"arm{number:02}" for number in range(10))
     accuracy = np.where(np.arange(10) % 2 == 0, 0.9, 0.35)
     evidence = evidence_of(votes_of(3, accuracy, items=200), arms, NAMES[:3])
-    found = fit_joint(evidence, NO_HUMANS, NAMES[:3], dict.fromkeys(arms, 0.001))
+    found = JointFit.fit(evidence, NO_HUMANS, NAMES[:3], dict.fromkeys(arms, 0.001))
     assert set(arms[::2]) <= set(found.shortlist)
 
 
 def test_partial_rounds_teach_the_model_but_are_no_rounds_of_everyone():
     votes, names = votes_of(3), NAMES[:3]
     partial = evidence_of(votes, ARMS, names, everyone=False)
-    found = fit_joint(partial, NO_HUMANS, names, prices(ARMS))
+    found = JointFit.fit(partial, NO_HUMANS, names, prices(ARMS))
     assert found.everyone == 0.0
     assert np.ptp(found.model.accuracy @ found.model.share) > 0.05
 

@@ -9,7 +9,7 @@ import pytest
 from made_up_votes import draw_votes, every_row, made_up_kinds, rows_of
 
 from camvo.joint import models
-from camvo.joint.models import fit_kinds
+from camvo.joint.models import fit_vote_model
 from camvo.joint.votes import renumber
 
 
@@ -53,7 +53,7 @@ def test_the_probabilities_of_all_votes_sum_to_one():
 
 
 def test_with_one_label_every_vote_is_right():
-    model = fit_kinds(np.zeros((1, 2), dtype=np.int64), np.array([5.0]), 1, np.ones(2))
+    model = fit_vote_model(np.zeros((1, 2), dtype=np.int64), np.array([5.0]), 1, np.ones(2))
     right, evidence = model.beliefs(np.array([[0, 0], [0, -1], [-2, -2]]))
     assert right[:, 0].tolist() == [1.0, 1.0, 0.0]
     assert np.isfinite(evidence).all()
@@ -73,7 +73,7 @@ def test_no_step_of_em_lowers_the_penalised_likelihood(labels, monkeypatch):
     rows, values = rows_of(votes, labels), []
     for steps in range(1, 15):
         monkeypatch.setattr(models, "_STEPS", steps)
-        values.append(penalised(fit_kinds(rows.rows, rows.counts, labels, np.ones(4)), rows))
+        values.append(penalised(fit_vote_model(rows.rows, rows.counts, labels, np.ones(4)), rows))
     assert np.diff(values).min() > -1e-9
     assert values[-1] > values[0] + 1.0
 
@@ -87,7 +87,7 @@ def test_the_parameters_of_made_up_votes_are_recovered():
         draw_votes(truth[:, 0], labels=5, items=6000, decoy=0.5, seed=5)[0],
     )
     rows = rows_of(votes, 5)
-    model = fit_kinds(rows.rows, rows.counts, 5, np.ones(4))
+    model = fit_vote_model(rows.rows, rows.counts, 5, np.ones(4))
     of_all = model.accuracy @ model.share
     np.testing.assert_allclose(of_all, truth @ [0.6, 0.4], atol=0.04)
     assert (model.accuracy[:, 0] > model.accuracy[:, 1]).all()
@@ -95,13 +95,13 @@ def test_the_parameters_of_made_up_votes_are_recovered():
 
 def test_a_weight_is_a_number_of_rounds():
     rows = rows_of(draw_votes(np.array([0.8, 0.7, 0.6]), labels=3, items=60)[0], 3)
-    doubled = fit_kinds(rows.rows, 2.0 * rows.counts, 3, np.ones(3))
-    twice = fit_kinds(np.tile(rows.rows, (2, 1)), np.tile(rows.counts, 2), 3, np.ones(3))
+    doubled = fit_vote_model(rows.rows, 2.0 * rows.counts, 3, np.ones(3))
+    twice = fit_vote_model(np.tile(rows.rows, (2, 1)), np.tile(rows.counts, 2), 3, np.ones(3))
     np.testing.assert_allclose(doubled.accuracy, twice.accuracy)
 
 
 def test_without_rounds_all_arms_are_alike():
-    model = fit_kinds(np.zeros((0, 3), dtype=np.int64), np.zeros(0), 4, np.ones(3))
+    model = fit_vote_model(np.zeros((0, 3), dtype=np.int64), np.zeros(0), 4, np.ones(3))
     np.testing.assert_allclose(model.accuracy, 0.7)
     right, _ = model.beliefs(np.array([[0, 0, 1]]))
     assert right[0, 0] > right[0, 1]

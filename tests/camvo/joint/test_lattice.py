@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_up_votes import every_row
 
+from camvo.errors import InvalidParameterError
 from camvo.joint.lattice import MOST_NODES, most_arms, vote_lattice
 from camvo.joint.votes import renumber
 
@@ -88,3 +89,8 @@ def test_the_numbers_of_a_step_stand_for_all_labels(arms, labels):
     for step in (step for level in vote_lattice(arms, labels).steps for step in level):
         stood_for = np.where(step.following >= 0, step.labels, 0.0).sum(axis=0)
         assert (stood_for == labels).all()
+
+
+def test_a_vote_without_a_list_of_labels_has_no_lattice():
+    with pytest.raises(InvalidParameterError, match="needs labels"):
+        most_arms(0)

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from camvo.joint.lattice import Lattice, passages, vote_lattice
+from camvo.joint.lattice import Lattice, _passages, vote_lattice
 from camvo.joint.votes import renumber
 from camvo.state.exploration import UNASKED
 
@@ -31,7 +31,7 @@ def by_hand(lattice: Lattice, node: int) -> tuple[set[int], set[tuple[int, int]]
 def test_a_round_passes_through_every_subset_of_its_votes(arms: int, labels: int) -> None:
     lattice = vote_lattice(arms, labels)
     nodes = np.arange(len(lattice.rows))
-    source, through, number, there = passages(lattice, nodes)
+    source, through, number, there = _passages(lattice, nodes)
     for node in nodes.tolist():
         passed, same = by_hand(lattice, node)
         assert set(through[source == node].tolist()) == passed
@@ -43,10 +43,10 @@ def test_a_round_passes_through_every_subset_of_its_votes(arms: int, labels: int
 
 def test_nodes_that_are_known_already_are_found_beside_new_ones() -> None:
     lattice = vote_lattice(3, 3)
-    first = passages(lattice, np.array([5]))
-    both = passages(lattice, np.array([2, 5]))
+    first = _passages(lattice, np.array([5]))
+    both = _passages(lattice, np.array([2, 5]))
     assert both[1][both[0] == 5].tolist() == first[1].tolist()
 
 
 def test_no_round_passes_through_nothing() -> None:
-    assert [len(part) for part in passages(vote_lattice(3, 2), np.zeros(0, dtype=np.int64))] == [0] * 4
+    assert [len(part) for part in _passages(vote_lattice(3, 2), np.zeros(0, dtype=np.int64))] == [0] * 4

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.plans import fold_counts
+from camvo.joint.agreement import _fold_counts
 
 PATTERNS = st.dictionaries(
     st.lists(st.integers(-2, 3), min_size=3, max_size=3).map(tuple), st.integers(0, 60), min_size=1
@@ -12,7 +12,7 @@ PATTERNS = st.dictionaries(
 
 
 def folded(patterns, folds):
-    return fold_counts(np.array([*patterns]), np.array([*patterns.values()], dtype=np.float64), folds)
+    return _fold_counts(np.array([*patterns]), np.array([*patterns.values()], dtype=np.float64), folds)
 
 
 @given(PATTERNS, st.integers(2, 8))

@@ -8,8 +8,8 @@ from made_up_votes import COINS, every_row, made_up_kinds
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from camvo.joint.models import TwoCoins, fit_two_coins
-from camvo.joint.skills import _ANCHOR_ROUNDS, SkillTerms, _Lesson, fit_label_terms, fit_skill_terms
+from camvo.joint.models import TwoCoins, fit_vote_model
+from camvo.joint.skills import _ANCHOR_ROUNDS, _fit_label_terms, _fit_skill_terms, _Lesson, _SkillTerms
 
 KINDS = made_up_kinds(3, 4, temper=np.array([1.0, 0.5, 0.8]))
 SLOPES = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0], [1.5, 1.5]])
@@ -25,8 +25,8 @@ def votes_by_feature(items, *, slopes=SLOPES, seed=0):
 
 def fitted(items, **draw):
     votes, truth, features = votes_by_feature(items, **draw)
-    plain = fit_two_coins(votes, np.ones(items), np.ones(votes.shape[1]))
-    return fit_skill_terms(plain, votes, features), votes, truth, features
+    plain = fit_vote_model(votes, np.ones(items), 2, np.ones(votes.shape[1]))
+    return _fit_skill_terms(plain, votes, features), votes, truth, features
 
 
 BIASED = np.array([[0.92, 0.9], [0.89, 0.87], [0.97, 0.46], [0.98, 0.42]])
@@ -99,7 +99,7 @@ def test_slopes_are_recovered_from_votes_alone():
 def test_votes_say_more_with_the_slopes_than_without():
     terms, votes, truth, features = fitted(800)
     alone, _ = terms.model.beliefs(votes)
-    plain = fit_two_coins(votes, np.ones(800), np.ones(5)).beliefs(votes)[0]
+    plain = fit_vote_model(votes, np.ones(800), 2, np.ones(5)).beliefs(votes)[0]
     with_features = terms.model.explained(votes, terms.accuracy(features)).mass
     share = [(belief.argmax(axis=1) == truth).mean() for belief in (alone, plain, with_features)]
     assert share[2] > max(share[:2]) + 0.1
@@ -112,21 +112,21 @@ def test_without_slopes_in_the_data_the_fitted_ones_are_small():
 
 def test_what_features_tell_of_the_label_is_recovered_from_votes_alone():
     votes, _, features = votes_on_told_labels(4000)
-    plain = fit_two_coins(votes, np.ones(4000), np.ones(4))
-    terms = fit_skill_terms(plain, votes, features)
+    plain = fit_vote_model(votes, np.ones(4000), 2, np.ones(4))
+    terms = _fit_skill_terms(plain, votes, features)
     np.testing.assert_allclose(terms.lean, [1.5, 0.0], atol=0.2)
 
 
 def test_features_that_tell_the_label_do_not_pass_as_skill():
     votes, _, features = votes_on_told_labels(4000)
-    plain = fit_two_coins(votes, np.ones(4000), np.ones(4))
-    assert np.abs(fit_skill_terms(plain, votes, features).slopes).max() < 0.35
+    plain = fit_vote_model(votes, np.ones(4000), 2, np.ones(4))
+    assert np.abs(_fit_skill_terms(plain, votes, features).slopes).max() < 0.35
 
 
 def test_features_that_tell_the_label_make_more_labels_right():
     votes, truth, features = votes_on_told_labels(2000)
-    plain = fit_two_coins(votes, np.ones(2000), np.ones(4))
-    terms = fit_label_terms(plain, votes, features)
+    plain = fit_vote_model(votes, np.ones(2000), 2, np.ones(4))
+    terms = _fit_label_terms(plain, votes, features)
     beliefs = terms.explained(votes, features).mass, plain.beliefs(votes)[0]
     told, alone = ((belief.argmax(axis=1) == truth).mean() for belief in beliefs)
     assert told > alone + 0.01
@@ -134,21 +134,21 @@ def test_features_that_tell_the_label_make_more_labels_right():
 
 def test_a_fit_of_labels_alone_leaves_the_skills_as_they_are():
     votes, _, features = votes_on_told_labels(500)
-    plain = fit_two_coins(votes, np.ones(500), np.ones(4))
-    terms = fit_label_terms(plain, votes, features)
+    plain = fit_vote_model(votes, np.ones(500), 2, np.ones(4))
+    terms = _fit_label_terms(plain, votes, features)
     assert not terms.slopes.any()
     np.testing.assert_allclose(terms.accuracy(features[:1])[0], plain.accuracy)
 
 
 def test_the_features_of_a_task_count_by_half_as_they_are_no_independent_witness():
-    terms = SkillTerms(COINS, logit(COINS.accuracy), np.zeros((3, 1)), np.array([2.0]))
+    terms = _SkillTerms(COINS, logit(COINS.accuracy), np.zeros((3, 1)), np.array([2.0]))
     first, second = terms.at(np.array([1.0])).share
     expected = COINS.share[1] / COINS.share[0] * np.exp(1.0)
     assert second / first == pytest.approx(expected)
 
 
 def test_one_task_has_the_accuracies_of_its_features():
-    terms = SkillTerms(COINS, np.zeros((3, 2)), np.array([[1.0], [0.0], [-1.0]]), np.zeros(1))
+    terms = _SkillTerms(COINS, np.zeros((3, 2)), np.array([[1.0], [0.0], [-1.0]]), np.zeros(1))
     model = terms.at(np.array([2.0]))
     assert isinstance(model, TwoCoins)
     np.testing.assert_allclose(model.accuracy[:, 0], expit([2.0, 0.0, -2.0]))

@@ -10,7 +10,7 @@ from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.beliefs import believe
 from camvo.joint.grades import Grades, Scale, SureVotes
-from camvo.joint.joint_fit import fit_joint, updated_by_student
+from camvo.joint.joint_fit import JointFit, _updated_by_student
 from camvo.joint.lattice import vote_lattice
 from camvo.stages.stages import QuestionStages
 from camvo.state.kept_rounds import LatestRounds
@@ -25,7 +25,7 @@ SCALE = Scale((40,), (-1.5, 2.0), (0.8, 0.2))
 def fitted(labels, *, graded=(STUDENT,)):
     votes, _ = draw_votes(np.array([0.9, 0.8, 0.7, 0.75]), labels=labels, items=800, decoy=0.3)
     evidence = evidence_of(votes, ARMS, LABELS[labels])
-    fit = fit_joint(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.01))
+    fit = JointFit.fit(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(ARMS, 0.01))
     return replace(fit, sure=SureVotes(Grades(dict.fromkeys(graded, SCALE)), 1.0))
 
 
@@ -45,7 +45,7 @@ def test_the_label_is_as_probable_as_by_the_vote_and_then_its_confidence(labels,
 @pytest.mark.parametrize("log_ratio", [-2.0, 0.7, 3.0])
 def test_what_is_believed_now_is_the_mean_of_what_will_be_believed(labels, log_ratio):
     model = fitted(labels).model
-    told = updated_by_student(believe(model, vote_lattice(4, labels)), 3, log_ratio)
+    told = _updated_by_student(believe(model, vote_lattice(4, labels)), 3, log_ratio)
     for level, level_votes in zip(told.lattice.steps, told.votes, strict=True):
         for step, votes in zip(level, level_votes, strict=True):
             has_voted = told.lattice.rows[step.nodes, 3] >= 0
@@ -62,7 +62,7 @@ def test_what_is_believed_now_is_the_mean_of_what_will_be_believed(labels, log_r
 
 def test_a_confidence_that_tells_nothing_changes_nothing():
     fit = fitted(4)
-    told = updated_by_student(fit.beliefs, 3, 0.0)
+    told = _updated_by_student(fit.beliefs, 3, 0.0)
     assert told.right == pytest.approx(fit.beliefs.right)
     for level, same in zip(told.votes, fit.beliefs.votes, strict=True):
         for votes, before in zip(level, same, strict=True):

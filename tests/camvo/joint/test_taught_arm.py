@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.models import fit_vote_model, with_taught_arm
-from camvo.joint.votes import tabulate
+from camvo.joint.votes import VoteRows
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
 
@@ -29,7 +29,7 @@ def drawn(labels, *, student=None, items=1500):
 
 def fitted(votes, labels, arms):
     evidence = evidence_of(votes, arms, LABELS[labels])
-    return fit_joint(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(arms, 0.0))
+    return JointFit.fit(evidence, LatestRounds(), LABELS[labels], dict.fromkeys(arms, 0.0))
 
 
 @pytest.mark.parametrize("labels", [2, 4])
@@ -70,8 +70,8 @@ def test_a_good_student_is_believed_more_than_a_poor_one(labels):
 def test_rounds_in_which_it_was_silent_say_nothing_of_it():
     votes, _ = drawn(4)
     arms = (*ARMS, STUDENT)
-    rows = tabulate(evidence_of(votes, arms, LABELS[4]).patterns, arms, 4)
-    others = tabulate(evidence_of(votes[:, :3], ARMS, LABELS[4]).patterns, ARMS, 4)
+    rows = VoteRows.of(evidence_of(votes, arms, LABELS[4]).patterns, arms, 4)
+    others = VoteRows.of(evidence_of(votes[:, :3], ARMS, LABELS[4]).patterns, ARMS, 4)
     model = fit_vote_model(others.rows, others.counts, 4, np.ones(3))
     silent = rows.rows.copy()
     silent[:, 3] = -1

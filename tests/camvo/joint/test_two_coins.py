@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, every_row, rows_of
 
-from camvo.joint.models import TwoCoins, fit_two_coins, fit_vote_model
+from camvo.joint.models import TwoCoins, fit_vote_model
 
 BIASED = np.array([[0.95, 0.6], [0.6, 0.9], [0.85, 0.85], [0.8, 0.7]])
 
@@ -37,7 +37,7 @@ def test_the_parameters_of_made_up_votes_are_recovered():
     votes, truth = draw_votes(BIASED, labels=2, items=8000, seed=1)
     kept = (truth == 1) | (np.arange(8000) % 2 == 0)
     rows = rows_of(votes[kept], 2)
-    model = fit_two_coins(rows.rows, rows.counts, np.ones(4))
+    model = fit_vote_model(rows.rows, rows.counts, 2, np.ones(4))
     np.testing.assert_allclose(model.accuracy, BIASED, atol=0.05)
     np.testing.assert_allclose(model.share, [1 / 3, 2 / 3], atol=0.03)
     assert model.skill.argmax() == (BIASED @ [1 / 3, 2 / 3]).argmax()
@@ -45,22 +45,22 @@ def test_the_parameters_of_made_up_votes_are_recovered():
 
 def test_swapping_the_labels_swaps_the_coins():
     rows = rows_of(draw_votes(BIASED, labels=2, items=400)[0], 2)
-    model = fit_two_coins(rows.rows, rows.counts, np.ones(4))
-    swapped = fit_two_coins(1 - rows.rows, rows.counts, np.ones(4))
+    model = fit_vote_model(rows.rows, rows.counts, 2, np.ones(4))
+    swapped = fit_vote_model(1 - rows.rows, rows.counts, 2, np.ones(4))
     np.testing.assert_allclose(swapped.accuracy, model.accuracy[:, ::-1])
     np.testing.assert_allclose(swapped.share, model.share[::-1])
 
 
 def test_the_order_of_the_arms_changes_nothing():
     rows = rows_of(draw_votes(BIASED, labels=2, items=400)[0], 2)
-    model = fit_two_coins(rows.rows, rows.counts, np.ones(4))
-    backwards = fit_two_coins(rows.rows[:, ::-1], rows.counts, np.ones(4))
+    model = fit_vote_model(rows.rows, rows.counts, 2, np.ones(4))
+    backwards = fit_vote_model(rows.rows[:, ::-1], rows.counts, 2, np.ones(4))
     np.testing.assert_allclose(backwards.accuracy, model.accuracy[::-1])
 
 
 def test_arms_without_votes_keep_the_prior():
     rows = np.array([[0, -1], [1, -2]])
-    model = fit_two_coins(rows, np.array([40.0, 40.0]), np.ones(2))
+    model = fit_vote_model(rows, np.array([40.0, 40.0]), 2, np.ones(2))
     np.testing.assert_allclose(model.accuracy[1], 0.75)
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.votes import renumber, row_of, tabulate
-from camvo.state.exploration import SILENT, UNASKED, VotePattern, canonical
+from camvo.joint.votes import VoteRows, renumber, row_of
+from camvo.state.exploration import SILENT, UNASKED, VotePattern, _canonical
 
 ARMS = ("a", "b", "c")
 THREE, TWO = ("neg", "neutral", "pos"), ("neg", "pos")
@@ -16,7 +16,7 @@ THREE, TWO = ("neg", "neutral", "pos"), ("neg", "pos")
 
 @given(st.lists(st.lists(st.integers(-2, 4), min_size=4, max_size=4), min_size=1, max_size=8))
 def test_renumbering_is_the_canonical_numbering_of_vote_patterns(rows):
-    expected = [canonical(number if number < 0 else str(number) for number in row) for row in rows]
+    expected = [_canonical(number if number < 0 else str(number) for number in row) for row in rows]
     assert [tuple(row) for row in renumber(np.array(rows)).tolist()] == expected
 
 
@@ -35,7 +35,7 @@ def test_an_arm_without_a_vote_for_a_label_counts_as_not_asked(labels, vote):
 
 
 def table(patterns, labels=3, arms=ARMS):
-    rows = tabulate(patterns, arms, labels)
+    rows = VoteRows.of(patterns, arms, labels)
     return {
         tuple(row): (count, partial)
         for row, count, partial in zip(rows.rows.tolist(), rows.counts, rows.partial, strict=True)
@@ -71,4 +71,4 @@ def test_with_two_labels_only_patterns_that_name_them_count():
 
 
 def test_without_rounds_there_are_no_rows():
-    assert tabulate({}, ARMS, 3).rows.shape == (0, 3)
+    assert VoteRows.of({}, ARMS, 3).rows.shape == (0, 3)

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import approx_fprime
 
-from camvo.numerics.logit import ChoiceSets, NormalPrior, _lbfgs, _newton, fit_conditional_logit
+from camvo.numerics.logit import ChoiceSets, NormalPrior, _fit_conditional_logit, _lbfgs, _newton
 
 
 def drawn(rounds=400, seed=0, coefficients=(1.5, -0.5, 0.0), candidates=3):
@@ -28,11 +28,11 @@ def test_two_candidates_make_a_logistic_regression_on_their_difference():
     difference = design[0::2] - design[1::2]
     first = choices.chosen[0::2]
     model = linear_model.LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10).fit(difference, first)
-    assert fit_conditional_logit(choices, flat(3, precision=2.0)) == pytest.approx(model.coef_[0], abs=1e-4)
+    assert _fit_conditional_logit(choices, flat(3, precision=2.0)) == pytest.approx(model.coef_[0], abs=1e-4)
 
 
 def test_the_fit_recovers_the_coefficients_that_generated_the_choices():
-    assert fit_conditional_logit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
+    assert _fit_conditional_logit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
 
 
 def test_both_searches_find_the_same_coefficients():
@@ -44,7 +44,7 @@ def test_both_searches_find_the_same_coefficients():
 
 def test_the_search_ends_where_the_gradient_is_zero():
     choices, prior = drawn(rounds=30), flat(3, precision=0.5)
-    at = fit_conditional_logit(choices, prior)
+    at = _fit_conditional_logit(choices, prior)
 
     def loss(coefficients):
         return 0.25 * (coefficients**2).sum() - choices.log_likelihoods(coefficients).sum()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_conditional_logit, fit_proven_logit
+from camvo.numerics.logit import ChoiceSets, NormalPrior, _fit_conditional_logit, fit_proven_logit
 
 PRIOR = NormalPrior(np.array([1.0, 0.0, 0.0]), np.array([2.0, 20.0, 20.0]))
 CORRECTIONS = np.array([False, True, True])
@@ -30,12 +30,12 @@ def fit(choices: ChoiceSets) -> np.ndarray:
 
 def test_corrections_that_held_out_rounds_prove_are_those_of_the_loosest_prior():
     choices = drawn([1.0, 1.5, -1.0], 300)
-    assert fit(choices) == pytest.approx(fit_conditional_logit(choices, PRIOR), abs=1e-6)
+    assert fit(choices) == pytest.approx(_fit_conditional_logit(choices, PRIOR), abs=1e-6)
 
 
 def test_corrections_that_nothing_proves_are_zero_and_the_other_coefficients_fitted_without_them():
     choices = drawn([0.4, 0.0, 0.0], 300)
-    alone = fit_conditional_logit(
+    alone = _fit_conditional_logit(
         replace(choices, design=choices.design[:, :1]), NormalPrior(PRIOR.mean[:1], PRIOR.precision[:1])
     )
     assert fit(choices) == pytest.approx([*alone, 0.0, 0.0], abs=1e-6)
@@ -63,7 +63,7 @@ def test_below_ten_rounds_nothing_is_proven():
 def test_some_proof_takes_up_a_tighter_prior_than_the_loosest():
     sizes = [np.abs(fit(drawn([1.0, 0.15, -0.15], 150, seed))[1:]).max() for seed in range(20)]
     loosest = [
-        np.abs(fit_conditional_logit(drawn([1.0, 0.15, -0.15], 150, seed), PRIOR)[1:]).max()
+        np.abs(_fit_conditional_logit(drawn([1.0, 0.15, -0.15], 150, seed), PRIOR)[1:]).max()
         for seed in range(20)
     ]
     assert any(0.0 < size < loose - 1e-3 for size, loose in zip(sizes, loosest, strict=True))

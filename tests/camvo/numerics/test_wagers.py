@@ -16,10 +16,10 @@ from camvo.numerics.sequential_tests import (
     STEPS,
     ExchangeabilityTest,
     PromiseTest,
-    Wager,
     _factors,
-    needed_evidence,
+    _Wager,
 )
+from camvo.state.drift_tests import _needed_evidence
 
 TILTS = (1.0, 4.0, -1.5)
 
@@ -32,7 +32,7 @@ def scored(scores, rng, stratum=lambda number: ("a",)):
 
 
 def test_a_wager_without_an_edge_keeps_its_wealth():
-    wager = Wager(2)
+    wager = _Wager(2)
     for _ in range(50):
         wager.add((1.0, 1.0))
     assert wager.evidence == pytest.approx(0.0, abs=1e-12)
@@ -40,7 +40,7 @@ def test_a_wager_without_an_edge_keeps_its_wealth():
 
 
 def test_a_wager_on_a_bet_that_doubles_gains_nearly_ln_2_each_time():
-    wager = Wager(1)
+    wager = _Wager(1)
     for _ in range(1_000):
         wager.add((2.0,))
     assert 990 * math.log(2.0) < wager.evidence < 1_000 * math.log(2.0)
@@ -158,5 +158,5 @@ def test_stored_tests_go_on_as_if_they_had_never_been_stored():
 
 
 def test_a_series_of_tests_shares_one_level():
-    spent = sum(math.exp(-needed_evidence(0.05, earlier)) for earlier in range(100_000))
+    spent = sum(math.exp(-_needed_evidence(0.05, earlier)) for earlier in range(100_000))
     assert spent == pytest.approx(0.05, rel=1e-4)

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from lemma_1 import confidence_by_lemma_1
 from scipy import stats
 
 from camvo.policies.camvo import CaMVo
@@ -14,7 +15,6 @@ from camvo.policies.ensemble import Baseline
 from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
-from camvo.subsets.confidence import confidence_by_lemma_1
 
 EPSILON = 1e-6
 

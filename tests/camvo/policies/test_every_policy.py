@@ -14,7 +14,7 @@ from same_state import assert_same_state
 from camvo.errors import InvalidParameterError
 from camvo.policies.named import POLICIES
 from camvo.policies.policy import Observation, Plan, Policy
-from camvo.state.contribution import Contribution, revision, withdrawal
+from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
 from camvo.typing import Array, Votes
 from camvo.votes.labels import LABEL_VOTE
@@ -223,7 +223,7 @@ def test_undoing_a_round_restores_the_state(name, human):
         lesson = policy.contribution(plan, question, votes, decision.label, human=human)
         before = State.restore(states[question].snapshot())
         states[question].add(lesson)
-        states[question].add(withdrawal(lesson))
+        states[question].add(lesson.withdrawal())
         assert_same_state(states[question], before)
 
 

@@ -16,7 +16,7 @@ from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation, fitted
 from camvo.policies.teaching import TaughtRound
 from camvo.replays.replay import VotesTable, replay
-from camvo.state.contribution import Contribution, revision, withdrawal
+from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
 from camvo.student.taught_texts import STUDENT
 from camvo.votes.numbers import NumericVote
@@ -206,7 +206,7 @@ def test_a_withdrawn_round_leaves_the_state_as_it_was(labels, human):
     lesson = policy.contribution(plan, "q", votes, labels[0], human=human)
     state.add(lesson)
     assert state.exploration != before.exploration
-    state.add(withdrawal(lesson))
+    state.add(lesson.withdrawal())
     assert_same_state(state, before)
     assert state.exploration == before.exploration
 

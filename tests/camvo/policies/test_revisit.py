@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lemma_1 import confidence_by_lemma_1
 
 import camvo
-from camvo.joint.further_votes import NOTHING
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.past_rounds import PastRound, Revisit, further_policy
+from camvo.policies.past_rounds import NOTHING, PastRound, further_policy
 from camvo.policies.policy import Observation, estimate
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
-from camvo.subsets.confidence import confidence_by_beta, confidence_by_lemma_1
+from camvo.subsets.confidence import BetaConfidence
 from camvo.votes.numbers import NumericVote
 
 LABELS = ("yes", "no")
@@ -40,7 +40,7 @@ KNOWN = taught({"large": 1.0, "medium": 0.9, "small": 0.6, "tiny": 0.6})
 
 def further(votes, state=KNOWN, policy=POLICY, **named):
     past = PastRound(EAST, votes, named.pop("labels", LABELS), named.pop("costs", PRICES), **named)
-    return Revisit.of(policy).further_votes(state, past)
+    return further_policy(policy).further_votes(state, past)
 
 
 def plan_of(policy, *questions, state=KNOWN, prices=PRICES):
@@ -115,7 +115,7 @@ def test_a_number_is_revisited_like_a_label():
 
 
 def test_asking_goes_on_until_the_votes_reach_delta():
-    policy = Revisit.of(CaMVo(delta=0.9, k_min=1, confidence="exact", n0=5))
+    policy = further_policy(CaMVo(delta=0.9, k_min=1, confidence="exact", n0=5))
     plan, votes = plan_of(policy, "q"), {"tiny": {"q": "yes"}}
     while arms := policy.ask(plan, votes):
         assert policy.confidence_in(plan, votes) < policy.delta
@@ -124,7 +124,7 @@ def test_asking_goes_on_until_the_votes_reach_delta():
 
 
 def test_a_vote_far_dearer_than_a_right_label_is_passed_over():
-    policy = Revisit.of(POLICY)
+    policy = further_policy(POLICY)
     plan, votes = plan_of(policy, "q"), {"small": {"q": "yes"}, "tiny": {"q": "no"}}
     arms, gain = policy.lacking(plan, votes)
     worth = PRICES["medium"] / gain
@@ -133,7 +133,7 @@ def test_a_vote_far_dearer_than_a_right_label_is_passed_over():
 
 
 def test_the_gains_of_a_tasks_questions_add_up_and_what_is_certain_adds_none():
-    policy = Revisit.of(POLICY)
+    policy = further_policy(POLICY)
     plan = plan_of(policy, "one", "two")
     doubtful = {arm: dict.fromkeys(("one", "two"), "yes") for arm in ("small", "tiny")}
     half = {**doubtful, "large": {"one": "yes"}}
@@ -143,7 +143,7 @@ def test_the_gains_of_a_tasks_questions_add_up_and_what_is_certain_adds_none():
 
 
 def test_ccamvo_keeps_its_correlations():
-    policy = Revisit.of(CCaMVo(delta=0.8, k_min=1, n0=5))
+    policy = further_policy(CCaMVo(delta=0.8, k_min=1, n0=5))
     assert policy.correlated
     assert further({"small": "yes"}, policy=CCaMVo(delta=0.8, k_min=1, n0=5)).arms == ("medium",)
 
@@ -173,9 +173,9 @@ def test_the_arms_are_the_cheapest_that_reach_delta_and_the_gain_is_lemma_1s(nam
     def reached(members):
         if not members:
             return 0.0
-        return {"exact": confidence_by_lemma_1, "beta": confidence_by_beta}[name](
-            known.lower[members], known.weights[members]
-        )
+        if name == "beta":
+            return BetaConfidence(known.lower, known.weights).confidence_of(members)
+        return confidence_by_lemma_1(known.lower[members], known.weights[members])
 
     found = further(votes, state, policy, costs=costs)
     sets = chain.from_iterable(combinations(free, size) for size in range(len(free) + 1))

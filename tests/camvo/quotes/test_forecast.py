@@ -16,12 +16,12 @@ from camvo.quotes.forecast import (
     Forecast,
     JointProject,
     KnownVotes,
+    _interval,
     documented_share,
     forecast,
-    interval,
-    labels_by,
 )
 from camvo.replays.replay import VotesTable, replay
+from camvo.state.exploration import UNASKED
 
 ARMS = ("cheap", "dear", "middle")
 LABELS = ("a", "b", "c")
@@ -54,7 +54,7 @@ def test_the_ends_stand_around_what_is_likely_and_never_exceed_asking_everyone()
 
 
 def test_the_interval_that_a_run_keeps_to_is_at_most_a_fifth_of_its_middle_to_each_side() -> None:
-    low, _, high, _ = interval(np.array([0.2, 0.5, 0.1]))
+    low, _, high, _ = _interval(np.array([0.2, 0.5, 0.1]))
     middle = (low + high) / 2.0
     assert high - middle <= 0.2 * middle * (1.0 + 1e-12)
 
@@ -65,7 +65,7 @@ def test_with_few_rounds_no_run_keeps_to_the_forecast_and_its_end_is_the_free_on
 
 
 def test_replays_that_differ_more_give_a_wider_interval() -> None:
-    alike, different = interval(np.array([0.3, 0.31, 0.29])), interval(np.array([0.2, 0.45, 0.3]))
+    alike, different = _interval(np.array([0.3, 0.31, 0.29])), _interval(np.array([0.2, 0.45, 0.3]))
     assert different[3] / different[0] > alike[3] / alike[0]
 
 
@@ -136,7 +136,8 @@ def test_a_row_in_which_nobody_who_was_asked_voted_has_no_label(labels: tuple[st
     assert project.fit is not None
     further = np.array([[0, 0, 0], [0, -1, 0], [-1, -1, -1]])
     asked = np.array([[True, True, True], [False, True, False], [True, True, True]])
-    assert labels_by(project.fit, further, asked).tolist() == [0, -1, -1]
+    leaders, _ = project.fit.leaders(np.where(asked, further, UNASKED))
+    assert leaders.tolist() == [0, -1, -1]
 
 
 def test_silent_arms_stay_as_silent() -> None:

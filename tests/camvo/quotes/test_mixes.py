@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
 from camvo.quotes.forecast import KnownVotes
-from camvo.quotes.mixes import FEWEST, LabelledVotes, human_shares, mixes
+from camvo.quotes.mixes import FEWEST, LabelledVotes, _human_shares, mixes
 from camvo.state.exploration import UNASKED
 
 LABELS, ARMS = ("a", "b", "c"), ("dear", "fair", "poor")
@@ -32,7 +32,7 @@ def found(rows: NDArray[np.int64], truth: NDArray[np.int64], target: float, seed
 def test_the_first_number_is_the_least_that_reaches_the_target_among_the_labels() -> None:
     scores = np.linspace(0.0, 1.0, 100)
     right = np.arange(100) >= 20
-    likely, _ = human_shares(scores, right, 0.9, 0.05)
+    likely, _ = _human_shares(scores, right, 0.9, 0.05)
     assert likely == pytest.approx(0.1)
 
 
@@ -42,19 +42,19 @@ def test_the_second_number_reaches_the_target_with_the_promised_probability() ->
     for _ in range(runs):
         scores = rng.random(200)
         right = rng.random(200) < 0.6 + 0.4 * scores
-        _, sure = human_shares(scores, right, 0.9, 0.05)
+        _, sure = _human_shares(scores, right, 0.9, 0.05)
         # People label scores below the quantile ``sure``; of the rest, 0.4 (1 − s) are wrong.
         missed += 0.4 * (1.0 - sure) ** 2 / 2.0 > 0.1
     assert missed / runs <= 0.05
 
 
 def test_without_a_wrong_label_nobody_has_to_label_on_average() -> None:
-    likely, sure = human_shares(np.ones(200), np.ones(200, dtype=np.bool_), 0.97, 0.05)
+    likely, sure = _human_shares(np.ones(200), np.ones(200, dtype=np.bool_), 0.97, 0.05)
     assert (likely, sure) == (0.0, 0.0)
 
 
 def test_too_few_labels_are_never_sure_of_a_high_target() -> None:
-    assert human_shares(np.ones(50), np.ones(50, dtype=np.bool_), 0.97, 0.05)[1] == 1.0
+    assert _human_shares(np.ones(50), np.ones(50, dtype=np.bool_), 0.97, 0.05)[1] == 1.0
 
 
 def test_a_higher_target_needs_more_people_and_a_higher_worth_more_of_the_models() -> None:
@@ -93,7 +93,7 @@ def test_all_mixes_together_are_sure() -> None:
     labelled = LabelledVotes(rows, rows[:, 0])
     some = mixes(known, labelled, 50, 10.0, 0.98, np.random.default_rng(0), replays=1)
     alone, shared, more = (
-        human_shares(np.ones(200), np.ones(200, dtype=np.bool_), 0.98, error)[1]
+        _human_shares(np.ones(200), np.ones(200, dtype=np.bool_), 0.98, error)[1]
         for error in (0.05, 0.0125, 0.2)
     )
     assert {mix.humans_sure for mix in some} == {shared}

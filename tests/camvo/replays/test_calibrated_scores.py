@@ -57,7 +57,7 @@ def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     rounds = [finished_round(table, trace, item, human) for item in range(40)]
     scores = calibrated_scores(*first(trace, table, 40), human, growth=0.0)
     for item in (1, 20, 39):
-        fitted = calibration.fit_scorer(rounds[:item], tuple(MODELS), LABELS)
+        fitted = calibration.Scorer.fit(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import astuple
 from itertools import permutations
 
 import numpy as np
@@ -99,11 +100,11 @@ def test_precision_recall_and_f1_of_each_label_are_scikit_learns():
 
 def test_a_ratio_whose_denominator_is_0_is_none():
     predicted, absent = measures.quality_by_label(np.array([0, 0]), np.array([0, 0]), 2)
-    assert predicted == measures.LabelQuality(1.0, 1.0, 1.0, 2)
-    assert absent == measures.LabelQuality(None, None, None, 0)
+    assert astuple(predicted) == (1.0, 1.0, 1.0, 2)
+    assert astuple(absent) == (None, None, None, 0)
     missed, wrong = measures.quality_by_label(np.array([1]), np.array([0]), 2)
-    assert missed == measures.LabelQuality(None, 0.0, 0.0, 1)
-    assert wrong == measures.LabelQuality(0.0, None, 0.0, 0)
+    assert astuple(missed) == (None, 0.0, 0.0, 1)
+    assert astuple(wrong) == (0.0, None, 0.0, 0)
 
 
 @given(

@@ -12,7 +12,7 @@ from camvo.policies.ensemble import Baseline, Majority, Single
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
 from camvo.replays.lookahead import LookaheadState
-from camvo.replays.replay import QUESTION, StudentArm, VotesTable, has_student, replay
+from camvo.replays.replay import QUESTION, VotesTable, _StudentArm, has_student, replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.student.student import LEAST_TEXTS
 from camvo.student.taught_texts import STUDENT
@@ -268,7 +268,7 @@ def test_the_student_does_not_teach_itself():
     """With no other vote there is no label from which it could learn."""
     table = topics()
     state = LookaheadState(table.contexts.shape[1], 1.0)
-    arm = StudentArm(state, table)
+    arm = _StudentArm(state, table)
     policy = Majority()
     plan = policy.plan(
         {QUESTION: Observation(state, table.contexts[0], table.labels)}, {**table.prices, STUDENT: 0.0}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.reviews import HALF, SHARE, TaughtBefore, seconds_per_label, taught_share, teaches
+from camvo.scores.reviews import HALF, SHARE, TaughtBefore, _taught_share, seconds_per_label, teaches
 
 NUMBERS = st.floats(0.0, 1e6)
 
@@ -33,12 +33,12 @@ def test_a_label_teaches_more_where_more_labels_are_wrong() -> None:
 def test_a_few_tasks_say_little_and_many_say_everything() -> None:
     few = TaughtBefore(labels=100.0, wrong=1.0, gained=0.0, moved=0.0)
     many = TaughtBefore(labels=100.0, wrong=4000.0, gained=400.0, moved=500.0)
-    assert taught_share(few) == pytest.approx(SHARE, rel=0.01)
-    assert taught_share(many) == pytest.approx(400.0 / 4000.0 * 2.0, rel=0.15)
+    assert _taught_share(few) == pytest.approx(SHARE, rel=0.01)
+    assert _taught_share(many) == pytest.approx(400.0 / 4000.0 * 2.0, rel=0.15)
 
 
 def test_labels_that_made_others_worse_teach_nothing() -> None:
-    assert taught_share(TaughtBefore(labels=500.0, wrong=2000.0, gained=-100.0, moved=300.0)) == 0.0
+    assert _taught_share(TaughtBefore(labels=500.0, wrong=2000.0, gained=-100.0, moved=300.0)) == 0.0
 
 
 def test_the_estimate_finds_the_truth_of_a_simulation() -> None:
@@ -48,7 +48,7 @@ def test_the_estimate_finds_the_truth_of_a_simulation() -> None:
     for _ in range(200):
         gained, lost = rng.binomial(wrong, rate + 0.02), rng.binomial(wrong, 0.02)
         seen = TaughtBefore(labels, float(wrong), float(gained - lost), float(gained + lost))
-        found.append(taught_share(seen))
+        found.append(_taught_share(seen))
     assert SHARE < np.mean(found) < share
     assert np.mean(found) == pytest.approx(share, rel=0.1)
 

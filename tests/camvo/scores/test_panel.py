@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.panel import SLIP, Panel, PatternLikelihood, fit_panel, tabulate_patterns
+from camvo.scores.panel import SLIP, Panel, _PatternLikelihood, _tabulate_patterns
 from camvo.votes.labels import label_posterior
 
 LABELS = ("a", "b", "c", "d")
@@ -46,8 +46,8 @@ def ece(scores, right, bins=15):
 @settings(max_examples=60, deadline=None)
 def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
     slips = np.array([0.1, 0.3, 0.02, 0.5, 0.2])
-    table = tabulate_patterns(votes)
-    likelihood = PatternLikelihood(table.rows, 3).gradient(
+    table = _tabulate_patterns(votes)
+    likelihood = _PatternLikelihood(table.rows, 3).gradient(
         slips, np.array([doubt, 0.4]), np.array([0.7, 0.3])
     )[0]
     asked = [0.7 * urn(row, slips, doubt, 3) + 0.3 * urn(row, slips, 0.4, 3) for row in votes]
@@ -57,7 +57,7 @@ def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
 @given(votes=votes_of(3, 4), doubt=st.floats(0.05, 3.0), slip=st.floats(0.01, 0.9))
 @settings(max_examples=40, deadline=None)
 def test_the_gradient_is_the_slope_of_the_likelihood(votes, doubt, slip):
-    likelihood, weights, step = PatternLikelihood(tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
+    likelihood, weights, step = _PatternLikelihood(_tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
     slips, doubts = np.array([slip, 0.2, 0.1, 0.4]), np.array([doubt])
     _, by_slip, by_doubt = likelihood.gradient(slips, doubts, weights)
     for voter, up in enumerate(np.eye(4) * step):
@@ -125,7 +125,7 @@ def draw(panel, labels, n, seed):
 def test_the_fit_recovers_the_parameters_that_generated_the_votes(labels):
     drawn_from = Panel(tuple("abcdef"), tuple(range(6)), (0.02, 0.05, 0.1, 0.2, 0.4, 0.95), 0.3, 1.0)
     votes, truth = draw(drawn_from, labels, 4000, 1)
-    fitted = fit_panel(votes[:2000], drawn_from.arms, labels)
+    fitted = Panel.fit(votes[:2000], drawn_from.arms, labels)
     np.testing.assert_allclose(fitted.slips[:5], drawn_from.slips[:5], atol=0.1)
     chances = fitted.chances(votes[2000:], labels)
     right = chances.argmax(axis=1) == truth[2000:]
@@ -139,7 +139,7 @@ def test_correlated_errors_no_longer_read_as_certainty(labels):
     )
     table = rounds.draw_votes_table(labels=tuple(map(str, range(labels))), seed=3)
     arms, coins = tuple(table.prices), dict(zip(table.prices, rounds.expected_accuracy, strict=True))
-    chances = fit_panel(table.votes[:1000], arms, labels).chances(table.votes, labels)
+    chances = Panel.fit(table.votes[:1000], arms, labels).chances(table.votes, labels)
     right = chances.argmax(axis=1) == table.truth
     coin = [
         label_posterior({arm: table.labels[v] for arm, v in zip(arms, row, strict=True)}, coins, table.labels)
@@ -157,8 +157,8 @@ def test_correlated_errors_no_longer_read_as_certainty(labels):
 def test_a_copied_model_changes_no_score():
     panel = Panel(tuple("abcd"), tuple(range(4)), (0.05, 0.1, 0.2, 0.3), 0.3, 1.0)
     votes, _ = draw(panel, 4, 2000, 4)
-    alone = fit_panel(votes, panel.arms, 4)
-    twice = fit_panel(np.column_stack((votes, votes[:, 0])), (*panel.arms, "copy"), 4)
+    alone = Panel.fit(votes, panel.arms, 4)
+    twice = Panel.fit(np.column_stack((votes, votes[:, 0])), (*panel.arms, "copy"), 4)
     assert twice.seats == (0, 1, 2, 3, 0)
     chances = twice.chances(np.column_stack((votes, votes[:, 0])), 4)
     np.testing.assert_allclose(chances, alone.chances(votes, 4), atol=1e-9)
@@ -169,15 +169,15 @@ def test_rounds_that_asked_on_only_after_a_disagreement_give_the_same_scores():
     votes, _ = draw(panel, 5, 6000, 5)
     asked = votes.copy()
     asked[asked[:, 3] == asked[:, 4], :3] = -1
-    full, early = (fit_panel(cast, panel.arms, 5).chances(votes, 5) for cast in (votes, asked))
+    full, early = (Panel.fit(cast, panel.arms, 5).chances(votes, 5) for cast in (votes, asked))
     assert np.abs(full - early).max() < 0.06
 
 
 def test_without_votes_the_panel_is_the_prior():
     arms = ("a", "b")
-    assert fit_panel(np.full((3, 2), -1), arms, 3) == Panel.prior(arms)
-    assert fit_panel(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.prior(arms)
-    assert fit_panel(np.zeros((5, 2), dtype=int), arms, 1) == Panel.prior(arms)
+    assert Panel.fit(np.full((3, 2), -1), arms, 3) == Panel.prior(arms)
+    assert Panel.fit(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.prior(arms)
+    assert Panel.fit(np.zeros((5, 2), dtype=int), arms, 1) == Panel.prior(arms)
 
 
 def test_votes_of_other_models_or_labels_are_refused():

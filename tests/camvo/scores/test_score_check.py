@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.calibration import LEAST, LEVEL, TOLERANCE, check_scores
+from camvo.scores.calibration import LEAST, LEVEL, TOLERANCE, ScoreCheck
 
 RUNS = 150
 LABELS = 100
@@ -17,7 +17,7 @@ def first_alarm(rng: np.random.Generator, gap: float, labels: int) -> int | None
     right = (rng.random(labels) < scores - gap).astype(np.float64)
     pairs = list(zip(scores, right, strict=True))
     for looked in range(LEAST, labels + 1, 2):
-        found = check_scores(pairs[:looked])
+        found = ScoreCheck.of(pairs[:looked])
         if found is not None and found.off is not None:
             return looked
     return None
@@ -39,28 +39,28 @@ def test_a_project_that_is_right_a_seventh_of_the_time_is_noticed_within_15_labe
 
 
 def test_fewer_than_ten_labels_raise_nothing() -> None:
-    assert check_scores([(0.99, 0.0)] * 9).off is None  # type: ignore[union-attr]
-    assert check_scores([(0.99, 0.0)] * 10).off == "high"  # type: ignore[union-attr]
+    assert ScoreCheck.of([(0.99, 0.0)] * 9).off is None  # type: ignore[union-attr]
+    assert ScoreCheck.of([(0.99, 0.0)] * 10).off == "high"  # type: ignore[union-attr]
 
 
 def test_scores_that_promise_too_little_are_off_as_well() -> None:
-    found = check_scores([(0.4, 1.0)] * 40)
+    found = ScoreCheck.of([(0.4, 1.0)] * 40)
     assert found is not None
     assert found.off == "low"
 
 
 def test_it_is_over_once_the_latest_labels_agree_with_their_scores() -> None:
     wrong, mended = [(0.9, 0.0)] * 40, [(0.9, 1.0)] * 90 + [(0.9, 0.0)] * 10
-    assert check_scores(wrong).off == "high"  # type: ignore[union-attr]
-    assert check_scores(wrong + mended).off is None  # type: ignore[union-attr]
+    assert ScoreCheck.of(wrong).off == "high"  # type: ignore[union-attr]
+    assert ScoreCheck.of(wrong + mended).off is None  # type: ignore[union-attr]
 
 
 def test_latest_labels_within_the_tolerance_of_their_scores_end_it_in_either_direction() -> None:
     """Of 100 labels, 85 right may be 85% of all, and 50 right 45%: 5 points from scores of 0.9 and of 0.4."""
     much, little = [(0.9, 0.0)] * 40, [(0.4, 1.0)] * 40
-    assert check_scores(much + [(0.9, 1.0)] * 85 + [(0.9, 0.0)] * 15).off is None  # type: ignore[union-attr]
-    assert check_scores(little + [(0.4, 1.0)] * 50 + [(0.4, 0.0)] * 50).off is None  # type: ignore[union-attr]
+    assert ScoreCheck.of(much + [(0.9, 1.0)] * 85 + [(0.9, 0.0)] * 15).off is None  # type: ignore[union-attr]
+    assert ScoreCheck.of(little + [(0.4, 1.0)] * 50 + [(0.4, 0.0)] * 50).off is None  # type: ignore[union-attr]
 
 
 def test_without_labels_there_is_nothing_to_check() -> None:
-    assert check_scores([]) is None
+    assert ScoreCheck.of([]) is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.calibration import IDENTITY, FinishedRound, Scorer, fit_scorer
+from camvo.scores.calibration import IDENTITY, FinishedRound, Scorer
 from camvo.scores.panel import Panel
 from camvo.votes.aggregation import Decision
 
@@ -23,17 +23,17 @@ UNANIMOUS = dict.fromkeys(ARMS, "no")
 
 
 def test_before_any_round_the_scorer_is_the_prior_panel_uncalibrated():
-    assert fit_scorer((), ARMS, LABELS) == Scorer(LABELS, Panel.prior(ARMS), IDENTITY)
+    assert Scorer.fit((), ARMS, LABELS) == Scorer(LABELS, Panel.prior(ARMS), IDENTITY)
 
 
 def test_without_human_labels_the_score_is_the_panels_probability():
-    scorer = fit_scorer(rounds(300, confirmed=False), ARMS, LABELS)
+    scorer = Scorer.fit(rounds(300, confirmed=False), ARMS, LABELS)
     assert scorer.score(UNANIMOUS, "no") == pytest.approx(scorer.panel.posterior(UNANIMOUS, LABELS)["no"])
 
 
 def test_human_labels_move_the_score_towards_the_accuracy():
-    before = fit_scorer(rounds(500, confirmed=False), ARMS, LABELS).score(UNANIMOUS, "no")
-    after = fit_scorer(rounds(500, right=0.7), ARMS, LABELS).score(UNANIMOUS, "no")
+    before = Scorer.fit(rounds(500, confirmed=False), ARMS, LABELS).score(UNANIMOUS, "no")
+    after = Scorer.fit(rounds(500, right=0.7), ARMS, LABELS).score(UNANIMOUS, "no")
     assert before > 0.9
     assert after == pytest.approx(0.7, abs=0.06)
 
@@ -41,12 +41,12 @@ def test_human_labels_move_the_score_towards_the_accuracy():
 def test_a_vote_outside_the_label_set_counts_as_no_vote():
     valid = [FinishedRound({"a": "yes", "b": None}, "yes"), FinishedRound({"a": "no", "b": "no"}, "no")]
     odd = [*valid, FinishedRound({"a": "no", "old": "yes"}, "gone"), FinishedRound({"a": "gone"}, "yes")]
-    assert fit_scorer(odd, ("a", "b"), LABELS) == fit_scorer(valid, ("a", "b"), LABELS)
+    assert Scorer.fit(odd, ("a", "b"), LABELS) == Scorer.fit(valid, ("a", "b"), LABELS)
 
 
 @pytest.mark.parametrize("trust", [0.0, 0.4, 1.0])
 def test_a_decisions_own_score_counts_as_far_as_it_is_trusted(trust):
-    scorer = fit_scorer((), ARMS, LABELS)
+    scorer = Scorer.fit((), ARMS, LABELS)
     decision = Decision("no", 0.5, {}, trust)
     expected = trust * 0.5 + (1.0 - trust) * scorer.score(UNANIMOUS, "no")
     assert scorer.score_decision(UNANIMOUS, decision) == pytest.approx(expected)

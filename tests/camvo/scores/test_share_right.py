@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, logit
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.guarantee import ScoreCounts, corrected_share
+from camvo.scores.guarantee import ScoreCounts
 from camvo.typing import Array
 
 RUNS = 80
@@ -25,7 +25,7 @@ def covered(shift: float, slope: float, reviewed: int, size: int, *, lowest: boo
     for _ in range(RUNS):
         scores, right = project(rng, size, shift, slope)
         chosen = np.argsort(scores)[:reviewed] if lowest else rng.choice(size, reviewed, replace=False)
-        found = corrected_share(ScoreCounts.of(scores, list(zip(scores[chosen], right[chosen], strict=True))))
+        found = ScoreCounts.of(scores, list(zip(scores[chosen], right[chosen], strict=True))).share_right()
         inside += found.low <= right.mean() <= found.high
     return inside / RUNS
 
@@ -52,19 +52,19 @@ def test_a_plain_share_of_the_least_certain_labels_would_be_far_off() -> None:
     rng = np.random.default_rng(6)
     scores, right = project(rng, 1000, 0.0, 1.0)
     lowest = np.argsort(scores)[:60]
-    found = corrected_share(ScoreCounts.of(scores, list(zip(scores[lowest], right[lowest], strict=True))))
+    found = ScoreCounts.of(scores, list(zip(scores[lowest], right[lowest], strict=True))).share_right()
     assert right[lowest].mean() < right.mean() - 0.2
     assert found.share == pytest.approx(right.mean(), abs=0.08)
 
 
 def test_without_reviewed_labels_the_estimate_is_near_the_mean_score_and_wide() -> None:
-    found = corrected_share(ScoreCounts.of([0.8] * 100, []))
+    found = ScoreCounts.of([0.8] * 100, []).share_right()
     assert 0.5 < found.share < 0.9
     assert found.high - found.low > 0.5
 
 
 def test_labels_that_were_all_reviewed_leave_nothing_open() -> None:
-    found = corrected_share(ScoreCounts.of([0.9] * 10, [(0.9, 1.0)] * 7 + [(0.9, 0.0)] * 3))
+    found = ScoreCounts.of([0.9] * 10, [(0.9, 1.0)] * 7 + [(0.9, 0.0)] * 3).share_right()
     assert (found.share, found.low, found.high) == pytest.approx((0.7, 0.7, 0.7), abs=1e-6)
 
 
@@ -72,11 +72,11 @@ def test_more_reviewed_labels_narrow_the_interval() -> None:
     widths = []
     for reviewed in (10, 50, 250):
         checked = [(0.85, 1.0)] * int(0.8 * reviewed) + [(0.85, 0.0)] * (reviewed - int(0.8 * reviewed))
-        found = corrected_share(ScoreCounts.of([0.85] * 2000, checked))
+        found = ScoreCounts.of([0.85] * 2000, checked).share_right()
         widths.append(found.high - found.low)
     assert widths[0] > 1.5 * widths[1] > 1.5**2 * widths[2]
 
 
 def test_a_project_without_labels_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="labels"):
-        corrected_share(ScoreCounts.of([], []))
+        ScoreCounts.of([], []).share_right()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shares import DRAWN, KINDS, Tasks, measure
 
 from camvo.errors import InvalidParameterError
-from camvo.shares.shares import count_bounds, label_shares
+from camvo.shares.shares import _count_bounds, label_shares
 
 RUNS = 1000
 
@@ -85,7 +85,7 @@ def test_the_bounds_are_around_the_estimate_and_in_0_and_1(table):
 
 def test_a_rare_label_gets_the_exact_interval_of_the_sample():
     found = label_shares(40, 5000, 3, 300, 2, 1)
-    low, high = count_bounds(3, 300, 5000)
+    low, high = _count_bounds(3, 300, 5000)
     assert found.exact
     assert (found.low, found.high) == (low / 5000, high / 5000)
 

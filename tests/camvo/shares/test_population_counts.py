@@ -10,7 +10,7 @@ from scipy.special import betaincinv
 from scipy.stats import hypergeom
 
 from camvo.errors import InvalidParameterError
-from camvo.shares.shares import count_bounds
+from camvo.shares.shares import _count_bounds
 
 TAIL = 0.025
 
@@ -26,7 +26,7 @@ def samples(draw, most=80):
 @settings(max_examples=100, deadline=None)
 def test_the_bounds_hold_the_counts_that_neither_test_rejects(sample, tail):
     marked, drawn, size = sample
-    low, high = count_bounds(marked, drawn, size, tail)
+    low, high = _count_bounds(marked, drawn, size, tail)
     possible = np.arange(marked, size - (drawn - marked) + 1)
     at_least = hypergeom.sf(marked - 1, size, possible, drawn)
     at_most = hypergeom.cdf(marked, size, possible, drawn)
@@ -38,39 +38,39 @@ def test_the_bounds_hold_the_counts_that_neither_test_rejects(sample, tail):
 @settings(max_examples=100, deadline=None)
 def test_what_is_not_marked_has_the_mirrored_bounds(sample):
     marked, drawn, size = sample
-    low, high = count_bounds(marked, drawn, size)
-    assert count_bounds(drawn - marked, drawn, size) == (size - high, size - low)
+    low, high = _count_bounds(marked, drawn, size)
+    assert _count_bounds(drawn - marked, drawn, size) == (size - high, size - low)
 
 
 @pytest.mark.parametrize(("size", "drawn"), [(40, 15), (300, 100), (2000, 100)])
 def test_they_miss_no_count_more_often_than_five_times_in_a_hundred(size, drawn):
     seen = np.arange(drawn + 1)
-    low, high = count_bounds(seen, drawn, size)
+    low, high = _count_bounds(seen, drawn, size)
     for true in range(0, size + 1, max(size // 40, 1)):
         held = (low <= true) & (true <= high)
         assert hypergeom.pmf(seen[held], size, true, drawn).sum() >= 0.95 - 1e-9
 
 
 def test_in_a_huge_population_they_are_clopper_and_pearsons():
-    low, high = count_bounds(7, 1000, 10**8)
+    low, high = _count_bounds(7, 1000, 10**8)
     assert low / 10**8 == pytest.approx(betaincinv(7, 994, TAIL), rel=1e-4)
     assert high / 10**8 == pytest.approx(betaincinv(8, 993, 1 - TAIL), rel=1e-4)
 
 
 def test_a_sample_of_everything_leaves_no_doubt():
-    assert [int(bound) for bound in count_bounds(31, 100, 100)] == [31, 31]
+    assert [int(bound) for bound in _count_bounds(31, 100, 100)] == [31, 31]
 
 
 def test_without_a_sample_nothing_is_known():
-    assert [int(bound) for bound in count_bounds(0, 0, 50)] == [0, 50]
+    assert [int(bound) for bound in _count_bounds(0, 0, 50)] == [0, 50]
 
 
 @pytest.mark.parametrize("sample", [(-1, 5, 10), (6, 5, 10), (3, 11, 10)])
 def test_impossible_samples_are_refused(sample):
     with pytest.raises(InvalidParameterError):
-        count_bounds(*sample)
+        _count_bounds(*sample)
 
 
 def test_a_tail_outside_0_and_1_is_refused():
     with pytest.raises(InvalidParameterError):
-        count_bounds(1, 2, 3, tail=0.0)
+        _count_bounds(1, 2, 3, tail=0.0)

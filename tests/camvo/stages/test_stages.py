@@ -11,7 +11,7 @@ from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.agreement import kept_labels
 from camvo.joint.grades import Grades, Scale, SureVotes
-from camvo.joint.joint_fit import fit_joint
+from camvo.joint.joint_fit import JointFit
 from camvo.stages.stages import QuestionStages, Stages, next_arms
 from camvo.state.exploration import SILENT, UNASKED
 from camvo.state.kept_rounds import LatestRounds
@@ -27,7 +27,7 @@ LABELS = {2: ("neg", "pos"), 3: ("neg", "neutral", "pos")}
 def question(labels=3, prices=PRICES):
     """Arm "a" is the best and the dearest."""
     votes, _ = draw_votes(np.array([0.95, 0.8, 0.7]), labels=labels, items=400)
-    fit = fit_joint(evidence_of(votes, ARMS, LABELS[labels]), LatestRounds(), LABELS[labels], prices)
+    fit = JointFit.fit(evidence_of(votes, ARMS, LABELS[labels]), LatestRounds(), LABELS[labels], prices)
     return QuestionStages(LABELS[labels], fit, tuple(prices[arm] for arm in fit.shortlist))
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import EPSILON
-from camvo.state.beta_mixture import BetaSums, ClassSums, posterior
+from camvo.state.beta_mixture import BetaSums, _ClassSums, posterior
 
 estimates = st.floats(-0.5, 1.5)
 rewards = st.sampled_from([0.0, 1.0])
@@ -28,7 +28,7 @@ def believed(sums, theta, mu):
 
 
 def test_the_moments_give_back_the_distribution_that_was_drawn_from():
-    sums = ClassSums()
+    sums = _ClassSums()
     for q in np.random.default_rng(0).beta(4.0, 2.0, size=50_000):
         sums.add(float(q), 1.0)
     assert sums.moments() == pytest.approx((4.0, 2.0), rel=0.03)
@@ -37,7 +37,7 @@ def test_the_moments_give_back_the_distribution_that_was_drawn_from():
 @given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=40))
 @settings(deadline=None)
 def test_the_fitted_distribution_is_proper_and_has_the_samples_mean_and_clipped_variance(qs):
-    sums = ClassSums()
+    sums = _ClassSums()
     for q in qs:
         sums.add(q, 1.0)
     fitted = sums.moments()

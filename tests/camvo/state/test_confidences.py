@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.confidences import TOP_LEVEL, ConfidenceSums, SureVote, compared_with_others, level_of
-from camvo.state.contribution import Contribution, Restart, revision, withdrawal
+from camvo.state.confidences import TOP_LEVEL, ConfidenceSums, SureVote, level_of
+from camvo.state.contribution import Contribution, Restart, revision
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 
@@ -43,19 +43,19 @@ def test_a_level_is_a_quarter_on_the_logit_scale(confidence):
 
 def test_a_vote_is_right_if_the_others_say_the_same():
     votes = {"a": "yes", "b": "yes", "c": "yes"}
-    assert compared_with_others(votes, EQUAL, {"a": 0.5}) == (SureVote("a", "yes", 40, True),)
+    assert SureVote.compared_with_others(votes, EQUAL, {"a": 0.5}) == (SureVote("a", "yes", 40, True),)
 
 
 def test_an_arms_own_weight_does_not_make_it_right():
     votes = {"a": "yes", "b": "no", "c": "no"}
     weights = {"a": 9.0, "b": 1.0, "c": 1.0}
-    assert compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", "yes", 40, False),)
+    assert SureVote.compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", "yes", 40, False),)
 
 
 def test_the_others_count_by_their_weights():
     votes = {"a": "yes", "b": "yes", "c": "no"}
     weights = {"a": 1.0, "b": 1.0, "c": 2.0}
-    assert compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", "yes", 40, False),)
+    assert SureVote.compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", "yes", 40, False),)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_the_others_count_by_their_weights():
     ids=["nobody else", "a tie of the others", "no vote"],
 )
 def test_a_vote_that_cannot_be_compared_is_left_out(votes):
-    assert compared_with_others(votes, EQUAL, {"a": 0.5}) == ()
+    assert SureVote.compared_with_others(votes, EQUAL, {"a": 0.5}) == ()
 
 
 def test_only_votes_with_a_confidence_are_compared():
     votes = {"a": "yes", "b": "yes", "c": "yes"}
-    assert [vote.arm for vote in compared_with_others(votes, EQUAL, SURE)] == ["a", "b"]
+    assert [vote.arm for vote in SureVote.compared_with_others(votes, EQUAL, SURE)] == ["a", "b"]
 
 
 @given(st.lists(VOTES), st.lists(VOTES))
@@ -123,7 +123,7 @@ def test_a_changed_human_label_changes_them_and_a_withdrawn_one_takes_them_back(
     state.add(revision(wrong, voted))
     assert not state.confidences.by_people
     assert state.confidences.by_others == {SureVote("a", "yes", 49, True): 1}
-    state.add(withdrawal(voted))
+    state.add(voted.withdrawal())
     assert not state.confidences.by_others
 
 
@@ -163,5 +163,5 @@ def test_a_round_from_before_a_restart_is_withdrawn_from_the_history_that_it_tau
     state.add(lesson)
     state.add(Contribution.of_restart(Restart("arm", 0, arm="a", history=1), 1))
     state.add(compared_vote("a", histories={"a": 1}))
-    state.add(withdrawal(lesson))
+    state.add(lesson.withdrawal())
     assert dict(state.confidences.by_others) == {SureVote("a", "yes", 50, right=True): 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from camvo.state.contribution import Contribution, Restart, withdrawal
+from camvo.state.contribution import Contribution, Restart
 from camvo.state.exploration import MOST_CONTEXTS, ContextRounds, ExplorationRound, VotePattern
 from camvo.state.state import State
 
@@ -41,7 +41,7 @@ def test_a_round_that_stopped_early_is_not_kept():
 
 def test_a_withdrawn_round_is_gone():
     state = state_of(lesson(1), lesson(2), lesson(3))
-    state.add(withdrawal(lesson(2)))
+    state.add(lesson(2).withdrawal())
     assert state.context_rounds.to_array()[:, 0].tolist() == [1.0, 3.0]
     assert state.context_rounds.latest.contexts[:, 0].tolist() == [1.0, 3.0]
 

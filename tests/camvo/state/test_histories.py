@@ -9,9 +9,9 @@ import pytest
 from same_state import assert_same_state
 
 from camvo.state.arm import MOST_VERSIONS, RUN, Histories
-from camvo.state.contribution import Change, Contribution, Restart, revision, withdrawal
+from camvo.state.contribution import Change, Contribution, Restart, revision
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.kept_rounds import CastVote, KeptRound
+from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 
 ARMS = ("a", "b", "c")
@@ -25,7 +25,7 @@ def lesson(number=0, reward=1.0, histories=None, versions=None):
         rng.normal(size=2),
         tuple(Change(arm, 0.5, None, reward) for arm in ARMS),
         exploration=ExplorationRound(VotePattern.of(ARMS, votes, everyone=True), None),
-        kept=KeptRound(tuple(CastVote(arm, votes[arm]) for arm in ARMS), "1"),
+        kept=KeptRound.of(votes, "1"),
         histories=histories or {},
         versions=versions or {},
     )
@@ -93,7 +93,7 @@ def test_a_round_that_was_planned_before_the_change_counts_for_the_old_history()
 
 
 def test_withdrawing_a_round_from_before_the_change_leaves_no_trace():
-    state = state_of(lesson(1), lesson(2), restart(), withdrawal(lesson(2)))
+    state = state_of(lesson(1), lesson(2), restart(), lesson(2).withdrawal())
     assert_same_state(state, state_of(lesson(1), restart()))
 
 

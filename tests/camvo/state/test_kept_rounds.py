@@ -5,11 +5,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.kept_rounds import CastVote, KeptRound, KeptRounds
+from camvo.state.kept_rounds import KeptRound, KeptRounds
 
 
 def kept_round(number, label="yes"):
-    return KeptRound((CastVote("a", "yes", 0.5), CastVote(f"b{number}", None)), label)
+    return KeptRound.of({"a": "yes", f"b{number}": None}, label, {"a": 0.5})
 
 
 def kept_rounds(*numbers):

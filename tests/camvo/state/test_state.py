@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import Arm, Inverse
-from camvo.state.contribution import Change, Contribution, revision, withdrawal
+from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.state import State, check_contexts
 from camvo.student.taught_texts import TaughtText, hashed_ngrams
 
@@ -385,7 +385,7 @@ def test_a_text_that_teaches_the_student_is_changed_and_taken_back_with_its_roun
     assert state.texts.texts == [voted.taught]
     state.add(revision(voted, corrected))
     assert state.texts.texts == [corrected.taught]
-    state.add(withdrawal(corrected))
+    state.add(corrected.withdrawal())
     assert state.texts.texts == []
     assert state.rounds == 0
 

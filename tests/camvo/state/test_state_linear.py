@@ -14,7 +14,7 @@ from camvo.questions.question import Question
 from camvo.replays import lookahead
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.state.contribution import Change, Contribution, withdrawal
+from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
@@ -65,7 +65,7 @@ def test_withdrawing_takes_back_everything():
     state, lesson = taught(linear=False), next(rounds(1))
     before = standings(state)
     state.add(lesson)
-    state.add(withdrawal(lesson))
+    state.add(lesson.withdrawal())
     assert standings(state) == before
 
 

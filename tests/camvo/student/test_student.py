@@ -10,7 +10,7 @@ from scipy import sparse
 from topic_texts import draw_topic_texts
 
 from camvo.replays.synthetic import SyntheticModel
-from camvo.student.student import LEAST_TEXTS, Student, fit_ridge, teach
+from camvo.student.student import LEAST_TEXTS, Student, _fit_ridge, teach
 from camvo.student.taught_texts import Lessons, TaughtText, hashed_ngrams
 
 ITEMS, LEARNT = 1600, 1200
@@ -95,12 +95,12 @@ def test_the_ridge_regression_is_that_of_the_normal_equations() -> None:
     rng = np.random.default_rng(0)
     design, targets = rng.normal(size=(60, 20)), rng.normal(size=(60, 3))
     expected = np.linalg.solve(design.T @ design + 0.5 * np.eye(20), design.T @ targets)
-    weights = fit_ridge(sparse.csr_matrix(design), targets, 0.5)
+    weights = _fit_ridge(sparse.csr_matrix(design), targets, 0.5)
     assert weights == pytest.approx(expected, abs=0.02 * np.abs(expected).max())
 
 
 def test_a_column_of_zeros_is_predicted_as_zeros() -> None:
-    assert not fit_ridge(sparse.eye(3, format="csr"), np.zeros((3, 2)), 1.0).any()
+    assert not _fit_ridge(sparse.eye(3, format="csr"), np.zeros((3, 2)), 1.0).any()
 
 
 def test_sealed_texts_among_the_others_do_no_harm() -> None:

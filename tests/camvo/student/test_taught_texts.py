@@ -13,8 +13,8 @@ from camvo.student.taught_texts import (
     StudiedText,
     TaughtText,
     TaughtTexts,
+    _is_sealed,
     hashed_ngrams,
-    is_sealed,
     numbers_in,
     sealed,
 )
@@ -108,13 +108,13 @@ def test_what_forgets_a_text_equals_what_never_knew_its_features(
         never.remove(each.sealed)
     assert (knew.texts, knew.lessons.texts) == (never.texts, never.lessons.texts)
     assert sorted(knew.texts) == sorted(each for goes, each in texts if not goes)
-    assert not any(is_sealed(each.ngrams) for each in knew.texts)
+    assert not any(_is_sealed(each.ngrams) for each in knew.texts)
 
 
 def test_a_seal_is_short_and_says_nothing_of_the_features() -> None:
     seal = sealed(SOUP)
     assert (len(seal), sealed(seal), list(numbers_in(seal))) == (10, seal, [])
-    assert not is_sealed(SOUP)
+    assert not _is_sealed(SOUP)
     assert sealed(hashed_ngrams("The soup was hot")) != seal
 
 

@@ -6,18 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lemma_1 import confidence_by_lemma_1
 from scipy import stats
 
 from camvo.subsets.confidence import (
-    confidence_by_beta,
+    BetaConfidence,
     confidence_by_beta_sums,
-    confidence_by_lemma_1,
     confidences_by_beta_sums,
 )
 from camvo.votes.labels import weighted_vote
 
 probabilities = st.floats(0.0, 1.0)
 arms = st.lists(st.tuples(probabilities, st.floats(0.0, 5.0)), min_size=1, max_size=7)
+
+
+def confidence_by_beta(lower, weights):
+    """δ_A of all arms."""
+    return BetaConfidence(lower, weights).confidence_of([*range(len(lower))])
 
 
 def lemma_1(lower, weights):

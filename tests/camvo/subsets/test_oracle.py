@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lemma_1 import confidence_by_lemma_1
 from scipy import stats
 
 from camvo.errors import InvalidParameterError
 from camvo.subsets import oracle
-from camvo.subsets.confidence import confidence_by_lemma_1
 from camvo.subsets.oracle import MOST_ARMS, Subset, cheapest_subset
 
 

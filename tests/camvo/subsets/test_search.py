@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lemma_1 import confidence_by_lemma_1
 from scipy.special import betainc
 
 from camvo.errors import InvalidParameterError
-from camvo.subsets.confidence import BetaConfidence, Copula, ExactConfidence, confidence_by_lemma_1
-from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, cheapest_subset, sets_by_cost
+from camvo.subsets.confidence import BetaConfidence, Copula, ExactConfidence
+from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, _sets_by_cost, cheapest_subset
 
 TIE = 1e-12
 
@@ -143,7 +144,7 @@ def test_every_set_that_passes_comes_once_and_in_the_order_of_cost(seed, n, fewe
     for _ in range(questions):
         lines = int(rng.integers(1, 4))
         screens.append((rng.normal(size=(lines, n)), rng.normal(size=lines)))
-    blocks = list(sets_by_cost(costs, fewest, screens, 2**n))
+    blocks = list(_sets_by_cost(costs, fewest, screens, 2**n))
     sets = np.concatenate([block for block, _ in blocks]) if blocks else np.zeros((0, n))
     prices = np.concatenate([price for _, price in blocks]) if blocks else np.zeros(0)
     assert np.all(np.diff(prices) >= 0.0)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.subsets.oracle import cheapest_subset
-from camvo.subsets.table_search import cheapest_subsets
+from camvo.subsets.oracle import cheapest_subset, cheapest_subsets
 
 TASKS = 40
 

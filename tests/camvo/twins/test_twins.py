@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camvo.joint.votes import excess_agreement, tabulate
+from camvo.joint.votes import VoteRows, excess_agreement
 from camvo.state.drift_tests import DriftTests
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern
 from camvo.twins.twins import not_voted, once_each, same_model, twins
@@ -43,9 +43,9 @@ def test_rounds_with_either_twin_count_as_rounds_that_asked_everyone() -> None:
 
 
 def test_fits_read_rounds_with_either_twin_as_complete() -> None:
-    rows = tabulate({ONCE: 3, BOTH: 1}, ARMS, 2)
+    rows = VoteRows.of({ONCE: 3, BOTH: 1}, ARMS, 2)
     assert (rows.counts.sum(), rows.partial.sum()) == (4.0, 0.0)
-    singles = tabulate({ONCE: 3, BOTH: 1}, ["gpt", "haiku", "small"], 2)
+    singles = VoteRows.of({ONCE: 3, BOTH: 1}, ["gpt", "haiku", "small"], 2)
     assert (singles.counts.sum(), singles.partial.sum()) == (1.0, 3.0)
 
 
@@ -65,7 +65,7 @@ def test_arms_that_were_never_asked_together_are_no_relatives() -> None:
         patterns[
             VotePattern.of(everybody, {**cast, twin: cast["a"]}, everyone=True, labels=("neg", "pos"))
         ] = 5
-    excess = excess_agreement(tabulate(patterns, everybody, 2), 2)
+    excess = excess_agreement(VoteRows.of(patterns, everybody, 2), 2)
     assert excess[3, 4] == 0.0
 
 

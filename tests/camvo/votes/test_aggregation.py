@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lemma_1 import confidence_by_lemma_1
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Baseline, Majority
 from camvo.policies.policy import Observation
-from camvo.policies.teaching import lesson
+from camvo.policies.teaching import _lesson
 from camvo.state.state import State
-from camvo.subsets.confidence import confidence_by_lemma_1
 from camvo.votes.aggregation import Ballot
 from camvo.votes.labels import LABEL_VOTE, label_posterior, weighted_vote
-from camvo.votes.numbers import NumericVote, weighted_median
+from camvo.votes.numbers import NumericVote, _weighted_median
 from camvo.votes.rankings import RankingVote
 
 EAST = np.array([1.0, 0.0])
@@ -78,7 +78,7 @@ def test_a_human_number_is_compared_with_the_votes_as_the_aggregate_is():
 
 
 def test_a_stored_round_is_taught_again_with_the_reward_of_its_question():
-    again = lesson(EAST, {"a": 0.5}, {"a": "4"}, "9", human=True, reward=NumericVote(0.0, 10.0).reward)
+    again = _lesson(EAST, {"a": 0.5}, {"a": "4"}, "9", human=True, reward=NumericVote(0.0, 10.0).reward)
     assert again.changes[0].added == 0.5
 
 
@@ -122,7 +122,7 @@ def test_a_ranking_of_fewer_than_two_different_items_is_refused(options):
 @settings(deadline=None)
 def test_where_more_than_half_of_the_weight_is_within_a_tolerance_so_is_the_median(cast, truth):
     values, weights = zip(*cast, strict=True)
-    median = weighted_median(values, weights)
+    median = _weighted_median(values, weights)
     errors = np.abs(np.array(values) - truth)
     for tolerance in errors:
         if np.array(weights)[errors <= tolerance].sum() > sum(weights) / 2.0 + 1e-9:
@@ -138,7 +138,7 @@ def test_delta_bounds_the_reward_of_the_median_where_tolerances_are_equally_hard
     hits = rng.random((4000, 4)) < right
     off = rng.choice([0.0, 2.0], size=hits.shape)
     rewards = [
-        vote.reward(f"{weighted_median(np.where(hit, 1.0, miss), weights)}", "1")
+        vote.reward(f"{_weighted_median(np.where(hit, 1.0, miss), weights)}", "1")
         for hit, miss in zip(hits, off, strict=True)
     ]
     assert np.mean(rewards) >= confidence_by_lemma_1(right, weights) - 0.02

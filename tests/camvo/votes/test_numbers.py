@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.numbers import NumericVote, weighted_mean, weighted_median
+from camvo.votes.numbers import NumericVote, _weighted_mean, _weighted_median
 
 values = st.lists(st.floats(-100.0, 100.0), min_size=1, max_size=9)
 cast = st.lists(st.tuples(st.floats(-100.0, 100.0), st.floats(0.0, 5.0)), min_size=1, max_size=9)
@@ -30,8 +30,8 @@ def answer(vote, *arguments, **named):
 @settings(deadline=None)
 def test_with_equal_weights_mean_and_median_are_numpys(votes):
     ones = [1.0] * len(votes)
-    assert weighted_mean(votes, ones) == pytest.approx(np.mean(votes), abs=1e-9)
-    assert weighted_median(votes, ones) == pytest.approx(np.median(votes), abs=1e-12)
+    assert _weighted_mean(votes, ones) == pytest.approx(np.mean(votes), abs=1e-9)
+    assert _weighted_median(votes, ones) == pytest.approx(np.median(votes), abs=1e-12)
 
 
 @given(st.lists(st.tuples(st.floats(-9.0, 9.0), st.integers(1, 5)), min_size=1, max_size=7))
@@ -39,8 +39,8 @@ def test_with_equal_weights_mean_and_median_are_numpys(votes):
 def test_a_whole_weight_counts_as_that_many_votes(votes):
     numbers, weights = zip(*votes, strict=True)
     repeated = np.repeat(numbers, weights)
-    assert weighted_median(numbers, weights) == pytest.approx(np.median(repeated), abs=1e-12)
-    assert weighted_mean(numbers, weights) == pytest.approx(np.mean(repeated), abs=1e-9)
+    assert _weighted_median(numbers, weights) == pytest.approx(np.median(repeated), abs=1e-12)
+    assert _weighted_mean(numbers, weights) == pytest.approx(np.mean(repeated), abs=1e-9)
 
 
 @given(cast)
@@ -48,7 +48,7 @@ def test_a_whole_weight_counts_as_that_many_votes(votes):
 def test_the_median_has_the_least_weighted_distance_to_the_votes(votes):
     numbers, weights = map(np.array, zip(*votes, strict=True))
     assume(weights.max() > 1e-6)
-    centre = weighted_median(numbers.tolist(), weights.tolist())
+    centre = _weighted_median(numbers.tolist(), weights.tolist())
     distance = float(weights @ np.abs(numbers - centre))
     assert distance <= min(weights @ np.abs(numbers - y) for y in numbers) + 1e-6
 
@@ -58,7 +58,7 @@ def test_the_median_has_the_least_weighted_distance_to_the_votes(votes):
 def test_the_order_of_the_votes_changes_nothing(votes, random):
     assume(max(weight for _, weight in votes) > 1e-6)
     shuffled = random.sample(votes, len(votes))
-    for centre in (weighted_mean, weighted_median):
+    for centre in (_weighted_mean, _weighted_median):
         assert centre(*zip(*shuffled, strict=True)) == pytest.approx(
             centre(*zip(*votes, strict=True)), abs=1e-9
         )

@@ -12,7 +12,7 @@ from scipy import stats
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
 from camvo.votes.labels import label_posterior
-from camvo.votes.rankings import RankingVote, kendall_agreement, read_ranking
+from camvo.votes.rankings import RankingVote, _kendall_agreement, _read_ranking
 
 ITEMS = ("a", "b", "c", "d")
 orders = st.permutations(ITEMS)
@@ -43,7 +43,7 @@ def test_agreement_is_kendalls_tau_of_scipy_brought_to_the_unit_interval(m, seed
     rng = np.random.default_rng(seed)
     left, right = rng.permutation(m).astype(float), rng.permutation(m).astype(float)
     tau = stats.kendalltau(left, right).statistic
-    assert kendall_agreement(left, right) == pytest.approx((tau + 1.0) / 2.0, abs=1e-12)
+    assert _kendall_agreement(left, right) == pytest.approx((tau + 1.0) / 2.0, abs=1e-12)
 
 
 @given(heights, st.integers(0, 2**32 - 1))
@@ -55,7 +55,7 @@ def test_with_ties_agreement_is_tau_b_without_its_correction_for_ties(left, seed
     assume(max(level) < len(pairs))
     tau_b = stats.kendalltau(left, right).statistic
     untied = np.sqrt((len(pairs) - level[0]) * (len(pairs) - level[1]))
-    assert kendall_agreement(np.array(left), right) == pytest.approx(
+    assert _kendall_agreement(np.array(left), right) == pytest.approx(
         (tau_b * untied / len(pairs) + 1.0) / 2.0
     )
 
@@ -213,4 +213,4 @@ def test_no_vote_and_an_unknown_rule_are_refused():
 @given(st.dictionaries(st.text(max_size=5), st.floats(-1e6, 1e6), min_size=2, max_size=6))
 @settings(deadline=None)
 def test_scores_are_read_as_they_were_written(scores):
-    assert read_ranking(json.dumps(scores)) == scores
+    assert _read_ranking(json.dumps(scores)) == scores

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.votes.spans import Span, SpanColumns, read_spans, span_f1, span_overlap, write_spans
+from camvo.votes.spans import Span, _span_f1, _SpanColumns, read_spans, span_overlap, write_spans
 
 
 def span(labels="AB", last=12):
@@ -45,15 +45,15 @@ def test_one_set_of_spans_has_one_text(left, right):
 @given(sets, sets)
 @settings(deadline=None)
 def test_f1_is_that_of_the_best_matching(left, right):
-    assert span_f1(left, right) == pytest.approx(by_trying_all_matchings(left, right), abs=1e-12)
+    assert _span_f1(left, right) == pytest.approx(by_trying_all_matchings(left, right), abs=1e-12)
 
 
 @given(sets, sets)
 @settings(deadline=None)
 def test_f1_is_symmetric_and_1_for_equal_sets_alone(left, right):
-    assert span_f1(left, right) == pytest.approx(span_f1(right, left), abs=1e-12)
-    assert 0.0 <= span_f1(left, right) <= 1.0
-    assert (span_f1(left, right) == 1.0) == (left == right)
+    assert _span_f1(left, right) == pytest.approx(_span_f1(right, left), abs=1e-12)
+    assert 0.0 <= _span_f1(left, right) <= 1.0
+    assert (_span_f1(left, right) == 1.0) == (left == right)
 
 
 @given(span("A"), span("A"))
@@ -68,7 +68,7 @@ def test_overlap_is_the_shared_share_of_the_characters(left, right):
 @given(span(), sets)
 @settings(deadline=None)
 def test_the_overlaps_with_many_spans_are_those_with_each(one, others):
-    assert SpanColumns(others).overlaps(one).tolist() == [span_overlap(one, other) for other in others]
+    assert _SpanColumns(others).overlaps(one).tolist() == [span_overlap(one, other) for other in others]
 
 
 def test_spans_of_two_labels_have_nothing_in_common():
@@ -76,12 +76,12 @@ def test_spans_of_two_labels_have_nothing_in_common():
 
 
 def test_half_a_span_is_worth_half():
-    assert span_f1([Span(0, 10, "A")], [Span(0, 5, "A")]) == 0.5
+    assert _span_f1([Span(0, 10, "A")], [Span(0, 5, "A")]) == 0.5
 
 
 def test_a_span_too_many_costs_precision_and_one_too_few_recall():
-    assert span_f1([Span(0, 5, "A"), Span(7, 9, "A")], [Span(0, 5, "A")]) == pytest.approx(2 / 3)
-    assert span_f1([], [Span(0, 5, "A")]) == 0.0
+    assert _span_f1([Span(0, 5, "A"), Span(7, 9, "A")], [Span(0, 5, "A")]) == pytest.approx(2 / 3)
+    assert _span_f1([], [Span(0, 5, "A")]) == 0.0
 
 
 @pytest.mark.parametrize(

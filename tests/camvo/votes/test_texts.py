@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
 from camvo.votes.labels import label_posterior
-from camvo.votes.texts import OpenVote, normalise_text, word_overlap
+from camvo.votes.texts import OpenVote, _word_overlap, normalise_text
 
 EXACT, WORDS = OpenVote("exact"), OpenVote("words")
 answers = st.text(st.sampled_from("ab .,Ä中"), max_size=8)
@@ -91,9 +91,9 @@ def test_the_reward_of_anything_else_is_all_or_nothing():
 @given(answers, answers)
 def test_overlap_is_symmetric_bounded_and_one_for_the_same(left, right):
     left, right = normalise_text(left), normalise_text(right)
-    assert word_overlap(left, right) == word_overlap(right, left)
-    assert 0.0 <= word_overlap(left, right) <= 1.0
-    assert word_overlap(left, left) == 1.0
+    assert _word_overlap(left, right) == _word_overlap(right, left)
+    assert 0.0 <= _word_overlap(left, right) <= 1.0
+    assert _word_overlap(left, left) == 1.0
 
 
 @given(answers)

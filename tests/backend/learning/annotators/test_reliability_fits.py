@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from whole_backend import Backend, votes
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.annotators import ReliabilityFits, is_due
-from backend.ledger import Writer, human_annotations, learning_data
-from backend.ledger.learning_data import StoredReliabilities
+from backend.ledger import Writer
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.learning_data import Reliabilities, StoredReliabilities
 
 GOOD, CAREFUL, GUESSER = 1, 2, 3
 TASKS = range(1, 13)
@@ -58,7 +58,7 @@ def fit(backend: Backend, writer: Any = None) -> list[StoredReliabilities]:
 
 def stored(backend: Backend) -> list[StoredReliabilities]:
     with backend.ledger.read() as connection:
-        return learning_data.latest_reliabilities(connection, Project().key, "mood", 99)
+        return Reliabilities(connection, Project().key).latest("mood", 99)
 
 
 def human(backend: Backend, number: int) -> tuple[str | None, str | None]:
@@ -108,7 +108,7 @@ class OvertakenWriter:
 
     async def persist(self, function: Callable[[Connection], Any]) -> Any:
         for fit in self._fit:
-            await self._writer.persist(partial(learning_data.store_reliabilities, fit=fit))
+            await self._writer.persist(fit.store)
         return await self._writer.persist(function)
 
 
@@ -160,9 +160,7 @@ def test_a_stored_fit_is_applied_by_the_next_process(backend: Backend, tmp_path:
     label_all(backend, TASKS[:1])
     accuracies = {str(GOOD): 0.95, str(GUESSER): 0.55}
     with backend.ledger.write() as connection:
-        learning_data.store_reliabilities(
-            connection, StoredReliabilities(Project().key, "mood", 1, accuracies, 5, False, 1.0)
-        )
+        StoredReliabilities(Project().key, "mood", 1, accuracies, 5, False, 1.0).store(connection)
     applied = asyncio.Event()
 
     class Watched(ReliabilityFits):
@@ -189,7 +187,7 @@ def test_withdrawn_annotations_do_not_count_towards_a_fit(backend: Backend) -> N
     say(backend, GOOD, 1, "Sad")
     say(backend, GUESSER, 1, "Glad", skipped=True)
     with backend.ledger.read() as connection:
-        assert human_annotations.count(connection, Project().key) == 1
+        assert Annotations(connection, Project().key).count() == 1
 
 
 @pytest.mark.parametrize(

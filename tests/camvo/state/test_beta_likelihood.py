@@ -10,11 +10,10 @@ from scipy import stats
 from scipy.special import digamma
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.beta_likelihood import fit_beta
 from camvo.numerics.small import EPSILON
 from camvo.policies.camvo import CaMVo
 from camvo.policies.policy import Observation, estimate
-from camvo.state.beta_mixture import NO_SPREAD, BetaSums, ClassSums, posterior
+from camvo.state.beta_mixture import NO_SPREAD, BetaSums, _ClassSums, _fit_beta, posterior
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 
@@ -27,7 +26,7 @@ def estimated(observation, arms, **parameters):
 
 
 def summed(qs):
-    sums = ClassSums()
+    sums = _ClassSums()
     for q in qs:
         sums.add(float(q), 1.0)
     return sums
@@ -77,14 +76,14 @@ def test_newtons_method_converges_on_every_kind_of_sample():
         ][case % 3]
         qs = np.clip(drawn, EPSILON, 1.0 - EPSILON)
         if spread(qs):
-            assert fit_beta(float(np.log(qs).mean()), float(np.log1p(-qs).mean())) is not None
+            assert _fit_beta(float(np.log(qs).mean()), float(np.log1p(-qs).mean())) is not None
 
 
 @given(samples, st.floats(0.1, 50.0))
 @settings(deadline=None)
 def test_swapping_q_and_its_complement_swaps_the_parameters(qs, weight):
     assume(spread(qs))
-    sums, mirrored = ClassSums(), ClassSums()
+    sums, mirrored = _ClassSums(), _ClassSums()
     for q in qs:
         sums.add(q, weight)
         mirrored.add(1.0 - q, weight)
@@ -148,12 +147,12 @@ def test_the_posterior_is_bayes_rule_with_the_densities_that_scipy_fits():
         return stats.beta.pdf(theta, *stats.beta.fit(sample, floc=0.0, fscale=1.0)[:2])
 
     expected = mu * density(right) / (mu * density(right) + (1.0 - mu) * density(wrong))
-    fit_beta, moments = (
+    _fit_beta, moments = (
         posterior(np.array([theta]), np.array([mu]), np.array([sums.evidence(estimator)]).T)[0]
         for estimator in ("mle", "moments")
     )
-    assert fit_beta == pytest.approx(expected, rel=1e-5)
-    assert fit_beta != moments
+    assert _fit_beta == pytest.approx(expected, rel=1e-5)
+    assert _fit_beta != moments
 
 
 def taught():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from camvo.numerics.laplace import _moments, expected_closeness
+from camvo.votes.numbers import _expected_closeness, _moments
 
 unit = st.floats(0.0, 1.0)
 chances = st.floats(0.05, 0.98)
@@ -42,7 +42,7 @@ def test_the_expectation_is_that_of_numerical_integration(seed):
     correctness = rng.uniform(0.1, 0.9, size=len(votes)).tolist()
     scale = (high - low) * rng.uniform(0.2, 1.0)
     answer = float(rng.choice(votes))
-    expected = expected_closeness(answer, votes, correctness, low=low, high=high, scale=scale)
+    expected = _expected_closeness(answer, votes, correctness, low=low, high=high, scale=scale)
     assert expected == pytest.approx(
         by_quadrature(answer, votes, correctness, low=low, high=high, scale=scale), abs=1e-6
     )
@@ -52,22 +52,22 @@ def test_the_expectation_is_that_of_numerical_integration(seed):
 @settings(deadline=None)
 def test_the_expected_closeness_is_between_0_and_1(cast, answer, scale):
     votes, correctness = zip(*cast, strict=True)
-    expected = expected_closeness(answer, votes, correctness, low=0.0, high=1.0, scale=scale)
+    expected = _expected_closeness(answer, votes, correctness, low=0.0, high=1.0, scale=scale)
     assert 0.0 <= expected <= 1.0
 
 
 @given(chances)
 @settings(deadline=None)
 def test_a_single_vote_far_from_the_ends_is_worth_its_arms_correctness(p):
-    expected = expected_closeness(0.0, [0.0], [p], low=-1e4, high=1e4, scale=1.0)
+    expected = _expected_closeness(0.0, [0.0], [p], low=-1e4, high=1e4, scale=1.0)
     assert expected == pytest.approx(p, abs=1e-6)
 
 
 @given(chances, chances)
 @settings(deadline=None)
 def test_a_second_vote_for_the_same_number_makes_it_more_credible(p, other):
-    single = expected_closeness(0.4, [0.4], [p], low=0.0, high=1.0, scale=1.0)
-    double = expected_closeness(0.4, [0.4, 0.4], [p, other], low=0.0, high=1.0, scale=1.0)
+    single = _expected_closeness(0.4, [0.4], [p], low=0.0, high=1.0, scale=1.0)
+    double = _expected_closeness(0.4, [0.4, 0.4], [p, other], low=0.0, high=1.0, scale=1.0)
     assert double > single
 
 
@@ -75,7 +75,7 @@ def test_a_second_vote_for_the_same_number_makes_it_more_credible(p, other):
 @settings(deadline=None)
 def test_the_farther_apart_two_votes_the_less_credible_their_middle(near, more):
     scores = [
-        expected_closeness(0.5, [0.5 - gap, 0.5 + gap], [0.9, 0.9], low=0.0, high=1.0, scale=1.0)
+        _expected_closeness(0.5, [0.5 - gap, 0.5 + gap], [0.9, 0.9], low=0.0, high=1.0, scale=1.0)
         for gap in (near * 0.1, min(near * 0.1 + more, 0.5))
     ]
     assert scores[1] <= scores[0] + 1e-12
@@ -84,8 +84,8 @@ def test_the_farther_apart_two_votes_the_less_credible_their_middle(near, more):
 @given(unit, st.floats(0.1, 100.0), st.floats(-50.0, 50.0))
 @settings(deadline=None)
 def test_neither_unit_nor_origin_matters(vote, unit_size, origin):
-    plain = expected_closeness(0.3, [vote, 0.3], [0.7, 0.9], low=0.0, high=1.0, scale=0.8)
-    moved = expected_closeness(
+    plain = _expected_closeness(0.3, [vote, 0.3], [0.7, 0.9], low=0.0, high=1.0, scale=0.8)
+    moved = _expected_closeness(
         origin + unit_size * 0.3,
         [origin + unit_size * vote, origin + unit_size * 0.3],
         [0.7, 0.9],
@@ -99,7 +99,7 @@ def test_neither_unit_nor_origin_matters(vote, unit_size, origin):
 @pytest.mark.parametrize("unit", [1e15, 1e149, 1e200, 1e307])
 def test_a_huge_range_is_scored_as_a_small_one(unit):
     def closeness(unit):
-        return expected_closeness(
+        return _expected_closeness(
             0.3 * unit, [0.3 * unit, -0.9 * unit], [0.7, 0.9], low=-unit, high=unit, scale=0.8 * unit
         )
 
@@ -107,12 +107,12 @@ def test_a_huge_range_is_scored_as_a_small_one(unit):
 
 
 def test_the_largest_floats_are_scored():
-    score = expected_closeness(0.0, [-1e308, 1e308], [0.9, 0.9], low=-1e308, high=1e308, scale=1e308)
+    score = _expected_closeness(0.0, [-1e308, 1e308], [0.9, 0.9], low=-1e308, high=1e308, scale=1e308)
     assert 0.0 < score < 1.0
 
 
 def test_two_certain_arms_that_disagree_give_a_finite_score():
-    assert 0.0 < expected_closeness(0.5, [0.2, 0.8], [1.0, 1.0], low=0.0, high=1.0, scale=1.0) < 1.0
+    assert 0.0 < _expected_closeness(0.5, [0.2, 0.8], [1.0, 1.0], low=0.0, high=1.0, scale=1.0) < 1.0
 
 
 @pytest.mark.parametrize("exponent", [0.0, -1e-9, -5e-4, -0.999e-3, -1.001e-3, -0.1, -3.0, -80.0])

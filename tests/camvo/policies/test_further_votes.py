@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pytest
 
 import camvo
-from camvo.joint.further_votes import NOTHING, FurtherVotes
 from camvo.joint.joint_fit import JointFit
 from camvo.policies.joint import Joint
+from camvo.policies.past_rounds import NOTHING, FurtherValue, PastRound, further_policy
 from camvo.policies.policy import Conditions, Observation
 from camvo.state.state import State
 
@@ -16,6 +18,8 @@ EAST = np.array([1.0, 0.0])
 PRICES = {"a": 1.0, "b": 3.0, "c": 6.0}
 SHARES = {"a": 0.1, "b": 0.3, "c": 0.6}
 LABELS = ("x", "y", "z")
+
+Further = Callable[[Mapping[str, str | None]], FurtherValue]
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +45,18 @@ def fit(state: State) -> JointFit:
 
 
 @pytest.fixture(scope="module")
-def further(fit: JointFit) -> FurtherVotes:
-    return FurtherVotes(fit, SHARES)
+def further(state: State) -> Further:
+    """The best use of further votes on a task, by the votes that it has."""
+    policy = further_policy(Joint())
+    assert policy is not None
+    return lambda votes: policy.further_votes(state, PastRound(EAST, votes, LABELS, PRICES))
 
 
-def test_with_all_votes_there_is_nothing_to_ask(further: FurtherVotes) -> None:
-    assert further.on(EAST, {"a": "x", "b": "y", "c": "z"}, {}) == NOTHING
+def test_with_all_votes_there_is_nothing_to_ask(further: Further) -> None:
+    assert further({"a": "x", "b": "y", "c": "z"}) == NOTHING
 
 
-def test_the_break_even_of_one_vote_is_its_gain_over_its_share(fit: JointFit, further: FurtherVotes) -> None:
+def test_the_break_even_of_one_vote_is_its_gain_over_its_share(fit: JointFit, further: Further) -> None:
     votes = {"a": "x", "b": "y"}
     now = max(fit.probabilities(votes).values())
     lattice, node = fit.beliefs.lattice, fit.node(votes)
@@ -68,27 +75,27 @@ def test_the_break_even_of_one_vote_is_its_gain_over_its_share(fit: JointFit, fu
         if following >= 0
     ]
     exact = (sum(after) - now) / SHARES["c"]
-    found = further.on(EAST, votes, {})
+    found = further(votes)
     assert found.arms == ("c",)
     assert found.break_even <= exact <= 1.26 * found.break_even
 
 
-def test_a_model_that_gave_no_vote_is_not_asked_again(further: FurtherVotes) -> None:
-    assert "c" not in further.on(EAST, {"a": "x", "c": None}, {}).arms
-    assert further.on(EAST, {"a": "x", "b": "y", "c": None}, {}) == NOTHING
+def test_a_model_that_gave_no_vote_is_not_asked_again(further: Further) -> None:
+    assert "c" not in further({"a": "x", "c": None}).arms
+    assert further({"a": "x", "b": "y", "c": None}) == NOTHING
 
 
-def test_doubt_is_worth_more_than_agreement(further: FurtherVotes) -> None:
-    apart, together = (further.on(EAST, {"a": "x", "b": vote}, {}).break_even for vote in ("y", "x"))
+def test_doubt_is_worth_more_than_agreement(further: Further) -> None:
+    apart, together = (further({"a": "x", "b": vote}).break_even for vote in ("y", "x"))
     assert apart > 2.0 * together
 
 
 def test_a_policy_that_goes_on_asks_just_where_a_right_label_is_worth_it(
-    state: State, further: FurtherVotes
+    state: State, further: Further
 ) -> None:
     votes = {"a": "x", "b": "y"}
     cast = {arm: {"q": vote} for arm, vote in votes.items()}
-    even = further.on(EAST, votes, {}).break_even
+    even = further(votes).break_even
     for times, expected in ((1.1, ("c",)), (0.7, ())):
         policy = Joint().policy_for(times * sum(PRICES.values()) / even)
         plan = policy.plan({"q": Observation(state, EAST, LABELS)}, PRICES, Conditions(decided=True))

@@ -1,0 +1,137 @@
+"""What models reply about a task: votes, what they cost, and why one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from backend.annotation.job import Job
+from backend.errors import BadAnswerError, NoUsableAnswerError, NoVoteError, UnusableAnswersError
+from backend.questions.prompts.messages import parse_answer
+from backend.questions.prompts.packs import PACK_VERSION
+from backend.questions.question import TaskQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """The result of asking one model.
+
+    Attributes:
+        votes: question → vote; empty if the model failed.
+        cost: what was paid for it, $.
+        failure: the code of the reason why there are no votes; ``None`` if there are.
+        confidences: question → how sure the model says it is of its vote, in [0, 1]; questions of which it
+            says nothing are absent.
+        version: the model's name at its provider, as the answer reports it; ``None`` if it reports none.
+        together: whether the votes come from a prompt about several tasks.
+    """
+
+    votes: Mapping[str, str]
+    cost: float
+    failure: str | None = None
+    confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
+    together: bool = False
+
+    @classmethod
+    def voted(
+        cls, votes: Mapping[str, str], cost: float, confidences: Mapping[str, float], version: str | None
+    ) -> ModelReply:
+        """The reply of a model that voted.
+
+        Args:
+            votes: question → vote.
+            cost: what was paid for it, $.
+            confidences: those of the answer, also of questions without a vote.
+            version: what the provider says answered.
+        """
+        sure = {name: confidence for name, confidence in confidences.items() if name in votes}
+        # Fingerprints of several systems alternate all the time, so they say nothing about the model.
+        return cls(votes, cost, confidences=sure, version=(version or "").partition(" ")[0] or None)
+
+
+def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> ModelReply:
+    """The reply of a packed arm; without votes if the task is missing in the answer.
+
+    Args:
+        votes: question → vote.
+        cost: the task's share, $.
+        version: what the provider says answered.
+    """
+    named = (version or "").partition(" ")[0]
+    return ModelReply(votes, cost, version=_packed_version(named), together=True)
+
+
+def asked_singly(together: ModelReply, alone: ModelReply) -> ModelReply:
+    """The reply of a packed arm whose answer says nothing about the task: the single vote, at both prices."""
+    version = _packed_version(alone.version) if alone.votes else None
+    return replace(alone, cost=together.cost + alone.cost, confidences={}, version=version)
+
+
+def _packed_version(version: str | None) -> str:
+    """The version of a packed arm. A new wording of its prompts also restarts its history."""
+    return f"{version or 'unnamed'} pack-{PACK_VERSION}"
+
+
+def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """Return the votes in an answer by question; empty if it is unusable."""
+    try:
+        return parse_answer(content, questions)
+    except BadAnswerError:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """The replies to one task.
+
+    Attributes:
+        arms: the replies that the policy reads: those of the plan's arms.
+        beside: those of models that the plan does not contain: a coin chose them, or another plan did.
+    """
+
+    arms: dict[str, ModelReply]
+    beside: dict[str, ModelReply] = field(default_factory=dict)
+
+    @property
+    def any_vote(self) -> bool:
+        """Whether an arm of the plan has voted."""
+        return any(reply.votes for reply in self.arms.values())
+
+    @property
+    def votes(self) -> dict[str, Mapping[str, str]]:
+        """The votes: arm → question → vote; an arm that failed has none."""
+        return {arm: reply.votes for arm, reply in self.arms.items()}
+
+    @property
+    def confidences(self) -> dict[str, Mapping[str, float]]:
+        """How sure the models say they are: arm → question → confidence; arms that say nothing are absent."""
+        return {arm: reply.confidences for arm, reply in self.arms.items() if reply.confidences}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version that each model's answer reports, for those that report one."""
+        return {arm: reply.version for arm, reply in self.arms.items() if reply.version is not None}
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """What was paid for each reply, $."""
+        return {arm: reply.cost for arm, reply in (self.beside | self.arms).items()}
+
+
+def no_vote_error(job: Job, replies: Replies) -> NoVoteError:
+    """Return the error for a task on which no model voted."""
+    where = f"task {job.task}"
+    asked = [reply for reply in replies.arms.values() if reply.failure is not None]
+    if asked and all(reply.failure == UnusableAnswersError.code for reply in asked):
+        return NoUsableAnswerError(
+            f"all attempts of the {len(asked)} models that were asked brought unusable answers",
+            where=where,
+            fix="label it by hand, give the labels hints, or name other models",
+        )
+    codes = ", ".join(sorted({str(reply.failure) for reply in asked}))
+    return NoVoteError(
+        f"none of the {len(asked)} models that were asked gave a valid answer ({codes})",
+        where=where,
+        fix="look the codes up in docs/errors.md",
+    )

@@ -1,0 +1,78 @@
+"""Every kind of vote under every policy: predicted, quoted, recounted, and predicted and quoted again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Project, predict, task
+from whole_backend import Backend, says
+
+from backend.testing import Reply
+
+CONTROLS = {
+    "mood": (
+        "<Choices name='mood' toName='note'><Choice value='Glad'/><Choice value='Sad'/></Choices>",
+        "Glad",
+    ),
+    "topics": (
+        "<Choices name='topics' toName='note' choice='multiple'><Choice value='Food'/><Choice value='Sea'/>"
+        "</Choices>",
+        ["Food"],
+    ),
+    "stars": ("<Rating name='stars' toName='note'/>", 4),
+    "size": ("<Number name='size' toName='note'/>", 2.5),
+    "day": ("<DateTime name='day' toName='note' only='date'/>", "2026-03-01"),
+    "gist": ("<TextArea name='gist' toName='note' camvo_instructions='Sum it up.'/>", "A day."),
+    "better": ("<Pairwise name='better' toName='note,other'/>", "left"),
+    "names": (
+        "<Labels name='names' toName='note'><Label value='PER'/></Labels>",
+        [{"quote": "Entry", "before": "", "label": "PER"}],
+    ),
+}
+OBJECTS = "<Text name='note' value='$text'/><Text name='other' value='$ref'/>"
+FIRST, LATER = range(1, 41), range(41, 44)
+POLICIES = ("camvo", "ccamvo", "joint", "baseline", "majority", "single")
+
+
+def project(*names: str) -> Project:
+    controls = "".join(CONTROLS[name][0] for name in names)
+    return Project(label_config=f"<View>{OBJECTS}{controls}</View>")
+
+
+def answer_all(body: dict[str, Any]) -> Reply:
+    return says(**{name: given for name, (_, given) in CONTROLS.items()})
+
+
+def quoted(backend: Backend, asked: Project) -> dict[str, Any]:
+    body = predict([task(number) for number in (*FIRST, *LATER)], asked)
+    body = {key: body[key] for key in ("project", "label_config", "tasks")}
+    counted = backend.post("/quote", body).get_json()["counted"]
+    made: dict[str, Any] = backend.post(
+        "/quote", {**body, "tasks": body["tasks"][:1], "counted": counted}
+    ).get_json()
+    return made
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_control_is_predicted_quoted_and_recounted(tmp_path: Path, policy: str) -> None:
+    asked = project(*CONTROLS)
+    chosen = {"name": policy, **({"model": "red"} if policy == "single" else {})}
+    with Backend(tmp_path, answer_all, policy=chosen) as backend:
+        assert all(backend.predict(*map(task, FIRST), project=asked))
+        assert quoted(backend, asked)["done"]
+        assert backend.post("/recount", {"project": asked.key}).get_json()["done"]
+        later = backend.predict(*map(task, LATER), project=asked)
+        assert [len({item["from_name"] for item in each["result"]}) for each in later] == [len(CONTROLS)] * 3
+        assert backend.client.get("/status", headers={"Accept": "application/json"}).status_code == 200
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_project_of_one_control_is_quoted_again_once_rounds_are_known(tmp_path: Path, name: str) -> None:
+    asked = project(name)
+    with Backend(tmp_path, answer_all, policy={"name": "joint"}) as backend:
+        assert all(backend.predict(*map(task, FIRST), project=asked))
+        assert quoted(backend, asked)["done"]

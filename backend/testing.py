@@ -227,6 +227,16 @@ class ReceivedRequest:
         return next((m["content"] for m in self.body["messages"] if m["role"] == "system"), None)
 
 
+class _HTTPServer(ThreadingHTTPServer):
+    """Accepts many connections at once.
+
+    With the standard library's queue of 5 some would be dropped, and their requests come seconds later.
+    """
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+
 class OpenAIServer:
     """A local server with scripted answers. A context manager: it listens inside the ``with`` block.
 
@@ -248,8 +258,7 @@ class OpenAIServer:
         self._in_progress = self._most_at_once = 0
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = _HTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property

@@ -361,6 +361,11 @@ class Ledger:
         """The database's address for display, without password."""
         return place(self._url)
 
+    @property
+    def is_down(self) -> bool:
+        """Whether the latest write failed in a way that may pass."""
+        return not self._works.get("write", True)
+
     def exists(self) -> bool:
         """Whether there is anything to read. A missing SQLite file is not created, as opening it would."""
         return self._engine.dialect.name != "sqlite" or _SqliteFile(self._url).exists()

@@ -197,7 +197,7 @@ def task_text(body: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class ReceivedRequest:
+class _ReceivedRequest:
     """What the server received."""
 
     body: dict[str, Any]
@@ -227,6 +227,16 @@ class ReceivedRequest:
         return next((m["content"] for m in self.body["messages"] if m["role"] == "system"), None)
 
 
+class _HTTPServer(ThreadingHTTPServer):
+    """Accepts many connections at once.
+
+    With the standard library's queue of 5 some would be dropped, and their requests come seconds later.
+    """
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+
 class OpenAIServer:
     """A local server with scripted answers. A context manager: it listens inside the ``with`` block.
 
@@ -243,13 +253,12 @@ class OpenAIServer:
 
     def __init__(self, script: Callable[[dict[str, Any]], Reply]) -> None:
         self.script = script
-        self._requests: list[ReceivedRequest] = []
+        self._requests: list[_ReceivedRequest] = []
         self._script_error: Exception | None = None
         self._in_progress = self._most_at_once = 0
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = _HTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -258,7 +267,7 @@ class OpenAIServer:
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     @property
-    def requests(self) -> tuple[ReceivedRequest, ...]:
+    def requests(self) -> tuple[_ReceivedRequest, ...]:
         """The requests so far, in the order of their arrival."""
         with self._changed:
             return tuple(self._requests)
@@ -292,7 +301,7 @@ class OpenAIServer:
         if error is None and self._script_error is not None:
             raise self._script_error
 
-    def _answer(self, request: ReceivedRequest) -> Reply:
+    def _answer(self, request: _ReceivedRequest) -> Reply:
         with self._changed:
             self._requests.append(request)
             self._in_progress += 1
@@ -306,7 +315,7 @@ class OpenAIServer:
             with self._changed:
                 self._in_progress -= 1
 
-    def _scripted(self, request: ReceivedRequest) -> Reply:
+    def _scripted(self, request: _ReceivedRequest) -> Reply:
         try:
             return self.script(request.body)
         except Exception as error:
@@ -330,7 +339,7 @@ class OpenAIServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                reply = server._answer(ReceivedRequest(body, headers))
+                reply = server._answer(_ReceivedRequest(body, headers))
                 payload = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
                 try:
                     self.send_response(reply.status)

@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from camvo.joint.further_votes import FurtherValue
 
 import camvo
 from backend.commands.replay.inputs import VotesFile, read_prices
-from camvo.policies.past_rounds import FurtherPolicy, PastRound, further_policy, recount
+from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
 from camvo.questions.question import Task
 from camvo.replays.replay import VotesTable

@@ -167,7 +167,7 @@ class BatchStages:
 
     async def begin(
         self, job: Job, batching: Batching, questions: Sequence[JobQuestion], prompt: TaskPrompt
-    ) -> BatchStage:
+    ) -> _BatchStage:
         """Look up what a task has asked for so far.
 
         Raises:
@@ -184,7 +184,7 @@ class BatchStages:
 
         await self._count_waiting(job.project)
         stored, known = await outages.read(self._ledger, self._readers, read)
-        stage = BatchStage(self, job, batching, asked_about, prompt, known, stored)
+        stage = _BatchStage(self, job, batching, asked_about, prompt, known, stored)
         await stage.resume()
         return stage
 
@@ -229,7 +229,7 @@ class BatchStages:
         await self._writer.persist(write)
 
 
-class BatchStage(Asking):
+class _BatchStage(Asking):
     """One task's stage: votes for what is stored, and lines for what is not.
 
     Args:

@@ -86,12 +86,12 @@ class PackGuard:
         mark = checks.mark()
         known = self._known.get(project)
         if known is None or known[0] != mark:
-            known = mark, unpacked_arms(checks.all())
+            known = mark, _unpacked_arms(checks.all())
             self._known[project] = known
         return known[1]
 
 
-def unpacked_arms(checks: Collection[PackCheck]) -> frozenset[str]:
+def _unpacked_arms(checks: Collection[PackCheck]) -> frozenset[str]:
     """The arms that differ too often on any question."""
     by_question: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
     for check in checks:

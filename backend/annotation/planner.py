@@ -138,7 +138,7 @@ class _StudentReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class _Planned:
     """A plan, and what is known of the task before anybody is asked."""
 
     plan: Plan
@@ -176,7 +176,7 @@ class Planner:
         questions: Sequence[JobQuestion],
         contexts: Contexts,
         terms: Terms,
-    ) -> Planned:
+    ) -> _Planned:
         """The policy's plan for several questions of a task.
 
         Args:
@@ -213,7 +213,7 @@ class Planner:
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
         plan = policy.plan(observations, costs, terms.conditions)
-        return Planned(plan, student if studies else None)
+        return _Planned(plan, student if studies else None)
 
 
 def _task_name(question: JobQuestion) -> str:

@@ -58,7 +58,7 @@ _NO_TASK = Answer([], _Reason(UNREADABLE, "it has no id or no data", "send it as
 _TOO_MANY = Answer([], _Reason(CROWDED, "too many tasks are waiting", "ask again later"))
 
 
-def failure(error: BaseException) -> Answer:
+def _failure(error: BaseException) -> Answer:
     """The answer for a task that ended with an error; the text of an unexpected one is withheld."""
     if isinstance(error, CamvoError):
         return Answer([], _Reason(error.code, error.message, error.fix))
@@ -215,7 +215,7 @@ class JobQueue:
         if task.cancelled():
             return _TOO_MANY
         if (error := task.exception()) is not None:
-            return failure(error)
+            return _failure(error)
         prediction = task.result()
         if prediction is None and job.stored_only:
             metrics.tasks.labels(outcome=_NOT_STORED).inc()

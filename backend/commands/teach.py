@@ -23,6 +23,7 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
 from backend.commands.shared.setup import environment_with, existing_ledger
+from backend.datasets.sinks import spreadsheet_text
 from backend.datasets.sources import Row, Source, open_source
 from backend.datasets.tasks import content_number, keys_read, plain, task_number
 from backend.errors import DatasetError, TaskError
@@ -109,6 +110,8 @@ def _human_rows(
         label_config = project.label_config or ""
         config = parse_label_config(label_config)
         data = {key: plain(row.data[key]) for key in keys_read(label_config) if key in row.data}
+        if TASK in row.data:  # else the file is not one that we wrote
+            data = {key: spreadsheet_text(text) for key, text in data.items()}
         columns = label_columns(config)
         if missing := [column for column in columns if column not in row.data]:
             raise DatasetError(

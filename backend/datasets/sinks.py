@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ Write: TypeAlias = Callable[[Result], object]
 """Writes one result to a file."""
 
 
-def cell(value: object) -> str:
+def _cell(value: object) -> str:
     """A value as one cell of text: objects and lists as JSON, nothing as an empty cell."""
     match value:
         case None:
@@ -61,6 +62,26 @@ def cell(value: object) -> str:
             return json.dumps(value, ensure_ascii=False, default=str)
         case _:
             return str(value)
+
+
+_FORMULA = re.compile("'*[=+@\t\r-]")
+"""Begins a text that a spreadsheet computes, or one that :func:`spreadsheet_cell` has marked."""
+
+
+def spreadsheet_cell(value: object) -> str:
+    """A value as a cell of a file that people edit in a spreadsheet: no text of a task is run as a formula.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-1.5)
+    ("'=1+1", '-1.5')
+    """
+    text = _cell(value)
+    return f"'{text}" if isinstance(value, str) and _FORMULA.match(text) else text
+
+
+def spreadsheet_text(text: object) -> object:
+    """Inverse of :func:`spreadsheet_cell` for texts; anything else stays as it is."""
+    marked = isinstance(text, str) and text.startswith("'") and _FORMULA.match(text)
+    return text[1:] if isinstance(text, str) and marked else text
 
 
 @contextmanager
@@ -107,7 +128,7 @@ def _csv_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]
     text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
     writer = csv.DictWriter(text, list(dict.fromkeys([*columns.names, *added])), restval="")
     writer.writeheader()
-    yield lambda result: writer.writerow({name: cell(value) for name, value in result.row.items()})
+    yield lambda result: writer.writerow({name: _cell(value) for name, value in result.row.items()})
     text.flush()
 
 
@@ -188,7 +209,7 @@ def typed(value: Any, kind: type) -> object:
     """A value as one of a column's type; what is no number and no boolean is text, as in CSV."""
     if value is None:
         return None
-    return kind(value) if kind in {bool, int, float} else cell(value)
+    return kind(value) if kind in {bool, int, float} else _cell(value)
 
 
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".parquet", ".json")

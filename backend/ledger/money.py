@@ -258,20 +258,21 @@ class Settlements:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(patience, 0.0)):
                 await self._none_waits.wait()
-        self.check()
+        self._check_none_waits()
 
     def check(self) -> None:
-        """Return if no settlement waits for the database at this moment.
+        """Return if, as far as is known, the answer of a call that starts now could be stored.
 
         Raises:
-            LedgerError: some wait, so that the answer of another call could not be stored either.
+            LedgerError: the latest write failed, or settlements wait for the database.
         """
+        self._check_none_waits()
+        if self._writer.ledger_is_down:
+            raise _no_call("the ledger cannot be written")
+
+    def _check_none_waits(self) -> None:
         if self._waiting:
-            raise LedgerError(
-                f"no call may start: {len(self._waiting)} paid answers wait to be stored",
-                fix="look for ledger_down in the log",
-                temporary=True,
-            )
+            raise _no_call(f"{len(self._waiting)} paid answers wait to be stored")
 
     async def finish(self, patience: float) -> None:
         """Wait for the settlements under way, at most ``patience`` seconds, before the process ends."""
@@ -299,6 +300,10 @@ class Settlements:
             self._none_waits.set()
         if not self._under_way:
             self._none_under_way.set()
+
+
+def _no_call(reason: str) -> LedgerError:
+    return LedgerError(f"no call may start: {reason}", fix="look for ledger_down in the log", temporary=True)
 
 
 _calls = tables.calls

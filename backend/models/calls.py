@@ -31,7 +31,7 @@ class CallGate:
 
         Raises:
             StoppingError: the process stops.
-            LedgerError: paid answers wait for the database, so the answer could not be stored either.
+            LedgerError: the ledger is down, so that the answer could not be stored.
         """
         self.check()
         self._check_ledger()

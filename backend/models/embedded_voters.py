@@ -90,7 +90,7 @@ def _hint_sentences_and_name(label: str, hint: str | None) -> tuple[str, ...]:
     return (*_hint_sentences(label, hint), label)
 
 
-def all_phrases(label: str, hint: str | None) -> tuple[str, ...]:
+def _phrases(label: str, hint: str | None) -> tuple[str, ...]:
     """Return all phrases above, and ``name: hint`` as in a dictionary."""
     phrases = (*_label_name(label, hint), *_sentence_about(label, hint), *_hint_sentences(label, hint))
     return (*phrases, f"{label}: {hint}") if hint and hint.strip() else phrases
@@ -166,7 +166,7 @@ VOTERS: Mapping[str, _Voter] = {
     "label-sentence": _CosineVoter(_whole_text, _sentence_about),
     "hints": _CosineVoter(_whole_text, _hint_sentences),
     "sentences": _CosineVoter(sentences, _hint_sentences_and_name),
-    "everything": _CosineVoter(_whole_text, all_phrases),
+    "everything": _CosineVoter(_whole_text, _phrases),
 }
 """Name → voter, weakest first; litellm's name is ``embedded/<name>``."""
 

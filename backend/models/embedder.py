@@ -67,7 +67,7 @@ def _load_model(name: str, *, local_files_only: bool, threads: int) -> Any:
     raise EmbedderError(message, where=name, fix=_FIX) from failure
 
 
-def encode_texts(model: Any, texts: Sequence[str]) -> Array:
+def _encode_texts(model: Any, texts: Sequence[str]) -> Array:
     """Return the texts' unit vectors, shape (n, d), with one call of the model.
 
     Raises:
@@ -229,7 +229,7 @@ class Embedder:
         with self._lock:
             if self._model is None:
                 model = _load_model(self._name, local_files_only=self._local, threads=self._threads)
-                self._dimension = encode_texts(model, ["dimension"]).shape[1]
+                self._dimension = _encode_texts(model, ["dimension"]).shape[1]
                 self._identity = _model_identity(self._name)
                 self._model = model
 
@@ -303,7 +303,7 @@ class Embedder:
             rows = {text: row for text in texts if (row := self._cache.get(text)) is not None}
             if new := [text for text in dict.fromkeys(texts) if text not in rows]:
                 self.load()
-                for text, row in zip(new, encode_texts(self._model, new), strict=True):
+                for text, row in zip(new, _encode_texts(self._model, new), strict=True):
                     rows[text] = self._cache.add(text, row)
         return [rows[text] for text in texts]
 

@@ -165,7 +165,7 @@ def _chat_models() -> dict[str, str]:
     return names
 
 
-def accepts_schema(model: str) -> bool:
+def _takes_schema(model: str) -> bool:
     """Return whether the model accepts a JSON schema."""
     return bool(litellm().supports_response_schema(model))
 
@@ -294,7 +294,7 @@ def _cached_price(settings: ModelSettings, entry: Mapping[str, object], input_pr
     return input_price
 
 
-def batch_prices(
+def _prices_in_batches(
     settings: ModelSettings, prices: TokenPrices, entry: Mapping[str, object]
 ) -> TokenPrices | None:
     """Return the prices in the provider's batches; ``None`` if they are unknown.
@@ -447,7 +447,7 @@ class Model:
             if (meant := _meant(settings)) is None:
                 raise
             raise PriceMissingError(error.message, where=error.where, fix=f"{meant} Or {error.fix}") from None
-        self.batch_prices = batch_prices(settings, self.prices, entry)
+        self.batch_prices = _prices_in_batches(settings, self.prices, entry)
         self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
         self._most_output = _whole(entry.get("max_output_tokens"))
         self.key = key or (_NO_KEY if self._is_open_server else None)
@@ -468,7 +468,7 @@ class Model:
     @cached_property
     def _accepts_schema(self) -> bool:
         configured = self.settings.structured_output
-        return accepts_schema(self.settings.model) if configured is None else configured
+        return _takes_schema(self.settings.model) if configured is None else configured
 
     @cached_property
     def _accepts_system_message(self) -> bool:

@@ -241,7 +241,7 @@ class ModelCaller:
 
         Raises:
             StoppingError: the process stops.
-            LedgerError: paid answers wait for the database.
+            LedgerError: the ledger is down.
         """
         self._gate.check()  # a refused call would wait for another turn
         patience = until - asyncio.get_running_loop().time()

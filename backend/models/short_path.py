@@ -46,7 +46,7 @@ _ELSEWHERE: Final = ("OPENAI_ORGANIZATION", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Path:
+class _Path:
     """What all calls of a model with the same parameters share."""
 
     model: str
@@ -99,7 +99,7 @@ class Path:
         return mapped
 
 
-def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> Path | None:
+def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path | None:
     """The short path of a request in litellm's terms; ``None`` if ``acompletion`` has to make the call.
 
     Args:
@@ -117,7 +117,7 @@ def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> Path 
 
 
 @lru_cache(maxsize=256)
-def _prepared(fixed: str) -> Path | None:
+def _prepared(fixed: str) -> _Path | None:
     """Let litellm prepare the calls that share these parameters, in JSON."""
     import litellm  # noqa: PLC0415
     from litellm.main import _resolve_openai_api_base  # noqa: PLC0415
@@ -151,7 +151,7 @@ def _prepared(fixed: str) -> Path | None:
     headers = config.validate_environment({}, model, [], parameters, {}, api_key=key, api_base=address)
     url = config.get_complete_url(address or base, key, model, parameters, {})
     shared = {field: value for field, value in body.items() if field not in {"model", "messages"}}
-    return Path(model, provider, config, url, headers, shared)
+    return _Path(model, provider, config, url, headers, shared)
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:

@@ -63,7 +63,7 @@ def recall_usage(pool: Pool, ledger: Ledger) -> None:
         pool[name].model.meter.observe(used, calls=usage.calls, tasks=usage.tasks)
 
 
-def warm_up(embedder: Embedder, pool: Pool) -> None:
+def _warm_up(embedder: Embedder, pool: Pool) -> None:
     """Load the embedder and a tokeniser; an embedder that cannot be loaded is logged."""
     try:
         embedder.load()
@@ -148,7 +148,7 @@ class AnnotationProcess:
             clock=clock,
         )
         self._warm_up = threading.Thread(
-            target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
+            target=_warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
         )
 
     def _make_annotator(self, voters: Voters, examples: Examples, planner: Planner) -> Annotator:

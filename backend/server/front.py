@@ -119,7 +119,7 @@ class _Stage(Enum):
     CLOSE = auto()  # by the client: the answer is out, and nothing more is read
 
 
-class Connection:
+class _Connection:
     """A client's connection."""
 
     def __init__(self, sock: socket.socket, client: Any, server: Any) -> None:
@@ -244,7 +244,7 @@ def _endpoint_of(target: str) -> str:
     return target if target in _AT_ONCE | _URGENT | _REPORTS | {"/predict"} else "unknown"
 
 
-def refusal(error: RequestError) -> bytes:
+def _refusal(error: RequestError) -> bytes:
     """The response for a refused request; the connection is closed after it."""
     body = json.dumps(
         {"code": error.code, "message": error.message, "where": error.where, "fix": error.fix}
@@ -281,16 +281,16 @@ class _Reception:
         config: Any,
         max_body_mb: int,
         *,
-        admit: Callable[[Connection, _IncomingRequest], None],
+        admit: Callable[[_Connection, _IncomingRequest], None],
         closed: Callable[[], None],
     ) -> None:
         self.buffered = 0
         self._poller, self._config, self._max_body_mb = poller, config, max_body_mb
         self._admit, self._closed = admit, closed
-        self._polled: dict[Connection, None] = {}  # as a set that remembers the order
+        self._polled: dict[_Connection, None] = {}  # as a set that remembers the order
         self._looked_at = 0.0
 
-    def welcome(self, connection: Connection, sent: bytes = b"") -> None:
+    def welcome(self, connection: _Connection, sent: bytes = b"") -> None:
         """Receive from a connection, beginning with bytes of it that are here already."""
         self._poll(connection)
         if sent:
@@ -298,18 +298,18 @@ class _Reception:
         elif connection.stage is _Stage.HEADER:
             self._receive(connection)  # the request has often come with the connection
 
-    def hand_over(self, connection: Connection) -> None:
+    def hand_over(self, connection: _Connection) -> None:
         """Receive no more from a connection, because its request is to be answered."""
         self._polled.pop(connection)
         self._poller.unregister(connection.sock)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: _Connection) -> None:
         """Drop the bytes of a connection's request."""
         if connection.incoming is not None:
             self.buffered -= _counted(connection.incoming)
             connection.incoming = None
 
-    def dismiss(self, connection: Connection) -> None:
+    def dismiss(self, connection: _Connection) -> None:
         """Close a connection after its client has done so, or after some seconds."""
         self.forget(connection)
         try:
@@ -346,11 +346,11 @@ class _Reception:
             if connection.stage in {_Stage.IDLE, _Stage.HEADER}:
                 connection.expires_at = min(connection.expires_at, deadline)
 
-    def _poll(self, connection: Connection) -> None:
+    def _poll(self, connection: _Connection) -> None:
         self._polled[connection] = None
         self._poller.register(connection.sock, EVENT_READ, partial(self._receive, connection))
 
-    def _receive(self, connection: Connection, _: object = None) -> None:
+    def _receive(self, connection: _Connection, _: object = None) -> None:
         if connection not in self._polled:
             return  # closed since the selector returned
         try:
@@ -364,7 +364,7 @@ class _Reception:
         elif connection.stage is not _Stage.CLOSE:
             self._take_in(connection, data)
 
-    def _take_in(self, connection: Connection, data: bytes) -> None:
+    def _take_in(self, connection: _Connection, data: bytes) -> None:
         try:
             incoming = connection.incoming or connection.await_header(
                 _IncomingRequest(self._config, self._max_body_mb)
@@ -387,7 +387,7 @@ class _Reception:
         except OSError:
             self._close(connection)
 
-    def _expire(self, connection: Connection) -> None:
+    def _expire(self, connection: _Connection) -> None:
         if connection.incoming is None:
             self._close(connection)
         else:
@@ -395,7 +395,7 @@ class _Reception:
             error = SlowRequestError(f"the {part} did not arrive in time", where=part, fix="send it faster")
             self._refuse(connection, error)
 
-    def _refuse(self, connection: Connection, error: RequestError) -> None:
+    def _refuse(self, connection: _Connection, error: RequestError) -> None:
         """Answer without a thread, and read no further request."""
         from backend.telemetry import metrics  # noqa: PLC0415 - imported in the master, they would be its own
 
@@ -403,10 +403,10 @@ class _Reception:
         metrics.requests.labels(endpoint=endpoint, status=str(error.status)).inc()
         _log.warning("refused", endpoint=endpoint, code=error.code, reason=str(error))
         with suppress(OSError):
-            connection.sock.send(refusal(error))
+            connection.sock.send(_refusal(error))
         self.dismiss(connection)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: _Connection) -> None:
         self.forget(connection)
         if connection in self._polled:
             self.hand_over(connection)
@@ -466,7 +466,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.nr_conns += 1
         if self.nr_conns >= self.worker_connections:
             self.reception.evict()
-        self.reception.welcome(Connection(sock, client, listener.getsockname()))
+        self.reception.welcome(_Connection(sock, client, listener.getsockname()))
 
     def murder_keepalived(self, force: bool = False) -> None:
         """Close the connections that have waited too long for their client, or all of them."""
@@ -505,7 +505,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         since = time.monotonic() - (self._stopped_at or time.monotonic())
         return max(float(self.cfg.graceful_timeout) - since - _ENDING_SECONDS, 0.0)
 
-    def handle(self, conn: Connection) -> bool:
+    def handle(self, conn: _Connection) -> bool:
         """Serve a complete request; return whether the connection can be used again."""
         try:
             request = next(conn.parser)
@@ -523,11 +523,11 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         _log.warning("refused", code="http", kind=type(exc).__name__)
         if isinstance(exc, ParseException):
             status = 417 if isinstance(exc, ExpectationFailed) else 400
-            client.sendall(refusal(MalformedRequestError("not a valid HTTP request", status=status)))
+            client.sendall(_refusal(MalformedRequestError("not a valid HTTP request", status=status)))
         else:
-            client.sendall(refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
+            client.sendall(_refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
 
-    def _admit(self, connection: Connection, incoming: _IncomingRequest) -> None:
+    def _admit(self, connection: _Connection, incoming: _IncomingRequest) -> None:
         """Give a complete request to its lane."""
         lane = self._lanes.lane_of(incoming.target)
         if lane is not None and lane.is_full:
@@ -541,11 +541,11 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             done = lane.submit(self.handle, connection)
             done.add_done_callback(lambda done: self.method_queue.defer(self._leave, lane, connection, done))
 
-    def _leave(self, lane: _Lane, connection: Connection, done: Future[bool]) -> None:
+    def _leave(self, lane: _Lane, connection: _Connection, done: Future[bool]) -> None:
         lane.leave()
         self._finish(connection, not done.cancelled() and done.exception() is None and done.result())
 
-    def _finish(self, connection: Connection, reusable: bool) -> None:
+    def _finish(self, connection: _Connection, reusable: bool) -> None:
         """Wait for the next request on a connection, or for its end."""
         if not reusable:
             self.reception.dismiss(connection)

@@ -63,7 +63,7 @@ _FLUSH = 5000
 """Milliseconds that a process which ends waits for its last spans to be taken."""
 
 
-class TraceSpan:
+class _TraceSpan:
     """A span under way. Without tracing it records nothing."""
 
     __slots__ = ("_span",)
@@ -84,7 +84,7 @@ class TraceSpan:
         return self._span is not None and _tracing.content
 
 
-_NOT_RECORDED = nullcontext(TraceSpan())
+_NOT_RECORDED = nullcontext(_TraceSpan())
 
 
 class _Tracing:
@@ -161,7 +161,7 @@ def request(headers: Iterable[tuple[str, str]]) -> Iterator[None]:
         _request.reset(token)
 
 
-def task(project: str, number: int) -> AbstractContextManager[TraceSpan]:
+def task(project: str, number: int) -> AbstractContextManager[_TraceSpan]:
     """The root span of a task's trace."""
     link = _request.get()
     return _span(
@@ -172,17 +172,17 @@ def task(project: str, number: int) -> AbstractContextManager[TraceSpan]:
     )
 
 
-def plan() -> AbstractContextManager[TraceSpan]:
+def plan() -> AbstractContextManager[_TraceSpan]:
     """The span of a plan."""
     return _span(PLAN, {})
 
 
-def stage(number: int, models: Sequence[str]) -> AbstractContextManager[TraceSpan]:
+def stage(number: int, models: Sequence[str]) -> AbstractContextManager[_TraceSpan]:
     """The span of a stage, counted from 1."""
     return _span(STAGE, {STAGE_NUMBER: number, STAGE_MODELS: list(models)})
 
 
-def chat(model: str) -> AbstractContextManager[TraceSpan]:
+def chat(model: str) -> AbstractContextManager[_TraceSpan]:
     """The span of one call to a model, by its name at its provider."""
     named = {OPERATION: CHAT, REQUEST_MODEL: model}
     return _span(f"{CHAT} {model}", named, kind="client")
@@ -206,7 +206,7 @@ def _span(
     *,
     kind: Literal["internal", "server", "client"] = "internal",
     links: Sequence[Link] = (),
-) -> AbstractContextManager[TraceSpan]:
+) -> AbstractContextManager[_TraceSpan]:
     if _tracing.tracer is None:
         return _NOT_RECORDED
     return _recorded(_tracing.tracer, name, attributes, kind, links)
@@ -215,7 +215,7 @@ def _span(
 @contextmanager
 def _recorded(
     tracer: Tracer, name: str, attributes: Mapping[str, Attribute], kind: str, links: Sequence[Link]
-) -> Iterator[TraceSpan]:
+) -> Iterator[_TraceSpan]:
     from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
 
     with tracer.start_as_current_span(
@@ -227,7 +227,7 @@ def _recorded(
         set_status_on_exception=False,
     ) as span:
         try:
-            yield TraceSpan(span)
+            yield _TraceSpan(span)
         except BaseException as error:
             code = error.code if isinstance(error, CamvoError) else type(error).__name__
             span.set_attribute(ERROR_TYPE, code)
@@ -235,7 +235,7 @@ def _recorded(
             raise
 
 
-class Response(Protocol):
+class _Response(Protocol):
     """What a span says about a provider's response."""
 
     @property
@@ -260,7 +260,7 @@ class Response(Protocol):
 
 
 async def traced(
-    model: str, request: Mapping[str, Any], call: Awaitable[Any], read: Callable[[Any], Response]
+    model: str, request: Mapping[str, Any], call: Awaitable[Any], read: Callable[[Any], _Response]
 ) -> Any:
     """Await a call's response in a span that records the request, the response and the usage.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,9 @@ DEADLINE = 80.0
 CALM, BATCH = range(1, 9), range(20, 120)
 ANNOTATION = 5
 
+AT_ONCE = 10
+"""Calls to each model at the same time."""
+
 
 @dataclass
 class Outage:
@@ -34,8 +38,8 @@ class Outage:
     Attributes:
         ready: the status of GET /ready before, during and after.
         webhook: the status of a webhook during the outage.
-        unsold: the batch's calls that had not been made once those that had begun were over.
-        bought_meanwhile: the calls that began after that.
+        unsold: the batch's calls that had not begun when the server noticed the fault.
+        bought_meanwhile: the calls that began after that, when the answers to those under way arrived.
         results: the predictions of the request during which the database failed.
         repeated: those of the same request, repeated.
         bought: the number of purchases before the repetition, and after it.
@@ -78,10 +82,10 @@ Change = Callable[[ServerProcess], None]
 
 
 def _outage(url: str, folder: Path, seed: int, fail: Change, mend: Change) -> Outage:
-    outage = Outage()
+    outage, at_once = Outage(), AT_ONCE * len(MODELS)
     with (
         Provider(seed) as provider,
-        ServerProcess(folder, config_for(provider, folder, deadline=DEADLINE), database_url=url) as server,
+        ServerProcess(folder, _config(provider, folder), database_url=url) as server,
         ThreadPoolExecutor(1) as person,
     ):
         books = provider.books
@@ -91,13 +95,18 @@ def _outage(url: str, folder: Path, seed: int, fail: Change, mend: Change) -> Ou
         outage.ready.append(_ready(server))
         batch = person.submit(server.predict, BATCH)
         wait_until(lambda: books.number_of_purchases() > calm + len(BATCH), "batch under way")
+        provider.hold()
+        # All calls that have begun then wait at the provider: none is still on its way there.
+        wait_until(lambda: provider.held == at_once, "calls under way")
         fail(server)
         wait_until(lambda: _ready(server) != httpx.codes.OK, "notice of the fault")
         outage.ready.append(_ready(server))
         outage.webhook = server.annotate(CALM[0], "Sad", ANNOTATION).status_code
-        begun = _once_steady(books.number_of_purchases)
+        begun = books.number_of_purchases()
         outage.unsold = calm + len(BATCH) * len(MODELS) - begun
-        time.sleep(1.0)
+        provider.release()
+        wait_until(lambda: _unsettled(server) >= at_once, "answers in memory")
+        time.sleep(0.5)
         outage.bought_meanwhile = books.number_of_purchases() - begun
         mend(server)
         wait_until(lambda: _ready(server) == httpx.codes.OK, "recovery")
@@ -118,18 +127,14 @@ def _outage(url: str, folder: Path, seed: int, fail: Change, mend: Change) -> Ou
     return outage
 
 
-def _once_steady(count: Callable[[], int], seconds: float = 1.0) -> int:
-    """A count that has not changed for some seconds: what had begun has come to its end."""
-    last, since = count(), time.monotonic()
+def _config(provider: Provider, folder: Path) -> Path:
+    return config_for(provider, folder, max_concurrency=AT_ONCE, deadline=DEADLINE)
 
-    def steady() -> bool:
-        nonlocal last, since
-        if (new := count()) != last:
-            last, since = new, time.monotonic()
-        return time.monotonic() >= since + seconds
 
-    wait_until(steady, "steady count")
-    return last
+def _unsettled(server: ServerProcess) -> float:
+    """How many paid answers wait in the server's memory."""
+    found = re.search(r"^camvo_unsettled_answers(?:{.*})? (\S+)$", server.get("/metrics").text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
 
 
 def _ready(server: ServerProcess) -> int:

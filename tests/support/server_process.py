@@ -66,8 +66,11 @@ def wait_until(condition: Callable[[], object], what: str, patience: float = PAT
         time.sleep(0.02)
 
 
-def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
-    """Write a camvo.yaml that asks every model at the local server, at $1 and $2 per million tokens."""
+def config_for(models: OpenAIServer, folder: Path, *, max_concurrency: int = 64, **settings: object) -> Path:
+    """Write a camvo.yaml that asks every model at the local server, at $1 and $2 per million tokens.
+
+    By default a test may hold back all answers until many calls are under way.
+    """
     entries = [
         {
             "name": name,
@@ -75,7 +78,7 @@ def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
             "api_base": models.url,
             "input_price": 1.0,
             "output_price": 2.0,
-            "max_concurrency": 64,  # a test may hold back all answers until many calls are under way
+            "max_concurrency": max_concurrency,
         }
         for name in MODELS
     ]

@@ -38,7 +38,7 @@ from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, cell, check_sink, open_sink, whole_file
+from backend.datasets.sinks import Kinds, Result, check_sink, open_sink, spreadsheet_cell, whole_file
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
@@ -82,8 +82,8 @@ def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: S
         writer = csv.writer(text)
         writer.writerow([PROJECT, TASK, ID, *texts, *labels])
         writer.writerows(
-            [project, task_name(task.number), task.id]
-            + [cell(task.data.get(key)) for key in texts]
+            [project, task_name(task.number), spreadsheet_cell(task.id)]
+            + [spreadsheet_cell(task.data.get(key)) for key in texts]
             + [""] * len(labels)
             for task in sample
         )

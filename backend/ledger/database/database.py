@@ -77,7 +77,7 @@ _POSTGRESQL_OUTAGES = (
 """Prefixes of the SQLSTATE of temporary failures."""
 
 
-def place(url: URL) -> str:
+def _place(url: URL) -> str:
     """Return the address for display, without password and query string, which may hold a password too."""
     return url.set(query={}).render_as_string(hide_password=True)
 
@@ -88,7 +88,7 @@ def _ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
     reason = (message.strip().splitlines() or [type(error).__name__])[0]
     lower = message.lower()
     fix = next((fix for sign, fix in _FIXES.items() if sign in lower), _DEFAULT_FIX)
-    return LedgerError(reason, where=place(url), fix=fix, temporary=_is_outage(error))
+    return LedgerError(reason, where=_place(url), fix=fix, temporary=_is_outage(error))
 
 
 def _is_outage(error: SQLAlchemyError) -> bool:
@@ -214,7 +214,7 @@ def _normalise(url: str) -> URL:
     return parsed
 
 
-def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
+def _create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
     """Create an engine without a transaction mode; on SQLite its statements run outside a transaction."""
     # Parameters hold texts of tasks and answers, which must not appear in the text of an exception.
     if url.get_backend_name() == "sqlite":
@@ -229,7 +229,7 @@ def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
         engine = create_engine(url, connect_args=_CONNECT, pool_pre_ping=True, hide_parameters=True)
     except ImportError as error:
         raise LedgerError(
-            "the PostgreSQL driver is not installed", where=place(url), fix='pip install "camvo[postgres]"'
+            "the PostgreSQL driver is not installed", where=_place(url), fix='pip install "camvo[postgres]"'
         ) from error
 
     def connect(_dialect: object, _record: object, names: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -250,7 +250,7 @@ def create(url: URL, patience: float, clock: Callable[[], float]) -> Engine:
     return engine
 
 
-def reader(engine: Engine) -> Engine:
+def _reader(engine: Engine) -> Engine:
     """Return the engine for read-only transactions that see one snapshot."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(**{_MODE: "read"})
@@ -259,7 +259,7 @@ def reader(engine: Engine) -> Engine:
     )
 
 
-def writer(engine: Engine) -> Engine:
+def _writer(engine: Engine) -> Engine:
     """Return the engine for write transactions, of which one runs at a time."""
     return engine.execution_options(**{_MODE: "write"})
 
@@ -353,13 +353,18 @@ class Ledger:
         self._url = _normalise(url)
         self._patience = patience
         self._works: dict[str, bool] = {}
-        self._engine = create(self._url, patience, clock)
-        self._reader, self._writer = reader(self._engine), writer(self._engine)
+        self._engine = _create(self._url, patience, clock)
+        self._reader, self._writer = _reader(self._engine), _writer(self._engine)
 
     @property
     def place(self) -> str:
         """The database's address for display, without password."""
-        return place(self._url)
+        return _place(self._url)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the latest write failed in a way that may pass."""
+        return not self._works.get("write", True)
 
     def exists(self) -> bool:
         """Whether there is anything to read. A missing SQLite file is not created, as opening it would."""

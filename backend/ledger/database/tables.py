@@ -43,7 +43,7 @@ def _table(name: str, *items: SchemaItem, **options: Any) -> Table:
     return Table(name, metadata, *items, **options)
 
 
-def where(condition: str) -> dict[str, Any]:
+def _where(condition: str) -> dict[str, Any]:
     """Restrict an index to the rows that anybody looks for with it."""
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
@@ -167,7 +167,7 @@ calls = _table(
     Column("tasks", Integer, nullable=False, server_default="1"),
     Column("cached_tokens", BigInteger),
     Column("purse", Text),
-    Index(None, "expires_at", **where("state = 'reserved'")),
+    Index(None, "expires_at", **_where("state = 'reserved'")),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),
     Index(
@@ -178,7 +178,7 @@ calls = _table(
         "error_code",
         "tasks",
         "cost",
-        **where("tasks > 1"),
+        **_where("tasks > 1"),
     ),
     sqlite_autoincrement=True,
 )
@@ -484,7 +484,7 @@ votes = _table(
     Column("confirmed", Double),
     Column("examples", Integer),
     Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
-    Index(None, "project", "examples", "model", "confirmed", **where("examples IS NOT NULL")),
+    Index(None, "project", "examples", "model", "confirmed", **_where("examples IS NOT NULL")),
     sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 

@@ -349,6 +349,11 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def ledger_is_down(self) -> bool:
+        """Whether the process's latest write to the ledger failed in a way that may pass."""
+        return self._ledger.is_down
+
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction. The future gets its value once that is committed.
 

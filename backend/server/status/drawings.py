@@ -171,7 +171,7 @@ def prices(models: tuple[Priced, ...], vote: Priced | None, measure: str) -> Pic
     return Picture("prices", "Price and accuracy", figure, alt, caption)
 
 
-def reliability(blind: ReliabilityReport, reviewed: ReliabilityReport) -> Picture:
+def _reliability(blind: ReliabilityReport, reviewed: ReliabilityReport) -> Picture:
     """Draw the share of right labels by their score, of blind labels and of reviewed ones."""
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()
@@ -268,7 +268,7 @@ def drawings(project: ProjectReport) -> dict[str, list[Drawing]]:
 
 
 def _of_project(project: ProjectReport) -> Iterator[Drawing]:
-    yield drawn(reliability, "reliability", project.audit, project.reviewed)
+    yield drawn(_reliability, "reliability", project.audit, project.reviewed)
     measure, models = _measured(project)
     if models:
         yield drawn(prices, "prices", models, _vote(project, measure), measure)

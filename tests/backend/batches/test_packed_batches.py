@@ -304,7 +304,7 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         server.ends = lambda batch: True
-        unpacked = "backend.annotation.pack_checks.unpacked_arms"
+        unpacked = "backend.annotation.pack_checks._unpacked_arms"
         with patch(unpacked, lambda checks: frozenset({"red:5"})):
             assert not label(folder).left
         assert sent(server) == [5]

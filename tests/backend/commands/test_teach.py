@@ -106,6 +106,21 @@ def test_all_tasks_can_be_blind(tmp_path: Path) -> None:
         assert {row["camvo_blind"] for row in folder.rows()} == {"true"}
 
 
+def test_a_text_that_a_spreadsheet_would_compute_is_marked_and_taught_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    texts = ["=1+1", "@cell", "'-2", "- plain"]
+    with LabelFolder(tmp_path, always("Glad"), concurrency=8) as folder:
+        folder.table(*texts)
+        folder.label(blind=4)
+        assert sorted(blind_texts(folder)) == sorted(f"'{text}" for text in texts)
+        folder.change("blind.csv", **dict.fromkeys(blind_texts(folder), "Sad"))
+        assert counted(teach(folder)) == (4, 0, 0, 0)
+        folder.label()
+        assert human_labels(folder) == dict.fromkeys(texts, "Sad")
+
+
 def test_labels_taught_once_are_known_the_second_time(folder: LabelFolder) -> None:
     first, second, *_ = blind_texts(folder)
     folder.change("blind.csv", **{first: "Sad", second: "Glad"})

@@ -310,7 +310,7 @@ def test_texts_that_are_expected_are_embedded_together_and_only_once(
         batches.append(list(texts))
         return np.eye(len(texts), embedder.dimension)
 
-    monkeypatch.setattr("backend.models.embedder.encode_texts", encode)
+    monkeypatch.setattr("backend.models.embedder._encode_texts", encode)
     texts = [f"expected {number}" for number in range(40)]
 
     async def ask() -> None:

@@ -281,6 +281,29 @@ def test_money_beyond_all_bounds_is_a_missing_vote(
     process.close()
 
 
+# -- no call starts while the ledger is down
+
+
+def test_no_call_starts_between_a_failed_write_and_a_successful_one(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(migrated.sqlite(path))
+    writer = Writer(ledger)
+    settlements = Settlements(writer)
+    writer.submit(lambda _: None).result()
+    settlements.check()
+    path.rename(tmp_path / "moved.sqlite")
+    with pytest.raises(LedgerError):
+        writer.submit(lambda _: None).result()
+    assert settlements.waiting == 0
+    with pytest.raises(LedgerError, match="no call may start"):
+        settlements.check()
+    (tmp_path / "moved.sqlite").rename(path)
+    writer.submit(lambda _: None).result()
+    settlements.check()
+    writer.close()
+    ledger.close()
+
+
 # -- stopping
 
 

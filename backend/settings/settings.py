@@ -235,6 +235,11 @@ class Settings(BaseModel):
         return max(self.concurrency, _PROMPTS_AT_ONCE * largest)
 
     @property
+    def longest_call(self) -> float:
+        """Seconds that work under way may still take once no further call is sent."""
+        return max(self.deadline, *(model.timeout for model in self.models))
+
+    @property
     def arms(self) -> tuple[str, ...]:
         """The names of all arms: each model, and after it its packed arm if it has one."""
         return tuple([arm for model in self.models for arm in (model.name, model.packed_name) if arm])

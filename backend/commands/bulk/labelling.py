@@ -353,7 +353,7 @@ def _sweep(
             f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
             soft_wrap=True,
         )
-        labelling.wait(jobs.settings.deadline)
+        labelling.wait(jobs.settings.longest_call)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         raise
 

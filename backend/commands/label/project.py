@@ -68,7 +68,7 @@ class _ProjectPredictor:
             wait(waiting)
         except KeyboardInterrupt:
             self._process.stop_asking()
-            wait(waiting, timeout=self._jobs.settings.deadline)
+            wait(waiting, timeout=self._jobs.settings.longest_call)
             raise
         return [TaskAnswer([], UNREADABLE) if future is None else _answer(future) for future in futures]
 

@@ -87,6 +87,34 @@ def test_asking_again_while_the_work_goes_on_joins_it(tmp_path: Path, gate: Gate
     assert backend.server.count() == 6
 
 
+def early_votes(backend: Backend) -> list[set[str]]:
+    """Who voted in the rounds that task 1 has within a second."""
+    until = time.monotonic() + 1.0
+    while not (rounds := backend.rounds(1)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return [{arm for arm, vote in round_.votes.items() if vote is not None} for round_ in rounds]
+
+
+def test_a_task_of_a_list_that_a_person_opens_is_decided_for_that_person_and_only_once(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "OVERTIME", 0.0)
+
+    def script(body: dict[str, Any]) -> Reply:
+        return gate(body) if body["model"] == "blue" else says(mood="Glad")
+
+    with Backend(tmp_path, script, deadline=SOON, policy={"name": "baseline"}) as backend:
+        warm(backend)
+        before = backend.server.count()
+        backend.predict(task(1, "slow 1"), task(2, "slow 2"))
+        backend.predict(task(1, "slow 1"))
+        early = early_votes(backend)
+        gate.open.set()
+    assert early == [{"red", "green"}]
+    assert len(backend.rounds(1)) == 1
+    assert backend.server.count() - before == 6
+
+
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_only_the_task_that_a_person_opened_is_decided_without_late_votes(
     tmp_path: Path, gate: Gate, tasks: int, monkeypatch: pytest.MonkeyPatch
@@ -100,12 +128,7 @@ def test_only_the_task_that_a_person_opened_is_decided_without_late_votes(
         warm(backend)
         backend.predict(*(task(number, f"slow {number}") for number in range(1, tasks + 1)))
         backend.predict(task(99, "quick"))
-        until = time.monotonic() + 1.0
-        while not backend.rounds(1) and time.monotonic() < until:
-            time.sleep(0.05)
-        early = [
-            {arm for arm, vote in round_.votes.items() if vote is not None} for round_ in backend.rounds(1)
-        ]
+        early = early_votes(backend)
         gate.open.set()
     assert early == ([{"red", "green"}] if tasks == 1 else [])
     assert backend.server.count("blue") >= tasks

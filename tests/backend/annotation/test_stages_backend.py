@@ -118,7 +118,7 @@ def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(
 # who waits
 
 
-def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
+def test_a_task_of_a_list_that_is_opened_meanwhile_has_a_job_of_its_own() -> None:
     done: list[tuple[int, bool]] = []
 
     class Noted:
@@ -127,17 +127,19 @@ def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
             done.append((job.task, alone))
             return []
 
-    first, second = (
-        SimpleNamespace(project="7", task=number, data={}, config=None, settings=MODELS, stored_only=False)
-        for number in (1, 2)
-    )
+    def job(number: int, *, hurried: bool) -> Any:
+        common = {"data": {}, "config": None, "settings": MODELS, "stored_only": False}
+        return SimpleNamespace(project="7", task=number, hurried=hurried, **common)
+
+    listed, opened = [job(number, hurried=False) for number in (1, 2)], job(1, hurried=True)
 
     async def both() -> None:
         jobs = JobQueue(Noted(), 8)  # type: ignore[arg-type]
-        await asyncio.gather(jobs.answer_request([first, second], 5.0), jobs.answer_request([first], 5.0))  # type: ignore[list-item]
+        requests = [listed, listed, [opened], [opened]]
+        await asyncio.gather(*(jobs.answer_request(request, 5.0) for request in requests))
 
     asyncio.run(both())
-    assert sorted(done) == [(1, False), (2, False)]
+    assert sorted(done) == [(1, False), (1, True), (2, False)]
 
 
 # humans

@@ -428,8 +428,8 @@ class Runtime:
         """
         require_questions(config)
         settings = self.projects.settings(project)
-        # A person may have opened a single task. Further ones come from a list or from camvo predict.
-        hurried = len(tasks) == 1 and terms is None
+        # Label Studio waits for what it asks about, camvo predict does not
+        hurried = terms is None
         job = partial(
             Job, config=config, settings=settings, again=again, stored_only=stored_only, hurried=hurried
         )

@@ -154,8 +154,8 @@ class JobQueue:
     def _start(self, job: Job, size: int) -> _Task:
         """Start a job, or join the identical one under way: Label Studio sends equal requests in parallel.
 
-        A joined job keeps the ``size`` that it was started with. A task of camvo predict that Label Studio asks
-        about meanwhile gets a job of its own, which shares the calls and decides by the deadline.
+        A joined job keeps the ``size`` that it was started with. A task of camvo predict that Label Studio
+        asks about meanwhile gets a job of its own, which shares the calls and decides by the deadline.
         """
         # Equal settings are one object. Equal configs may be several: threads that parse the same text for
         # the first time together each get their own.

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from functools import partial
 from http import HTTPStatus
 from selectors import EVENT_READ, BaseSelector
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from gunicorn import http as gunicorn_http
@@ -36,16 +36,26 @@ _STATUS: dict[type[Exception], int] = {
 }
 
 
+_FRAMING: Final = 65_536
+"""Bytes that the chunks of a body may add to it, beside as many as the body has itself."""
+
+
 class _IncomingRequest:
-    """The bytes of one request."""
+    """The bytes of one request.
+
+    The body of a chunked request is put together here, and passed on with its length: the time of gunicorn's
+    own reader of chunks grows with the square of their number.
+    """
 
     def __init__(self, config: Any, max_body_mb: int) -> None:
         self.received = bytearray()
         self.has_head = False
         self._head = 0
+        self._chunks = bytearray()
         self._max_body_mb = max_body_mb
         self._parser = http.PythonProtocol(
             on_headers_complete=self._read_head,
+            on_body=self._read_body,
             limit_request_line=config.limit_request_line,
             limit_request_fields=config.limit_request_fields,
             limit_request_field_size=config.limit_request_field_size,
@@ -63,18 +73,33 @@ class _IncomingRequest:
         if not self.has_head:
             return
         self._head = self._head or self.received.find(b"\r\n\r\n") + 4
-        announced = self._parser.content_length or 0
-        chunked = len(self.received) - self._head if self._parser.is_chunked else 0
-        if max(announced, chunked) > self._max_body_mb * 1_000_000:
+        size = self._parser.content_length or 0
+        if self._parser.is_chunked:
+            self._check_chunks()
+            size = len(self._chunks) + self._parser._chunk_remaining
+        if size > self._max_body_mb * 1_000_000:
             raise BodyTooLargeError(
                 f"the body is over {self._max_body_mb} MB",
                 where="body",
                 fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
             )
 
+    def _check_chunks(self) -> None:
+        """Refuse codings other than chunks, and chunks that are mostly framing."""
+        codings = [value for name, value in self._parser.headers if name == b"transfer-encoding"]
+        if any(coding.lower() != b"chunked" for coding in codings):
+            raise MalformedRequestError("the body has a coding that is not supported", status=501)
+        framing = len(self.received) - self._head - len(self._chunks)
+        if framing > len(self._chunks) + _FRAMING:
+            raise MalformedRequestError("the body's chunks are too small", status=400)
+
     def _read_head(self) -> bool:
         self.has_head = True
         return False  # the body follows
+
+    def _read_body(self, part: bytes) -> None:
+        if self._parser.is_chunked:
+            self._chunks += part
 
     @property
     def is_complete(self) -> bool:
@@ -94,10 +119,23 @@ class _IncomingRequest:
         )
 
     def split(self) -> tuple[bytes, bytes]:
-        """The bytes of the complete request, and those after it."""
+        """The bytes of the complete request, its body in one piece, and those after it."""
         rest: bytes = self._parser.remaining()
+        if self._parser.is_chunked:
+            return self._head_with_length() + bytes(self._chunks), rest
         end = len(self.received) - len(rest)
         return bytes(self.received[:end]), rest
+
+    def _head_with_length(self) -> bytes:
+        """The head with the length of the body in place of its coding."""
+        first, *fields = bytes(self.received[: self._head - 4]).lstrip(b"\r\n").split(b"\r\n")
+        kept = [
+            field
+            for field in fields
+            if field.partition(b":")[0].lower() not in {b"transfer-encoding", b"trailer", b"te"}
+        ]
+        length = b"Content-Length: %d" % len(self._chunks)
+        return b"\r\n".join([first, *kept, length]) + b"\r\n\r\n"
 
 
 HEADER_SECONDS = 10.0

@@ -214,6 +214,8 @@ def test_the_bytes_of_all_requests_together_are_bounded_and_small_requests_alway
         (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: nothing\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000, 400),
         (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\nExpect: more\r\n\r\n", 417),
@@ -243,6 +245,24 @@ def test_requests_sent_at_once_on_one_connection_are_answered_in_their_order(
         assert client.answer().body == b"/setup 22"
         assert [client.answer().body for _ in range(400)] == [b"/health 3"] * 400
         assert client.send(post("/webhook", b"4")).answer().body == b"/webhook 4"
+
+
+def test_a_chunk_that_announces_more_than_the_limit_is_refused_at_once(application: Application) -> None:
+    with Front(application, max_body_mb=1) as front, front.connect() as client:
+        client.send(b"POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n")
+        assert client.answer().code == "body_too_large"
+
+
+@pytest.mark.parametrize("trailer", [b"", b"X: 1\r\n", b"no colon\r\n"])
+def test_a_chunked_body_reaches_the_application_in_one_piece(
+    application: Application, trailer: bytes
+) -> None:
+    parts = [b"a" * size for size in (1, 7, 60, 5000)]
+    with Front(application) as front, front.connect() as client:
+        request = chunked("/webhook", *parts).removesuffix(b"\r\n") + trailer + b"\r\n"
+        client.send(request + post("/health", b"3"))
+        assert client.answer().body == b"/webhook " + b"".join(parts)
+        assert client.answer().body == b"/health 3"
 
 
 def test_a_request_in_pieces_is_served_once_it_is_whole(application: Application) -> None:

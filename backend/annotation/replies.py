@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from backend.annotation.job import Job
-from backend.errors import BadAnswerError, NoUsableAnswerError, NoVoteError, UnusableAnswersError
+from backend.errors import (
+    BadAnswerError,
+    ContextTooLongError,
+    KeyRejectedError,
+    ModelTimeoutError,
+    NoUsableAnswerError,
+    NoVoteError,
+    RateLimitedError,
+    RejectedError,
+    UnavailableError,
+    UnusableAnswersError,
+)
 from backend.questions.prompts.messages import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
@@ -119,19 +131,37 @@ class Replies:
         return {arm: reply.cost for arm, reply in (self.beside | self.arms).items()}
 
 
+_CURES: Final[Mapping[str, str]] = {
+    ModelTimeoutError.code: "raise their timeout",
+    RateLimitedError.code: "ask again later",
+    UnavailableError.code: "check their api_base, and ask again when the provider is back",
+    KeyRejectedError.code: "check the variables of their api_key_env",
+    RejectedError.code: "check their model names and further keys",
+    ContextTooLongError.code: "show less text, or leave them out",
+    BadAnswerError.code: "raise max_tokens, or give the labels hints",
+    UnusableAnswersError.code: "give the labels hints",
+}
+"""What to do about models that fail, by the code of the reason."""
+
+
 def no_vote_error(job: Job, replies: Replies) -> NoVoteError:
-    """Return the error for a task on which no model voted."""
+    """Return the error for a task on which no model voted. It names each model with its reason and cure."""
     where = f"task {job.task}"
-    asked = [reply for reply in replies.arms.values() if reply.failure is not None]
-    if asked and all(reply.failure == UnusableAnswersError.code for reply in asked):
+    failed: dict[str, list[str]] = {}
+    for arm, reply in replies.arms.items():
+        if reply.failure is not None:
+            failed.setdefault(reply.failure, []).append(arm)
+    number = sum(map(len, failed.values()))
+    if failed.keys() == {UnusableAnswersError.code}:
         return NoUsableAnswerError(
-            f"all attempts of the {len(asked)} models that were asked brought unusable answers",
+            f"all attempts of the {number} models that were asked brought unusable answers",
             where=where,
             fix="label it by hand, give the labels hints, or name other models",
         )
-    codes = ", ".join(sorted({str(reply.failure) for reply in asked}))
+    reasons = "; ".join(f"{code}: {', '.join(arms)}" for code, arms in sorted(failed.items()))
+    cures = [f"{code}: {_CURES[code]}" for code in sorted(failed) if code in _CURES]
     return NoVoteError(
-        f"none of the {len(asked)} models that were asked gave a valid answer ({codes})",
+        f"none of the {number} models that were asked gave a valid answer ({reasons})",
         where=where,
-        fix="look the codes up in docs/errors.md",
+        fix="; ".join(cures) or "look the codes up in docs/errors.md",
     )

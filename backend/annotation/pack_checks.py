@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
@@ -10,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from backend.annotation.job import Job
+from backend.annotation.job import Job, random_draw
 from backend.annotation.replies import ModelReply
 from backend.ledger import Ledger
 from backend.ledger.answers import PackCheck, PackChecks
@@ -27,8 +26,7 @@ _SAME: Final = 0.5
 
 def _is_checked(project: str, task: int) -> bool:
     """Whether the coin chose a task; decided by a hash, so that all processes agree."""
-    digest = hashlib.sha256(f"pack:{project}:{task}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") < COIN * 2**64
+    return random_draw("pack", project, task) < COIN * 2**64
 
 
 def to_check(job: Job, arms: Collection[str], asked: Collection[str]) -> list[str]:

@@ -178,8 +178,9 @@ def record_rounds(
 def _new_rounds(
     connection: Connection, finished: FinishedTask, stored: Set[RoundKey], people: Sequence[Annotation]
 ) -> list[NewRound]:
+    packs = finished.packs
     return [
-        _finished_round(connection, finished, question, people)
+        _finished_round(connection, finished, question, people, packs.get(question.name, {}))
         for question in finished.questions
         if question.key not in stored and question.name in finished.decisions
     ]
@@ -206,7 +207,11 @@ def forget_failure(connection: Connection, job: Job) -> None:
 
 
 def _finished_round(
-    connection: Connection, finished: FinishedTask, question: JobQuestion, people: Sequence[Annotation]
+    connection: Connection,
+    finished: FinishedTask,
+    question: JobQuestion,
+    people: Sequence[Annotation],
+    packs: Mapping[str, bool],
 ) -> NewRound:
     """One round and what it teaches. The task's cost is shared equally among its questions."""
     votes, confidences = finished.replies.votes, finished.replies.confidences
@@ -240,7 +245,7 @@ def _finished_round(
         human=taught_by == "human",
         confidences=confidences,
     )
-    for arm, agreed in finished.packs.get(question.name, {}).items():
+    for arm, agreed in packs.items():
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)

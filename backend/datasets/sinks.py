@@ -80,8 +80,9 @@ def spreadsheet_cell(value: object) -> str:
 
 def spreadsheet_text(text: object) -> object:
     """Inverse of :func:`spreadsheet_cell` for texts; anything else stays as it is."""
-    marked = isinstance(text, str) and text.startswith("'") and _FORMULA.match(text)
-    return text[1:] if isinstance(text, str) and marked else text
+    if isinstance(text, str) and text.startswith("'") and _FORMULA.match(text):
+        return text[1:]
+    return text
 
 
 @contextmanager

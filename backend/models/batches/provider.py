@@ -30,7 +30,7 @@ def provider_body(request: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in request.items()
         if name not in {"model", "messages", *_OF_THE_CONNECTION}
     }
-    optional = copy.deepcopy(_provider_options(model, provider, json.dumps(options, sort_keys=True)))
+    optional = copy.deepcopy(_provider_options(model, provider, json.dumps(options)))
     extra = optional.pop("extra_body", None) or {}
     body = _config(model, provider).transform_request(
         model=model,

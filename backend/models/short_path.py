@@ -164,15 +164,30 @@ def _read(response: Any, config: Any) -> Any:
         data = response.json()
     except ValueError:
         data = None
-    choices = data.get("choices") if isinstance(data, dict) else None
-    message = choices[0].get("message") if isinstance(choices, list) and choices else None
-    content = message.get("content") if isinstance(message, dict) else None
-    readable = isinstance(content, str | list) or bool(
-        isinstance(message, dict) and message.get("tool_calls")
-    )
-    if isinstance(data, dict) and choices and message and readable and "error" not in data:
-        return _plain(data, choices[0], message, response.headers)
-    return _by_litellm(response, config)
+    completion = completion_of(data, response.headers)
+    return _by_litellm(response, config) if completion is None else completion
+
+
+def completion_of(data: Any, headers: Mapping[str, str]) -> Any | None:
+    """Return a chat completion in the form of litellm's, as far as CaMVo reads it.
+
+    Args:
+        data: the JSON of the response.
+        headers: its headers.
+
+    Returns:
+        ``None`` if it is out of the ordinary, such as one without an answer.
+    """
+    if not isinstance(data, dict) or "error" in data:
+        return None
+    choices = data.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        return None
+    if not isinstance(message.get("content"), str | list) and not message.get("tool_calls"):
+        return None
+    return _plain(data, choice, message, headers)
 
 
 def _plain(

@@ -37,14 +37,16 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
 def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     """Return the votes in a model's answer: question name → vote.
 
-    An answer is a JSON object, or for a single question its bare value. A question is left out if its key is
-    missing, occurs twice, or holds no valid answer. Other keys are ignored.
+    An answer is a JSON object, or for a single question its bare value. An object that was cut off, as by
+    ``max_tokens``, counts as far as it goes. A question is left out if its key is missing, occurs twice, or
+    holds no valid answer. Other keys are ignored.
 
     Raises:
         BadAnswerError: no question has a valid answer.
     """
     forms = unwrapped(content)
     answers = next((parsed for form in forms if (parsed := _parse_object(form)) is not None), None)
+    answers = answers or _parse_cut_off(content)
     bare = [content, *map(_parse_value, forms)] if answers is None and len(questions) == 1 else []
     votes = {}
     for question in questions:
@@ -69,6 +71,39 @@ def _parse_object(text: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
+
+
+_OPEN = re.compile(r"\s*(?:```\w*\s*)?\{")
+
+
+def _parse_cut_off(text: str) -> dict[str, object] | None:
+    """Return the complete properties of an object that has no end, as after too many tokens; else ``None``.
+
+    A number at the very end may lack digits, so it is not complete.
+    """
+    opened = _OPEN.match(text)
+    place = 0 if opened is None else opened.end()
+    keys: list[str] = []
+    pairs: list[tuple[str, object]] = []
+    try:
+        while opened is not None:
+            key, place = _value(text, place)
+            place = _skip(text, place)
+            if not isinstance(key, str) or text[place : place + 1] != ":":
+                break
+            keys.append(key)
+            value, place = _value(text, place + 1)
+            place = _skip(text, place)
+            if text[place : place + 1] != ",":
+                if place == len(text) and isinstance(value, str | list | dict):
+                    pairs.append((key, value))
+                break
+            pairs.append((key, value))
+            place += 1
+    except (ValueError, RecursionError):
+        pass
+    counts = Counter(keys)
+    return {key: value for key, value in pairs if counts[key] == 1} or None
 
 
 def _parse_value(text: str) -> object:

@@ -50,6 +50,7 @@ class Process:
             model="openai/red",
             input_price=1.0,
             output_price=2.0,
+            structured_output=False,
             parameters={"api_base": server.url},
         )
         self.models, self.writer = Pool([model]), Writer(ledger)

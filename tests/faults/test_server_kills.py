@@ -13,7 +13,7 @@ import httpx
 import pytest
 from ledger_audit import audited
 from provider import Provider
-from server_process import MODELS, ServerProcess, config_for, let_claims_expire, open_calls, wait_until
+from server_process import MODELS, ServerProcess, config_for, open_calls, wait_until
 
 KILLS = 5
 """For each kind of database, so that a run has 10."""
@@ -69,8 +69,6 @@ def _kill_servers(url: str, folder: Path, seed: int, kills: int) -> None:
             provider.books.killed.add(kill)
             for request in requests:
                 request.result()
-            let_claims_expire(server.ledger)
-            server.ledger.close()
         provider.buyer = kills
         server.start()
         everything = range(1, _batch(kills - 1).stop)

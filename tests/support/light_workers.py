@@ -25,7 +25,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,13 +37,10 @@ from journal import Journal
 from label_studio_requests import Annotation, Project, annotated, task
 from ledger_audit import Books
 from scripted_litellm import LABELS, HashedTexts, ScriptedLitellm
-from server_process import child, let_claims_expire, open_calls, wait_until
-from sqlalchemy import update
+from server_process import child, open_calls, wait_until
 
 from backend import settings
 from backend.label_studio.payloads import parse_webhook
-from backend.ledger import Ledger
-from backend.ledger.database import tables
 from backend.models import model as litellm_info
 from backend.models.call_ledger import CallLedger
 from backend.questions import parse_label_config
@@ -171,14 +167,14 @@ def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:
 
 
 class _KnownCalls(CallLedger):
-    """The call ledger of a worker, whose claims the supervisor lets expire when it has killed the worker."""
+    """The call ledger of a worker, which notes that the worker has started."""
 
     journal: Journal
     worker: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.journal.note("started", worker=self.worker, owner=self.owner)
+        self.journal.note("started", worker=self.worker)
 
 
 def _work(killing: Killing, number: int) -> None:
@@ -239,11 +235,11 @@ def run(killing: Killing) -> None:
             victim = rng.choice(sorted(alive))
             _await_start(journal, victim, alive[victim])
             time.sleep(rng.uniform(0.0, killing.longest))
-            _kill(killing, journal, victim, alive.pop(victim))
+            _kill(journal, victim, alive.pop(victim))
             _start(killing, next(numbers), alive)
     finally:
         for worker, process in alive.items():
-            _kill(killing, journal, worker, process)
+            _kill(journal, worker, process)
     _predict_everything(killing, journal, next(numbers))
 
 
@@ -282,24 +278,16 @@ def _await_start(journal: Journal, worker: int, process: int) -> None:
         time.sleep(0.005)
 
 
-def _kill(killing: Killing, journal: Journal, worker: int, process: int) -> None:
-    """Kill a worker and let its claims expire at once; another would wait for the lease's 15 seconds."""
+def _kill(journal: Journal, worker: int, process: int) -> None:
+    """Kill a worker; the others take over what it has claimed."""
     os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     if not os.WIFSIGNALED(status):
         raise SystemExit(f"worker {worker} ended by itself, see its traceback above")
     journal.note("killed", worker=worker)
-    owners = [event["owner"] for event in journal.events("started") if event["worker"] == worker]
-    with closing(Ledger(killing.url)) as ledger, ledger.write() as connection:  # no connection may be forked
-        claims = tables.claims
-        connection.execute(
-            update(claims).where(claims.c.owner.in_(owners)).values(expires_at=claims.c.expires_at - 3600.0)
-        )
 
 
 def _predict_everything(killing: Killing, journal: Journal, number: int) -> None:
-    with closing(Ledger(killing.url)) as ledger:
-        let_claims_expire(ledger)
     with light_runtime(
         killing.url, Path(killing.folder), purchases(journal, number), seconds=lambda: 0.0
     ) as runtime:

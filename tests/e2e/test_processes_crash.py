@@ -107,7 +107,7 @@ class Day:
 def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
     folder, models = tmp_path_factory.mktemp("day"), Models()
     with OpenAIServer(models) as openai:
-        config = config_for(openai, folder, deadline=20)
+        config = config_for(openai, folder, deadline=20, policy={"name": "joint"})
         with ServerProcess(folder, config) as server, ThreadPoolExecutor(16) as people:
             day = Day(server, models.asked)
             server.start()

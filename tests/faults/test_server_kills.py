@@ -51,7 +51,7 @@ def _kill_servers(url: str, folder: Path, seed: int, kills: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - a repeatable run
     with (
         Provider(seed) as provider,
-        ServerProcess(folder, config_for(provider, folder), database_url=url) as server,
+        ServerProcess(folder, _config(provider, folder), database_url=url) as server,
         ThreadPoolExecutor(2) as people,
     ):
         for kill in range(kills):
@@ -81,6 +81,10 @@ def _kill_servers(url: str, folder: Path, seed: int, kills: int) -> None:
     assert audit.bought_again <= kills * BATCH * len(MODELS)
 
 
+def _config(provider: Provider, folder: Path) -> Path:
+    return config_for(provider, folder, policy={"name": "joint"})
+
+
 def _batch(kill: int) -> range:
     return range(1 + _STEP * kill, 1 + _STEP * kill + BATCH)
 
@@ -94,8 +98,11 @@ def _predict(server: ServerProcess, provider: Provider, tasks: Iterable[int]) ->
 
 
 def _annotate(server: ServerProcess, provider: Provider, tasks: range, first: int, mood: str) -> None:
-    """Post annotations until the server is killed; those answered with 200 are acknowledged."""
+    """Post annotations until the server is killed; those answered with 200 are acknowledged.
+
+    The annotator annotates each task twice.
+    """
     with suppress(httpx.HTTPError):
-        for annotation, number in enumerate(tasks, first):
+        for annotation, number in enumerate(sorted([*tasks, *tasks]), first):
             assert server.annotate(number, mood, annotation).status_code == httpx.codes.OK
             provider.books.annotated[annotation] = (number, mood)

@@ -74,6 +74,8 @@ class Killing:
         folder: where ``journal.jsonl`` is written.
         seed: of the moments, the victims and the order of tasks.
         kills: how many workers are killed with SIGKILL.
+        policy: the name of the policy.
+        ahead: by how many seconds the clock of every third worker is ahead, as on another host.
         workers: how many run at a time.
         longest: seconds that a worker which has started is left alone before it is killed, at most.
     """
@@ -82,6 +84,8 @@ class Killing:
     folder: str
     seed: int
     kills: int
+    policy: str = "joint"
+    ahead: float = 0.0
     workers: int = 3
     longest: float = 0.25
 
@@ -111,6 +115,7 @@ def light_runtime(
     seconds: Callable[[], float],
     clock: Callable[[], float] = time.time,
     deadline: float = 60.0,
+    policy: str = "joint",
 ) -> Iterator[Runtime]:
     """A runtime with the scripted provider, which replaces litellm in this process meanwhile."""
     provider = ScriptedLitellm(purchased, seconds)
@@ -128,7 +133,7 @@ def light_runtime(
             for name in MODELS
         ]
         temporary.write_text(
-            yaml.safe_dump({"models": entries, "deadline": deadline, "policy": {"name": "camvo", "k_min": 3}})
+            yaml.safe_dump({"models": entries, "deadline": deadline, "policy": {"name": policy}})
         )
         temporary.rename(config)
     environment = Environment(database_url=url, config=config)
@@ -183,24 +188,31 @@ def _work(killing: Killing, number: int) -> None:
     journal = Journal(killing.journal)
     _KnownCalls.journal, _KnownCalls.worker = journal, number
     annotation_process.CallLedger = _KnownCalls  # type: ignore[misc]
-    with light_runtime(
-        killing.url,
-        Path(killing.folder),
-        purchases(journal, number),
-        seconds=lambda: rng.uniform(0.0, 0.05),
-    ) as runtime:
+    true_time, ahead = time.time, 0.0 if number % 3 else killing.ahead
+
+    def clock() -> float:
+        return true_time() + ahead
+
+    with (
+        patch("time.time", clock),
+        light_runtime(
+            killing.url,
+            Path(killing.folder),
+            purchases(journal, number),
+            seconds=lambda: rng.uniform(0.0, 0.05),
+            clock=clock,
+            policy=killing.policy,
+        ) as runtime,
+    ):
         for count in itertools.count(1):
             numbers = rng.sample(killing.window(number), AT_ONCE)
             for predicted, label in predict(runtime, numbers).items():
                 journal.note("predicted", task=predicted, label=label)
             # Some annotations come before the prediction of their task, and some after it.
-            annotate(
-                runtime,
-                journal,
-                1000 * number + count,
-                rng.choice(killing.window(number)),
-                rng.choice(LABELS),
-            )
+            annotated_task, first = rng.choice(killing.window(number)), 1000 * number + 2 * count
+            # The same annotator may annotate a task again, and see it in another way.
+            for annotation in range(first, first + rng.choice((1, 2))):
+                annotate(runtime, journal, annotation, annotated_task, rng.choice(LABELS))
 
 
 def purchases(journal: Journal, buyer: int) -> Callable[[str, str], str]:
@@ -289,7 +301,11 @@ def _kill(journal: Journal, worker: int, process: int) -> None:
 
 def _predict_everything(killing: Killing, journal: Journal, number: int) -> None:
     with light_runtime(
-        killing.url, Path(killing.folder), purchases(journal, number), seconds=lambda: 0.0
+        killing.url,
+        Path(killing.folder),
+        purchases(journal, number),
+        seconds=lambda: 0.0,
+        policy=killing.policy,
     ) as runtime:
         wait_until(lambda: not open_calls(runtime.ledger), "booking of the lost calls")
         for start in range(0, len(killing.tasks), _PORTION):

@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 
 from backend.annotation.batch_filling import AT_ONCE, Requests
 from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
-from backend.ledger import Writer, answers, money
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
+from backend.ledger import Writer, money
+from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
+from backend.ledger.claims import Claims, batch_owner
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
 from backend.models.pack_ledger import count_parts
@@ -182,7 +183,7 @@ class Settlement:
             share=share,
         )
         needed = store_answers(connection, [bought], now=self._clock())
-        Claims(connection).release([line.key], answers.batch_owner(job.id))
+        Claims(connection).release([line.key], batch_owner(job.id))
         lines = Lines(connection)
         if not needed or line.body is None:
             lines.end(line.key, "discarded", outcome.code, usd)

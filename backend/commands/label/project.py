@@ -102,10 +102,8 @@ def _answer(future: Future[Prediction | None]) -> TaskAnswer:
     try:
         prediction = future.result()
     except TaskError as error:
-        return TaskAnswer([], error.code, error.fix)
-    if prediction is None:
-        return TaskAnswer([], AUDIT)
-    return TaskAnswer([prediction] if isinstance(prediction, dict) else list(prediction))
+        return TaskAnswer.of(error.partial or [], {"code": error.code, "fix": error.fix})
+    return TaskAnswer([], AUDIT) if prediction is None else TaskAnswer.of(prediction, None)
 
 
 def _recount_project(

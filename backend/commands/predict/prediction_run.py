@@ -165,7 +165,8 @@ class AskMoreRun:
 class Tally:
     """Counts of tasks; ``stored``, ``replaced`` and ``refused`` count predictions.
 
-    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up.
+    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up,
+    ``partly`` those whose prediction lacks one of the questions.
     """
 
     created: int = 0
@@ -174,6 +175,7 @@ class Tally:
     unchanged: int = 0
     blind: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    partly: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
     undecided: int = 0
     too_large: int = 0
@@ -186,11 +188,19 @@ class Tally:
         self.unchanged = -self.created
         self.blind = self.waiting = self.undecided = self.too_large = self.refused = 0
         self.failed.clear()
+        self.partly.clear()
 
     @property
     def left(self) -> int:
-        """How many tasks should have got a prediction and did not."""
-        return self.failed.total() + self.waiting + self.undecided + self.too_large + self.refused
+        """How many tasks should have got a prediction, or a label for each question, and did not."""
+        return (
+            self.failed.total()
+            + self.partly.total()
+            + self.waiting
+            + self.undecided
+            + self.too_large
+            + self.refused
+        )
 
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
@@ -202,10 +212,11 @@ class Tally:
         if self.blind:
             lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
         lines += [
-            f"{tasks} tasks failed ({code}): {self.fixes.get(code, 'look the code up in docs/errors.md')}"
-            for code, tasks in self.failed.most_common()
+            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, 'look the code up in docs/errors.md')}"
+            for what, counted in (("failed", self.failed), ("lack a label for a question", self.partly))
+            for code, tasks in counted.most_common()
         ]
-        if self.failed:
+        if self.failed or self.partly:
             lines.append("then ask again about the failed tasks alone with --failed")
         if self.waiting:
             lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
@@ -339,7 +350,7 @@ class PredictionRun:
                 [
                     task
                     for task in page
-                    if self.refresh or not predictions.of_version(task, self.model_version)
+                    if self.refresh or self.failed or not predictions.of_version(task, self.model_version)
                 ],
             )
 
@@ -407,7 +418,7 @@ class PredictionRun:
                 if not existing:
                     new.append({"task": task["id"], **prediction})
                     written += 1
-                elif self.refresh and not predictions.is_touched(task):
+                elif (self.refresh or self.failed) and not predictions.is_touched(task):
                     replaced += predictions.replace_prediction(self.client, existing, prediction)
             tally.replaced += replaced
             tally.unchanged += written + replaced == 0
@@ -439,7 +450,7 @@ def _is_unfinished(answer: TaskAnswer | None) -> bool:
 
 
 def _count(answer: TaskAnswer, tally: Tally) -> None:
-    """Count a task that gets no prediction."""
+    """Count a task that gets no prediction, or one without one of its questions."""
     if answer.code is None or _is_unfinished(answer):
         return
     if answer.code == AUDIT:
@@ -448,7 +459,8 @@ def _count(answer: TaskAnswer, tally: Tally) -> None:
     if answer.code == BatchPendingError.code:
         tally.waiting += 1
         return
-    tally.failed[answer.code] += 1
+    counted = tally.partly if answer.predictions else tally.failed
+    counted[answer.code] += 1
     if answer.fix is not None:
         tally.fixes.setdefault(answer.code, answer.fix)
 

@@ -28,7 +28,12 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """The server's predictions for one task, or the code of the reason why there are none, and what to do."""
+    """The server's predictions for one task.
+
+    Attributes:
+        code: why there are none, or why a question is missing in them; ``None`` if they are complete.
+        fix: what to do about that.
+    """
 
     predictions: list[dict[str, Any]]
     code: str | None = None
@@ -38,10 +43,10 @@ class TaskAnswer:
     def of(cls, result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
         """One entry of ``results`` in a body of ``/predict``, with its entry of ``reasons``."""
         predictions = [result] if isinstance(result, dict) else list(result)
-        if predictions:
+        if predictions and reason is None:
             return cls(predictions)
         reason = reason or {"code": DEADLINE}
-        return cls([], str(reason["code"]), reason.get("fix"))
+        return cls(predictions, str(reason["code"]), reason.get("fix"))
 
 
 @dataclass(frozen=True, slots=True)

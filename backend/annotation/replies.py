@@ -19,7 +19,7 @@ from backend.errors import (
     UnavailableError,
     UnusableAnswersError,
 )
-from backend.questions.prompts.messages import parse_answer
+from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
 from camvo.student.taught_texts import STUDENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -194,6 +195,33 @@ def test_a_line_that_may_succeed_is_tried_again_as_often_as_retries_says(
         assert (
             sum(b["model"] == "red" for batch in server.batches.values() for b in batch.lines.values()) == 2
         )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda line: {**line, "response": {"status_code": 200, "body": None}},
+        lambda line: {**line, "response": {"status_code": 200, "body": "words"}},
+        lambda line: {**line, "response": None, "error": "internal"},
+        lambda line: {**line, "response": "words"},
+    ],
+)
+def test_a_bad_line_of_results_fails_alone(tmp_path: Path, server: BatchServer, bad: Any) -> None:
+    garbled = []
+
+    def garble(content: bytes) -> bytes:
+        if garbled:
+            return content
+        garbled.append(content)
+        first, *others = content.splitlines()
+        return b"\n".join([json.dumps(bad(json.loads(first))).encode(), *others])
+
+    server.garbles = garble
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy", "sunny")
+        assert not label(folder).left
+        assert [row["camvo_label"] for row in folder.rows()] == ["Glad", "Sad", "Glad"]
+        assert spent(folder) == pytest.approx(5 * CALL / 2)
 
 
 def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchServer) -> None:

@@ -21,7 +21,7 @@ from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
 from backend.models.pool import CachingPool
 from backend.questions import parse_label_config
-from backend.questions.prompts.messages import parse_answer
+from backend.questions.prompts.answers import parse_answer
 from backend.settings import BudgetSettings, ModelSettings
 from backend.testing import OpenAIServer, Reply
 

@@ -58,6 +58,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from camvo.errors import CamvoError
 
@@ -158,9 +159,14 @@ class MalformedRequestError(RequestError):
 
 
 class TaskError(CamvoError):
-    """Task that gets no prediction; other tasks of the same request are unaffected."""
+    """Task that lacks a label for one of its questions, or for all; other tasks are unaffected.
+
+    Attributes:
+        partial: the prediction of its questions that have a label; ``None`` if none has.
+    """
 
     code = "task_failed"
+    partial: dict[str, Any] | list[Any] | None = None
 
 
 class MissingFieldError(TaskError):

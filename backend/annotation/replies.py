@@ -22,6 +22,7 @@ from backend.errors import (
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
+from camvo.student.taught_texts import STUDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +145,29 @@ _CURES: Final[Mapping[str, str]] = {
 """What to do about models that fail, by the code of the reason."""
 
 
-def no_vote_error(job: Job, replies: Replies) -> NoVoteError:
-    """Return the error for a task on which no model voted. It names each model with its reason and cure."""
+def no_vote_error(job: Job, replies: Replies, undecided: Sequence[str] = ()) -> NoVoteError:
+    """Return the error for a task on which no model voted, or not on some of its questions.
+
+    It names each model with its reason and cure, and the questions if models voted on others.
+    """
     where = f"task {job.task}"
+    about = f" to {', '.join(undecided)}" if undecided else ""
     failed: dict[str, list[str]] = {}
     for arm, reply in replies.arms.items():
-        if reply.failure is not None:
-            failed.setdefault(reply.failure, []).append(arm)
+        others = BadAnswerError.code if reply.votes and arm != STUDENT else None
+        if (code := reply.failure or others) is not None:
+            failed.setdefault(code, []).append(arm)
     number = sum(map(len, failed.values()))
     if failed.keys() == {UnusableAnswersError.code}:
         return NoUsableAnswerError(
-            f"all attempts of the {number} models that were asked brought unusable answers",
+            f"all attempts of the {number} models that were asked brought unusable answers{about}",
             where=where,
             fix="label it by hand, give the labels hints, or name other models",
         )
     reasons = "; ".join(f"{code}: {', '.join(arms)}" for code, arms in sorted(failed.items()))
     cures = [f"{code}: {_CURES[code]}" for code in sorted(failed) if code in _CURES]
     return NoVoteError(
-        f"none of the {number} models that were asked gave a valid answer ({reasons})",
+        f"none of the {number} models that were asked gave a valid answer{about} ({reasons})",
         where=where,
         fix="; ".join(cures) or "look the codes up in docs/errors.md",
     )

@@ -189,9 +189,10 @@ def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
     project, after = request.args.get("project", ""), _query_number("after") or 0
     with _runtime().ledger.read() as connection:
-        tasks = Recounts(connection, project).pending(after=after)
-        through = Recounts(connection, project).latest_number()
-    return jsonify(tasks=tasks, through=through)
+        recounted = Recounts(connection, project)
+        tasks, pending = recounted.pending(after=after), recounted.count_pending()
+        through = recounted.latest_number()
+    return jsonify(tasks=tasks, through=through, pending=pending)
 
 
 @_commands.post("/recounted")

@@ -50,6 +50,7 @@ class Labelling:
     waiting: int = 0
     out_of_money: bool = False
     hopeless: bool = False
+    _without_vote: int = 0
     _under_way: dict[Future[Prediction | None], Job] = field(default_factory=dict)
     _short: list[Job] = field(default_factory=list)
 
@@ -124,7 +125,8 @@ class Labelling:
             code = "internal"
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
         self.failed[code] += 1
-        self.hopeless = not self.labelled and self.failed[NoVoteError.code] >= HOPELESS
+        self._without_vote += isinstance(error, NoVoteError) and error.partial is None
+        self.hopeless = not self.labelled and self._without_vote >= HOPELESS
 
 
 async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:

@@ -101,6 +101,7 @@ def project_progress(
     return {
         "tasks": decided,
         "last_round": sums.newest_round(),
+        "countings": Recounts(connection, project).latest_number(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }
@@ -328,6 +329,9 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         last_at=last.created_at if last else None,
         last_reason=last.reason if last else None,
         last_labels=last.labels if last else 0,
+        last_scores=last.scores if last else 0,
+        score_before=last.score_before if last else None,
+        score_after=last.score_after if last else None,
         pending=recounted.count_pending(),
         would_change=waits.labels if waits else 0,
         would_count=waits.counted if waits else 0,

@@ -72,6 +72,21 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
         assert not server.files  # the provider keeps nothing
 
 
+def test_a_question_without_a_vote_leaves_the_other_its_label(tmp_path: Path, server: BatchServer) -> None:
+    config = (
+        '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
+        '<Choice value="Sad"/></Choices><Choices name="topic" toName="t"><Choice value="Home"/>'
+        '<Choice value="Work"/></Choices></View>'
+    )
+    server.script = lambda body: Reply.says({"mood": "Glad", "topic": "Sport"})
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, label_config=config, labels=(), text_column=None)
+        [row] = folder.rows()
+        assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
+        assert row["camvo_error"] in {"no_vote", "no_usable_answer"}
+
+
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
     tmp_path: Path, server: BatchServer
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from backend.annotation.job import Job
 from backend.errors import (
     BadAnswerError,
+    BudgetExhaustedError,
     ContextTooLongError,
     KeyRejectedError,
     ModelTimeoutError,
@@ -93,6 +94,20 @@ def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
         return {}
 
 
+PASSING: Final = frozenset(
+    each.code
+    for each in (
+        ModelTimeoutError,
+        RateLimitedError,
+        UnavailableError,
+        KeyRejectedError,
+        RejectedError,
+        BudgetExhaustedError,
+    )
+)
+"""The codes of the reasons for a missing vote that can pass, so that asking again may bring the vote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replies:
     """The replies to one task.
@@ -124,6 +139,11 @@ class Replies:
     def versions(self) -> dict[str, str]:
         """The version that each model's answer reports, for those that report one."""
         return {arm: reply.version for arm, reply in self.arms.items() if reply.version is not None}
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The arms whose vote may still come: arm → the code of the reason why it is not there."""
+        return {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
 
     @property
     def costs(self) -> dict[str, float]:

@@ -124,6 +124,7 @@ answers = _table(
     Column("created_at", Double, nullable=False),
     Column("version", Text),
     Column("confidences", _JSON_VALUE),
+    Column("cut_off", Boolean, nullable=False, server_default=false()),
     Column("project", Text),
     Column("task", BigInteger),
     Index(None, "task"),

@@ -42,7 +42,7 @@ def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_fi
     for _ in range(5):
         assert backend.predict(task(1)) == [[]]
         reasons.append(failed(backend)[1])
-    assert reasons == ["no_vote"] * 3 + ["no_usable_answer"] * 2
+    assert reasons == ["model_bad_answer"] * 3 + ["no_usable_answer"] * 2
     assert {model: backend.server.count(model) for model in ("red", "green", "blue")} == {
         "red": 3,
         "green": 3,
@@ -52,7 +52,7 @@ def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_fi
 
 def test_after_a_spell_of_garbage_the_next_request_gets_the_prediction(backend: Backend) -> None:
     assert backend.predict(task(1)) == [[]]
-    assert failed(backend) == {1: "no_vote"}
+    assert failed(backend) == {1: "model_bad_answer"}
     backend.server.script = GLAD
     assert backend.predict(task(1))[0]["result"][0]["value"] == {"choices": ["Glad"]}
     assert failed(backend) == {}
@@ -86,9 +86,9 @@ def test_a_prediction_found_in_the_ledger_ends_a_failure_too(backend: Backend) -
 def test_a_deleted_task_is_not_recorded(backend: Backend) -> None:
     backend.predict(task(1), task(2))
     backend.hook(tasks_deleted(1))
-    assert failed(backend) == {2: "no_vote"}
+    assert failed(backend) == {2: "model_bad_answer"}
     assert backend.predict(task(1)) == [[]]
-    assert failed(backend) == {2: "no_vote"}
+    assert failed(backend) == {2: "model_bad_answer"}
 
 
 @contextmanager
@@ -136,4 +136,4 @@ def test_a_list_that_cannot_be_written_costs_no_prediction(backend: Backend) -> 
         backend.server.script = GLAD
         assert all(backend.predict(task(1)))
     assert [statement.split()[0] for statement in attempted] == ["INSERT", "DELETE"]
-    assert failed(backend) == {1: "no_vote"}
+    assert failed(backend) == {1: "model_bad_answer"}

@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.batch_filling import AT_ONCE, Requests
-from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
+from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, Usage
 from backend.ledger import Writer, money
 from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
@@ -127,7 +127,8 @@ class Settlement:
         except Exception as failure:
             error = failure if isinstance(failure, ModelError) else _unreadable(failure, lead)
             _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)
-            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0)
+            cut_off = lead.number is None and isinstance(error, CutOffError)
+            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0, cut_off=cut_off)
             unread = isinstance(error, BadAnswerError | RefusedError)
             contents = self._requests.split(request, "") if unread else None
             return _Settled(request, outcome, contents, again=error.retry)
@@ -139,7 +140,9 @@ class Settlement:
         else:
             count_parts(lead.model, contents)
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
-        return _Settled(request, CallOutcome(None, usage, None, 0.0, sure, answer.version), contents)
+        cut_off = lead.number is None and answer.cut_off
+        outcome = CallOutcome(None, usage, None, 0.0, sure, answer.version, cut_off)
+        return _Settled(request, outcome, contents)
 
     async def _book_all(self, job: BatchJob, settled: list[_Settled]) -> None:
         for start in range(0, len(settled), _REQUESTS):

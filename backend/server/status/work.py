@@ -9,14 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from backend.errors import (
-    BudgetExhaustedError,
-    EmptyTextError,
-    ImageUnavailableError,
-    MissingFieldError,
-    NoUsableAnswerError,
-    NoVoteError,
-)
+from backend.errors import NoUsableAnswerError, cure_of
 from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
@@ -113,14 +106,6 @@ PAGE = 1000
 _FINAL = {NoUsableAnswerError.code}
 """Reasons that do not pass: asking again calls no model."""
 
-_CURES = {
-    NoVoteError.code: "look at the failures of the models below and mend their cause",
-    BudgetExhaustedError.code: "raise budget in camvo.yaml, or wait for the next UTC day",
-    MissingFieldError.code: "import the key that the label config reads, or set camvo_fields",
-    EmptyTextError.code: "import their texts",
-    ImageUnavailableError.code: "make the images available to a model (docs/tags.md)",
-}
-
 
 def failed_task_reports(
     connection: Connection, project: str, commands: _Commands
@@ -134,11 +119,8 @@ def failed_task_reports(
 
 def _fix(code: str, commands: _Commands) -> str:
     if code in _FINAL:
-        return (
-            "label them by hand, give the labels hints, or name other models; "
-            f"{commands.again} makes one more attempt"
-        )
-    return f"{_CURES.get(code, 'look the code up in docs/errors.md')}; then run {commands.failed}"
+        return f"{cure_of(code)}; {commands.again} makes one more attempt"
+    return f"{cure_of(code)}; then run {commands.failed}"
 
 
 def failed_task_list(

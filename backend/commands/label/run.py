@@ -9,7 +9,6 @@ import csv
 import io
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +51,7 @@ from backend.recounting.further import ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
+from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
 
 
@@ -296,7 +296,7 @@ _T = TypeVar("_T")
 def count_again(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, ask_more: float | None) -> None:
     """Count a dataset's kept votes again; if asked to, ask models that were left out, and count once more."""
     counted = RecountTally()
-    with ThreadPoolExecutor(1) as workers, console.status("counting the kept votes again"):
+    with Threads(1, "workers") as workers, console.status("counting the kept votes again"):
         again = _CountingAgain(jobs, tasks, workers)
         try:
             again.count(counted)
@@ -312,7 +312,7 @@ def count_again(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, ask_mo
 
 
 class _CountingAgain:
-    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: ThreadPoolExecutor) -> None:
+    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: Threads) -> None:
         process = jobs.process
         self._jobs, self._tasks, self._process = jobs, tasks, process
         self.recounter = Recounter(

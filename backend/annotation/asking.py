@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -89,6 +89,25 @@ class Voters:
                 together = self._pool[packed].model
                 costs[packed] = together.packed_cost(pack.system, texts, batched=batch)
         return costs
+
+    def waits(self, job: Job, arms: Iterable[str]) -> dict[str, float]:
+        """What the time is worth, in $, by which one more call to each slow arm delays other tasks.
+
+        An arm that is idle delays none: what it can answer meanwhile is free. Of a delay, what exceeds that
+        by the quickest arm counts: it is no reason to prefer one of several arms that are equally slow.
+        Nobody waits for a provider's batch.
+
+        Args:
+            job: the task.
+            arms: the arms that may be asked.
+        """
+        second = job.settings.hour_usd / 3600.0
+        if job.batching is not None or not second:
+            return {}
+        callers = {arm: self._pool[arm] for arm in arms}
+        least = min((caller.delay for caller in callers.values()), default=0.0)
+        slow = {arm: caller for arm, caller in callers.items() if caller.delay > least}
+        return {arm: second * (caller.delay - least) if caller.busy else 0.0 for arm, caller in slow.items()}
 
     def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, str]:
         """The models that are left out because they failed: model → the code of the reason.

@@ -138,6 +138,16 @@ class ModelCaller:
         return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng)
 
     @property
+    def delay(self) -> float:
+        """The seconds by which asking about a task delays others while the model is busy."""
+        return 0.0 if self._rates is None else self._rates.delay / self.pack_size
+
+    @property
+    def busy(self) -> bool:
+        """Whether another call would delay others now."""
+        return self._rates is not None and self._rates.busy
+
+    @property
     def pack_size(self) -> int:
         """The most tasks in a prompt of a packed arm; 1 for any other arm."""
         return (self.model.settings.pack or 1) if self._packed else 1

@@ -24,6 +24,7 @@ from backend.errors import (
 from backend.questions.prompts.messages import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
+from camvo.student.taught_texts import STUDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,17 @@ class Replies:
     def confidences(self) -> dict[str, Mapping[str, float]]:
         """How sure the models say they are: arm → question → confidence; arms that say nothing are absent."""
         return {arm: reply.confidences for arm, reply in self.arms.items() if reply.confidences}
+
+    def failures(self, question: str) -> dict[str, str | None]:
+        """Why arms gave no vote on a question: arm → the code of the reason, ``None`` if nothing failed.
+
+        An answer that leaves out one of several questions is unusable for that one.
+        """
+        return {
+            arm: reply.failure or (BadAnswerError.code if reply.votes else None)
+            for arm, reply in self.arms.items()
+            if question not in reply.votes and arm != STUDENT
+        }
 
     @property
     def versions(self) -> dict[str, str]:

@@ -23,9 +23,10 @@ from backend.commands.shared.backend_client import (
     TasksInDoubt,
 )
 from backend.commands.shared.output import Advance
-from backend.errors import BackendError, BatchPendingError, BodyTooLargeError
+from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
+from backend.server.status.missing import Ending, Missing
 
 
 @dataclass(slots=True)
@@ -180,6 +181,7 @@ class Tally:
     refused: int = 0
     spent_usd: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
+    missing: Missing | None = field(default=None, compare=False)
 
     def begin_sweep(self) -> None:
         """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
@@ -192,6 +194,13 @@ class Tally:
         """How many tasks should have got a prediction and did not."""
         return self.failed.total() + self.waiting + self.undecided + self.too_large + self.refused
 
+    @property
+    def ending(self) -> Ending:
+        """How the run ends, as an exit code."""
+        if self.left:
+            return Ending.TASKS_LEFT
+        return Ending.DONE if self.missing is None else self.missing.ending
+
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
         tasks = "" if self.stored in {0, self.created} else f" for {self.created} tasks"
@@ -201,12 +210,11 @@ class Tally:
         ]
         if self.blind:
             lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
-        lines += [
-            f"{tasks} tasks failed ({code}): {self.fixes.get(code, 'look the code up in docs/errors.md')}"
-            for code, tasks in self.failed.most_common()
-        ]
-        if self.failed:
-            lines.append("then ask again about the failed tasks alone with --failed")
+        if self.missing is None:
+            lines += [
+                f"{tasks} tasks failed ({code}): {self.fixes.get(code, cure_of(code))}"
+                for code, tasks in self.failed.most_common()
+            ]
         if self.waiting:
             lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
         if self.undecided:
@@ -217,6 +225,8 @@ class Tally:
             lines.append(
                 f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
             )
+        if self.missing is not None:
+            lines += self.missing.lines()
         return "\n".join(lines)
 
 

@@ -15,6 +15,8 @@ from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import WEBHOOK_HEADER
+from backend.ledger.missing_votes import Mark
+from backend.server.status.missing import Missing
 from backend.settings import Environment
 
 
@@ -197,6 +199,16 @@ class BackendClient:
         given = {name: value for name, value in query.items() if value is not None}
         body = self._answer("GET", "/progress", params=given)
         return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
+
+    def mark(self, project_key: str) -> Mark:
+        """Return the present moment of the server's ledger."""
+        body = self._answer("GET", "/progress", params={"project": project_key})
+        return Mark(int(body["last_round"]), int(body["last_call"]))
+
+    def missing(self, project_key: str, after: Mark) -> Missing:
+        """Return what the project lacks; its models are judged by what is newer than a moment."""
+        query = {"project": project_key, "round": after.round, "call": after.call}
+        return Missing.of_json(self._answer("GET", "/missing", params=query))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None

@@ -567,6 +567,20 @@ class ProjectReport:
     annotators: tuple[AnnotatorReport, ...] | None = None
     packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
+    incomplete: int = 0
+
+    @property
+    def saving(self) -> str:
+        """What was saved beside asking everyone, in words; empty if nothing can be said."""
+        if self.cost.saved is None:
+            return ""
+        if self.incomplete > _MANY_INCOMPLETE * self.rounds:
+            return "no saving is known, since votes are missing"
+        return f"{percent(self.cost.saved)} saved"
+
+
+_MANY_INCOMPLETE = 0.05
+"""A saving is named if no larger share of the labels is incomplete: a vote that is missing saves nothing."""
 
 
 @dataclass(frozen=True, slots=True)

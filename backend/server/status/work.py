@@ -14,6 +14,7 @@ from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
 from backend.ledger.answers import PackChecks
+from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, Project, is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
@@ -86,8 +87,8 @@ def project_progress(
     connection: Connection, project: str, first: str | None, last: str | None, after: str | None
 ) -> dict[str, Any]:
     """The body of ``GET /progress``."""
-    lowest, highest = _whole_number("first", first), _whole_number("last", last)
-    since = _whole_number("after", after)
+    lowest, highest = whole_number("first", first), whole_number("last", last)
+    since = whole_number("after", after)
     decided = 0
     sums = ProjectSums(connection, project)
     if since is not None:
@@ -96,12 +97,13 @@ def project_progress(
     return {
         "tasks": decided,
         "last_round": sums.newest_round(),
+        "last_call": Mark.now(connection).call,
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }
 
 
-def _whole_number(name: str, sent: str | None) -> int | None:
+def whole_number(name: str, sent: str | None) -> int | None:
     """A number in a query, ``None`` if it was not sent."""
     if sent is None:
         return None
@@ -137,7 +139,7 @@ def failed_task_list(
     connection: Connection, projects: list[str], first: str | None, last: str | None
 ) -> dict[str, Any]:
     """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins."""
-    lowest, highest = _whole_number("first", first), _whole_number("last", last)
+    lowest, highest = whole_number("first", first), whole_number("last", last)
     listed = failed_tasks.list_failures(connection, projects, lowest or 0, highest, limit=PAGE + 1)
     tasks = [
         {"task": task.task, "code": task.code, "failed_at": task.failed_at, "final": task.code in _FINAL}

@@ -61,6 +61,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from camvo.errors import CamvoError
 
@@ -161,16 +162,18 @@ class MalformedRequestError(RequestError):
 
 
 class TaskError(CamvoError):
-    """Task that gets no prediction; other tasks of the same request are unaffected.
+    """Task that lacks a label for one of its questions, or for all; other tasks are unaffected.
 
     Attributes:
         meaning: why tasks have no label, for people: it follows "because".
         cure: what to do about them.
+        partial: the prediction of its questions that have a label; ``None`` if none has.
     """
 
     code = "task_failed"
     meaning = "of an error in CaMVo"
     cure = "look for task_failed or vote_failed in the log, and report it"
+    partial: dict[str, Any] | list[Any] | None = None
 
 
 class MissingFieldError(TaskError):

@@ -137,7 +137,7 @@ def _packed(prompt: TaskPrompt) -> dict[str, Any]:
 
 def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
     messages, schema, provider = prompt.for_model(arm), prompt.schema, pool[arm].batches
-    body = provider.body(pool[arm].model.request(messages, schema))
+    body = provider.body(pool[arm].model.batch_request(messages, schema))
     return {
         "body": body,
         "ceiling_usd": pool[arm].model.batch_ceiling(messages, schema),

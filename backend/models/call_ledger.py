@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -26,7 +25,8 @@ from backend.errors import (
     TaskError,
 )
 from backend.ledger import Writer, answers, money, projects
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, Contacts, settle_calls, store_answers
+from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
+from backend.ledger.claims import Claim, Claims, Contacts, process_owner
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import GroupedWrite, is_temporary
 from backend.ledger.money import MoneyQueue, Purse, Reservation, Settlements
@@ -204,7 +204,7 @@ class CallLedger:
 
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
         self._writer, self._clock = writer, clock
-        self.owner = uuid.uuid4().hex
+        self.owner = process_owner()
         self._claimed: dict[str, tuple[int, float]] = {}
         self._check: Callable[[], None] = lambda: None
         self._not_booked: set[int] = set()
@@ -313,7 +313,7 @@ class CallLedger:
         Claims(connection).note_call(key, self.owner, call)
         return ClaimResult(call=call)
 
-    def acquire(self, connection: Connection, key: str) -> answers.Claim | None:
+    def acquire(self, connection: Connection, key: str) -> Claim | None:
         """Claim a call, in a write transaction; ``None`` if another process makes it.
 
         The claim names the call that money was reserved for, if the connection broke while that was
@@ -321,7 +321,7 @@ class CallLedger:
         """
         self._contacts.note()
         claim = Claims(connection).acquire(key, self.owner, LEASE, grace=self._contacts.grace)
-        return answers.Claim(None) if claim is not None and claim.call in self._not_booked else claim
+        return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
         """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.

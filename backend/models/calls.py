@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -170,10 +171,9 @@ def read_response(response: Any) -> ProviderResponse:
     reported = [_token_count(getattr(usage, key, None)) for key in ("prompt_tokens", "completion_tokens")]
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
-    content = getattr(message, "content", None)
     provider_fields = getattr(message, "provider_specific_fields", None) or {}
     return ProviderResponse(
-        content=content if isinstance(content, str) else "",
+        content=_content_text(message),
         input_tokens=reported[0],
         output_tokens=reported[1],
         finish_reason=getattr(choices[0], "finish_reason", None) if choices else None,
@@ -184,6 +184,23 @@ def read_response(response: Any) -> ProviderResponse:
             getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
         ),
     )
+
+
+def _content_text(message: Any) -> str:
+    """The answer in a message: its text or text parts, else the arguments of its only call of a tool."""
+    content = _field(message, "content")
+    if isinstance(content, list):
+        parts = (part if isinstance(part, str) else _field(part, "text") for part in content)
+        content = "".join(part for part in parts if isinstance(part, str))
+    if isinstance(content, str) and content.strip():
+        return content
+    calls = _field(message, "tool_calls")
+    calls = [_field(call, "function") for call in calls] if isinstance(calls, list) else []
+    calls = calls or [_field(message, "function_call")]
+    arguments = _field(calls[0], "arguments") if len(calls) == 1 else None
+    if isinstance(arguments, Mapping):
+        return json.dumps(arguments, ensure_ascii=False)
+    return arguments if isinstance(arguments, str) else content if isinstance(content, str) else ""
 
 
 def _answer_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:

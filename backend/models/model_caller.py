@@ -94,6 +94,9 @@ class CircuitBreaker:
 
 _log = structlog.get_logger(__name__)
 
+_SCHEMA = "response_format"
+"""The parameter of a request that carries the JSON schema."""
+
 
 class ModelCaller:
     """Calls one model. It belongs to one event loop after the first call.
@@ -169,7 +172,10 @@ class ModelCaller:
         tasks: int = 1,
         hurried: bool = False,
     ) -> ModelAnswer:
-        """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
+        """Ask once. Only a call that the provider refused, which costs nothing, is sent again.
+
+        That is a call after HTTP 429, and one whose JSON schema the server may have refused: it is sent again
+        without the schema.
 
         Args:
             messages: system and user message.
@@ -207,8 +213,13 @@ class ModelCaller:
                 call = self._send(request, until if hurried else math.inf)
                 response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
-                failure = self._failure(error)
+                failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
+                if isinstance(failure, RejectedError) and _SCHEMA in request and not model.takes_schema:
+                    request = {key: value for key, value in request.items() if key != _SCHEMA}
+                    passage = None
+                    continue
+                self.breaker.failed(failure)
                 if not isinstance(failure, RateLimitedError):
                     raise failure from None
                 refusal = failure  # the call cost nothing, and waits for its turn again
@@ -218,6 +229,8 @@ class ModelCaller:
                 raise
             seconds = self._clock() - asked_at
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
+            if schema is not None and self.model.takes_schema is None:
+                self.model.note_schema(taken=_SCHEMA in request)
             return self._answer(model, response, counted, most, seconds, tasks)
 
     def refuse_waiting(self) -> None:
@@ -277,11 +290,6 @@ class ModelCaller:
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
             options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
-
-    def _failure(self, error: Exception) -> ModelError:
-        failure = model_error(error, self.model.settings.name)
-        self.breaker.failed(failure)
-        return failure
 
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches, and learn from its usage.

@@ -127,7 +127,7 @@ class Labelling:
             code = "internal"
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
         self.failed[code] += 1
-        self.voteless += isinstance(error, NoVoteError)
+        self.voteless += isinstance(error, NoVoteError) and error.partial is None
         self.hopeless = not self.labelled and self.voteless >= HOPELESS
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from backend.commands.bulk.quoting import RandomSample, agree
-from backend.commands.predict.prediction_run import AskMoreRun, PredictionRun, RecountRun, Tally
+from backend.commands.predict.prediction_run import PredictionRun, Tally
+from backend.commands.predict.recount_run import AskMoreRun, RecountRun
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
@@ -22,7 +23,7 @@ from backend.commands.shared.setup import environment_with
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.quotes.quote import Quote
-from backend.server.status.missing import Missing
+from backend.server.status.missing import Ending, Missing
 from backend.server.status.report import dollars
 
 INTERRUPTED = 130
@@ -65,7 +66,6 @@ def run_on_terminal(
         raise
     tally.missing = None if missing is None else missing()
     print_totals()
-    print_ending(console, tally.ending)
     return tally.ending
 
 
@@ -182,6 +182,7 @@ def predict_project(
         if options.recount:
             _count_again(console, counting, options.ask_more)
             _deliver(console, counting)
+            run.check(counting.delivered)
             return 0
         began, backend.tasks = backend.mark(key), client.count_tasks(project)
         tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
@@ -191,6 +192,8 @@ def predict_project(
         code = run_on_terminal(console, run, tasks, missing=lambda: backend.missing(key, began))
         if refresh and code != INTERRUPTED:
             _deliver(console, counting, changes_only=True)
+        if code != INTERRUPTED:
+            print_ending(console, Ending(code))
         return code
     finally:
         backend.close()
@@ -209,7 +212,8 @@ def _count_again(console: Console, counting: RecountRun, ask_more: float | None)
 
 
 def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:
-    counting.deliver()
+    with progress_bar(console, "replacing predictions", counting.pending(), transient=True) as advance:
+        counting.deliver(advance)
     summary = counting.tally.summary()
     said = summary.partition("\n")[0] if changes_only else summary
     console.print(said, highlight=False, soft_wrap=True)

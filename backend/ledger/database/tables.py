@@ -230,6 +230,8 @@ countings = _table(
     Column("counted", BigInteger, nullable=False),
     Column("labels", BigInteger, nullable=False),
     Column("scores", BigInteger, nullable=False),
+    Column("score_before", Double, nullable=False),
+    Column("score_after", Double, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 

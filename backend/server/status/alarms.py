@@ -200,7 +200,11 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
     fix = f"run {waiting.command}"
-    if is_of_label_studio(project.key):
+    certifying = sum(question.guarantee.run for question in project.questions if question.current)
+    if certifying:
+        fix += f", before further blind tasks are labelled: the {of(certifying, 'blind label')} so far then"
+        fix += " certify nothing any more"
+    elif is_of_label_studio(project.key):
         fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
     return [Alert("recount_waiting", message, fix, level="note")]
 

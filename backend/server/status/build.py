@@ -22,6 +22,7 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
 from backend.server.status.labels import QuestionSource, question_reports
+from backend.server.status.live import Live
 from backend.server.status.missing import missing_of
 from backend.server.status.people_and_models import (
     annotator_reports,
@@ -32,7 +33,7 @@ from backend.server.status.promises import certificate_reports
 from backend.server.status.report import (
     Budget,
     Cost,
-    Live,
+    LostCalls,
     ModelVersion,
     ProjectReport,
     Report,
@@ -172,6 +173,7 @@ def _project_report(
             best_single=best_single_report(
                 models, current[0].votes if len(current) == 1 else None, progress.predicted
             ),
+            lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
         ),
         questions=questions,
         models=models,

@@ -141,14 +141,14 @@ def missing_of(
 
 
 def _unlabelled(code: str, tasks: int, again: str) -> Alert:
-    have = "has" if tasks == 1 else "have"
+    lack = "lacks" if tasks == 1 else "lack"
     if code.startswith("model_"):
         why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
     else:
         why = f", because {meaning_of(code)}"
     level: Any = "note" if code == EmptyTextError.code else "alarm"
     fix = f"{cure_of(code)}; then run {again}"
-    return Alert(code, f"{of(tasks, 'task')} {have} no label{why}", fix, level=level)
+    return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
 
 
 def _incomplete(tasks: int, lacking: Mapping[str, _Lacking], again: str) -> Alert:

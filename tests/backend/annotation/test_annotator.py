@@ -278,6 +278,13 @@ def test_the_cost_of_a_task_is_shared_by_its_questions(tmp_path: Path) -> None:
         assert [round_.cost_usd for round_ in backend.rounds(1)] == pytest.approx([1.5 * CALL] * 2)
 
 
+def test_the_cost_of_a_task_falls_on_the_questions_that_were_decided(tmp_path: Path) -> None:
+    with Backend(tmp_path, lambda body: says(mood="Sad", topic="Gardening")) as backend:
+        backend.predict(task(1), project=TWO)
+        [mood] = backend.rounds(1)
+    assert (mood.cost_usd, mood.full_cost_usd) == pytest.approx((3 * CALL, 3 * CALL))
+
+
 def settled(backend: Backend) -> list[Any]:
     with backend.ledger.read() as connection:
         return list(connection.execute(select(tables.calls)).all())

@@ -172,7 +172,7 @@ def test_a_task_without_a_label_ends_with_1_under_the_code_of_the_failure(folder
         "blue": "model_key_rejected",
         "cyan": "model_unavailable",
     }
-    assert f"{TASKS} tasks have no label" in tally.summary()
+    assert f"{TASKS} tasks lack a label" in tally.summary()
     assert spent(run) == 0.0
 
 

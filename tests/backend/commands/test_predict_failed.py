@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
+from label_studio_requests import SENTIMENT_AND_TOPIC
 from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
@@ -68,6 +69,22 @@ def test_a_spell_of_garbage_costs_one_attempt_a_run_and_leaves_no_task_blank(
     backend.server.script = GLAD
     assert run(api, client, failed=True) == Tally(created=4)
     assert client.failed_tasks(api.project_key) == {}
+
+
+def test_a_missing_question_is_counted_named_and_added_to_the_prediction_later(
+    backend: Backend, client: BackendClient, api: LabelStudioApi
+) -> None:
+    api.project["label_config"] = SENTIMENT_AND_TOPIC
+    [number] = api.add_tasks("A long day.")
+    backend.server.script = lambda body: says(mood="Sad", topic="Gardening")
+    tally = run(api, client)
+    assert tally == Tally(created=1, partly=Counter(model_bad_answer=1))
+    assert tally.left == 1
+    assert "1 tasks lack a label for a question (no_vote): " in tally.summary()
+    backend.server.script = lambda body: says(topic="Food")
+    assert run(api, client, failed=True) == Tally(replaced=1)
+    [prediction] = api.tasks[number]["predictions"]
+    assert [region["from_name"] for region in prediction["result"]] == ["mood", "topic"]
 
 
 def test_three_spells_are_final(backend: Backend, client: BackendClient, api: LabelStudioApi) -> None:

@@ -21,7 +21,7 @@ from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
 from backend.models.pool import CachingPool
 from backend.questions import parse_label_config
-from backend.questions.prompts.messages import parse_answer
+from backend.questions.prompts.answers import parse_answer
 from backend.settings import BudgetSettings, ModelSettings
 from backend.testing import OpenAIServer, Reply
 
@@ -54,6 +54,7 @@ class Process:
             model="openai/red",
             input_price=1.0,
             output_price=2.0,
+            structured_output=False,
             max_tokens=most,
             parameters={"api_base": self.server.url},
         )

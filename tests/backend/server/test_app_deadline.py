@@ -193,7 +193,7 @@ def test_a_full_house_still_answers_everything_else_and_everybody_in_the_end(
         others = [
             front.post("/setup", setup()),
             front.post("/webhook", annotated(Annotation(number=1, task=1, mood="Sad"))),
-            front.send(b"GET /health HTTP/1.1\r\n\r\n"),
+            front.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"),
         ]
         assert [client.answer().status for client in others] == [200, 200, 200]
         assert not gate.open.is_set()

@@ -217,6 +217,8 @@ def _recounts_and_certificates() -> None:
         sa.Column("counted", sa.BigInteger, nullable=False),
         sa.Column("labels", sa.BigInteger, nullable=False),
         sa.Column("scores", sa.BigInteger, nullable=False),
+        sa.Column("score_before", sa.Double, nullable=False),
+        sa.Column("score_after", sa.Double, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("project", "number", name="pk_countings"),
     )

@@ -154,7 +154,7 @@ def _unlabelled(code: str, tasks: int, again: str) -> Alert:
 def _incomplete(tasks: int, lacking: Mapping[str, _Lacking], again: str) -> Alert:
     votes = ", ".join(f"{name} {count(each.tasks)}" for name, each in lacking.items())
     are = "is incomplete: it was" if tasks == 1 else "are incomplete: they were"
-    message = f"{of(tasks, 'label')} {are} decided without votes that may still come ({votes})"
+    message = f"{of(tasks, 'task')} {are} decided without votes that may still come ({votes})"
     fix = f"do what is said of these models below; then run {again}, which asks them"
     return Alert(INCOMPLETE, message, fix)
 
@@ -216,7 +216,7 @@ class _ModelEnd:
             if self._silent and self.after is not None and asked.usd:
                 yield f"its calls cost {dollars(asked.usd)}"
         elif self.lacking is not None:
-            tasks = of(self.lacking.tasks, "label")
+            tasks = of(self.lacking.tasks, "task")
             when = _when(self.lacking.first_at, self.lacking.last_at)
             yield f"{tasks} of the project lack the vote of {self.name}{when}, because {why}"
 

@@ -84,7 +84,7 @@ def alarms(tally: RunTally) -> dict[str, str]:
 
 
 def test_a_run_that_lacks_nothing_ends_with_0_and_says_nothing_of_missing_votes(folder: Folder) -> None:
-    tally = folder(amber=GOOD, blue=GOOD).label()
+    tally = folder(amber=GOOD, blue=GOOD).label(no_wait=True)
     assert tally.ending == Ending.DONE
     assert "\n" not in tally.summary()
     assert tally.ending.lines() == []
@@ -106,7 +106,7 @@ def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_co
     folder: Folder, code: str, reply: Reply | None, price: float
 ) -> None:
     run = folder(amber=GOOD, blue=reply)
-    tally = run.label()
+    tally = run.label(no_wait=True)
     assert tally.labelling.labelled == TASKS
     assert tally.ending == Ending.MODELS_FAILED
     assert alarms(tally) == {"blue": code}
@@ -119,7 +119,7 @@ def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_co
 def test_four_dead_models_of_five_are_four_alarms(folder: Folder) -> None:
     dead = ("blue", "cyan", "dun", "ecru")
     run = folder(amber=GOOD, **dict.fromkeys(dead, DEAD))
-    tally = run.label()
+    tally = run.label(no_wait=True)
     assert tally.ending == Ending.MODELS_FAILED
     assert alarms(tally) == dict.fromkeys(dead, "model_unavailable")
     assert spent(run) == pytest.approx(TASKS * CALL)
@@ -129,7 +129,7 @@ def test_asking_everyone_costs_the_price_of_every_model_whether_or_not_its_vote_
     folder: Folder,
 ) -> None:
     run = folder(amber=GOOD, blue=DEAD)
-    run.label()
+    run.label(no_wait=True)
     project = reported(run)
     assert project.cost.every_model_usd > 1.9 * project.cost.rounds_usd
     assert project.saving == "no saving is known, since votes are missing"
@@ -139,7 +139,7 @@ def test_report_with_and_without_the_configuration_and_the_status_have_the_alarm
     folder: Folder,
 ) -> None:
     run = folder(amber=GOOD, blue=DEAD, cyan=PROSE, dun=None, ecru=WRONG_KEY)
-    of_run = {(alert.subject, alert.code) for alert in run.label().missing().alerts}
+    of_run = {(alert.subject, alert.code) for alert in run.label(no_wait=True).missing().alerts}
     of_status = {(alert.subject, alert.code) for alert in reported(run).alerts}
     assert of_run <= of_status
     for given in ([], ["--config", "camvo.yaml"]):
@@ -154,17 +154,17 @@ def test_a_vote_that_may_still_come_ends_with_3(folder: Folder) -> None:
     run = folder(amber=GOOD, blue=GOOD)
     replies = iter([DEAD])
     run.server.script = lambda body: next(replies, GOOD) if body["model"] == "blue" else GOOD
-    tally = run.label()
+    tally = run.label(no_wait=True)
     assert tally.ending == Ending.INCOMPLETE
     assert (
-        "1 label is incomplete: it was decided without votes that may still come (blue 1)" in tally.summary()
+        "1 task is incomplete: it was decided without votes that may still come (blue 1)" in tally.summary()
     )
     assert "because its server was down or could not be reached" in tally.summary()
 
 
 def test_a_task_without_a_label_ends_with_1_under_the_code_of_the_failure(folder: Folder) -> None:
     run = folder(amber=DEAD, blue=WRONG_KEY, cyan=DEAD)
-    tally = run.label()
+    tally = run.label(no_wait=True)
     assert tally.ending == Ending.TASKS_LEFT
     assert {row["camvo_error"] for row in run.rows()} == {"model_unavailable"}
     assert alarms(tally) == {
@@ -179,7 +179,7 @@ def test_a_task_without_a_label_ends_with_1_under_the_code_of_the_failure(folder
 def test_an_answer_that_was_cut_off_is_bought_once_in_all_runs(folder: Folder) -> None:
     run = folder(amber=CUT)
     for _ in range(3):
-        run.label()
+        run.label(no_wait=True)
     assert run.server.count() == TASKS
     assert spent(run) == pytest.approx(TASKS * CALL)
     assert {row["camvo_error"] for row in run.rows()} == {"model_cut_off"}
@@ -187,10 +187,10 @@ def test_an_answer_that_was_cut_off_is_bought_once_in_all_runs(folder: Folder) -
 
 def test_a_model_that_was_mended_is_not_reported_by_the_next_run(folder: Folder) -> None:
     run = folder(amber=GOOD, blue=PROSE)
-    run.label()
+    run.label(no_wait=True)
     run.server.script = always("Glad")
     run.table(*(f"new {number}" for number in range(TASKS)))
-    tally = run.label()
+    tally = run.label(no_wait=True)
     assert (tally.ending, alarms(tally)) == (Ending.DONE, {})
 
 

@@ -192,6 +192,7 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
             label_studio=environment.label_studio_url,
             annotators=annotators,
             certificates=True,
+            configured=environment.config is not None,
         )
     if project is not None and not report.projects:
         raise ConfigError(
@@ -265,7 +266,7 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
             yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
     cost, single = project.cost, project.cost.best_single
     beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
-    saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
+    saved = f" ({project.saving})" if project.saving else ""
     yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url

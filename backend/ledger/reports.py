@@ -357,10 +357,23 @@ class QuestionSums(QuestionRounds):
         return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
 
 
-def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | None]]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        code: the error's code; ``None`` for an answer.
+        at: when the call began, unix seconds.
+    """
+
+    code: str | None
+    at: float
+
+
+def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
     """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
 
-    An outcome is an error's code, or ``None`` for an answer; the latest come first.
+    The latest come first.
     """
     latest = (
         select(
@@ -369,19 +382,20 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | 
             _calls.model,
             _calls.state,
             _calls.error_code,
+            _calls.created_at,
         )
         .order_by(_calls.id.desc())
         .limit(_RECENT_CALLS)
         .subquery()
     )
     rows = connection.execute(
-        select(latest.c.project, latest.c.model, latest.c.error_code)
+        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
         .where(latest.c.state == "settled")
         .order_by(latest.c.id.desc())
     )
-    outcomes: dict[tuple[str, str], list[str | None]] = {}
-    for project, model, code in rows:
-        outcomes.setdefault((project, model), []).append(code)
+    outcomes: dict[tuple[str, str], list[Outcome]] = {}
+    for project, model, code, at in rows:
+        outcomes.setdefault((project, model), []).append(Outcome(code, at))
     return outcomes
 
 

@@ -27,7 +27,10 @@ from backend.errors import (
 from backend.label_studio import payloads
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
+from backend.learning.projects import project_settings
+from backend.ledger import projects
 from backend.ledger.database.statements import now
+from backend.ledger.missing_votes import Mark
 from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
@@ -36,7 +39,8 @@ from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, selected_projects
-from backend.server.status.report import read_live
+from backend.server.status.live import read_live
+from backend.server.status.missing import missing_of
 from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics, tracing
@@ -359,6 +363,16 @@ def _progress() -> Response:
     with _runtime().ledger.read() as connection:
         progress = project_progress(connection, request.args.get("project", ""), first, last, after)
     return jsonify(progress | {"waiting": _runtime().waiting()})
+
+
+@_pages.get("/missing")
+def _missing() -> Response:
+    """The labels and votes that a project lacks; its models are judged by what is newer than a moment."""
+    key = request.args.get("project", "")
+    newest = {name: _query_number(name) or 0 for name in ("round", "call")}
+    with _runtime().ledger.read() as connection:
+        own, _ = project_settings(projects.get(connection, key), _runtime().settings)
+        return jsonify(missing_of(connection, key, own.arms, Mark(**newest)).to_json())
 
 
 @_pages.get("/metrics")

@@ -36,7 +36,7 @@ from backend.commands.label.columns import (
 from backend.commands.predict.recount_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
 from backend.datasets.sinks import Kinds, Result, check_sink, open_sink, spreadsheet_cell, whole_file
@@ -53,6 +53,7 @@ from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.missing import Ending
 from backend.settings import Environment, Settings
 from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
@@ -247,17 +248,18 @@ def _with_blind_sample(
     return blind
 
 
-def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
+def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> Ending:
     """Label a file and write the labels to another."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
     console.print(f"written to {out}", highlight=False, soft_wrap=True)
     print_outcome(console, environment, options.project(path))
-    return not tally.left
+    print_ending(console, tally.ending)
+    return tally.ending
 
 
 def label_into(  # noqa: PLR0917 - two files, and what a run needs

@@ -23,6 +23,7 @@ from backend.errors import (
     StoppingError,
     UnusableAnswersError,
     Usage,
+    WithdrawnError,
 )
 from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
@@ -163,6 +164,7 @@ class CachingPool:
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
+            WithdrawnError: the call was given up before it was sent.
         """
         fingerprint = self._pool[query.model].model.fingerprint(query.messages, query.schema)
         for attempt in itertools.count() if query.again else range(ATTEMPTS):
@@ -178,12 +180,12 @@ class CachingPool:
     async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
-            # The first query pays. If its project has no money left, or if it was in a hurry and this query
-            # is not, this query asks for itself.
+            # The first query pays. If its project has no money left, if it was given up, or if it was in a
+            # hurry and this query is not, this query asks for itself.
             await self._calls.record_use(key, query)
             try:
                 return replace(await self._joined(shared, query, patience), cost=0.0)
-            except BudgetExhaustedError:
+            except (BudgetExhaustedError, WithdrawnError):
                 pass
             except ModelTimeoutError:
                 if query.hurried or shared not in self._hurried:
@@ -257,7 +259,7 @@ class CachingPool:
                 "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
             )
             raise
-        except (StoppingError, LedgerError) as error:
+        except (StoppingError, WithdrawnError, LedgerError) as error:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
             await self._calls.settle(key, query, call, outcome)
             raise

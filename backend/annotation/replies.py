@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.annotation.job import Job
 from backend.errors import (
     BadAnswerError,
+    BudgetExhaustedError,
     ContextTooLongError,
     KeyRejectedError,
     ModelTimeoutError,
@@ -93,6 +94,20 @@ def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
         return {}
 
 
+PASSING: Final = frozenset(
+    each.code
+    for each in (
+        ModelTimeoutError,
+        RateLimitedError,
+        UnavailableError,
+        KeyRejectedError,
+        RejectedError,
+        BudgetExhaustedError,
+    )
+)
+"""The codes of the reasons for a missing vote that can pass, so that asking again may bring the vote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replies:
     """The replies to one task.
@@ -100,10 +115,12 @@ class Replies:
     Attributes:
         arms: the replies that the policy reads: those of the plan's arms.
         beside: those of models that the plan does not contain: a coin chose them, or another plan did.
+        left_out: the models that could not be asked, because they failed: model → the code of the reason.
     """
 
     arms: dict[str, ModelReply]
     beside: dict[str, ModelReply] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def any_vote(self) -> bool:
@@ -124,6 +141,17 @@ class Replies:
     def versions(self) -> dict[str, str]:
         """The version that each model's answer reports, for those that report one."""
         return {arm: reply.version for arm, reply in self.arms.items() if reply.version is not None}
+
+    def missing(self, arms: Collection[str]) -> dict[str, str]:
+        """The arms whose vote may still come: arm → the code of the reason why it is not there.
+
+        A model that was left out belongs to them if every other arm was asked: it would have been asked, too.
+
+        Args:
+            arms: those of the plan.
+        """
+        failed = {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
+        return failed | (dict(self.left_out) if set(arms) <= self.arms.keys() else {})
 
     @property
     def costs(self) -> dict[str, float]:

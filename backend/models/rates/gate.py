@@ -10,14 +10,14 @@ import asyncio
 import contextvars
 import heapq
 import itertools
-import random
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
-from backend.errors import LedgerError, ModelError, RateLimitedError, WithdrawnError
+from backend.errors import LedgerError, RateLimitedError, WithdrawnError
 from backend.models.rates.answers import CallEnd, Durations, RateTally
 from backend.models.rates.controller import BINS, Concurrency, Lease, RateReport, RateStore
 from backend.settings import ModelSettings
@@ -214,6 +214,9 @@ class RateGate:
         model: the model's settings.
         store: exchanges reports for leases.
         clock: monotonic seconds.
+
+    Attributes:
+        held_since: unix seconds; since when the provider asks to wait.
     """
 
     def __init__(self, model: ModelSettings, store: RateStore, clock: Callable[[], float]) -> None:
@@ -225,6 +228,7 @@ class RateGate:
         self._leases, self._durations = _LeaseHolder(self._period), Durations()
         self._rate: float | None = None
         self._hold_until = self._next_exchange = -float("inf")
+        self.held_since = 0.0
         self._exchanges: asyncio.Task[None] | None = None
 
     @property
@@ -333,6 +337,8 @@ class RateGate:
                 waiting.turn.set_exception(error())
 
     def _hold(self, seconds: float) -> None:
+        if not self.seconds_to_wait:
+            self.held_since = time.time()
         self._hold_until = max(self._hold_until, self._clock() + seconds)
         for _, _, waiting in self._queue:
             self._refuse_hopeless(waiting)
@@ -401,47 +407,6 @@ class RateGate:
         self._rate = lease.rate
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """Decides whether a call that failed is made again.
-
-    Attributes:
-        resting: whether a model is not to be asked now.
-        most: the number of further calls after a failure that may be temporary.
-        clock: unix seconds.
-        rng: draws how long the pauses are.
-    """
-
-    resting: Callable[[str], bool]
-    most: int
-    clock: Callable[[], float]
-    rng: random.Random = field(default_factory=random.SystemRandom)
-
-    @property
-    def tries(self) -> range:
-        """The numbers of the tries, from 0."""
-        return range(self.most + 1)
-
-    async def pause(self, model: str, error: ModelError, tried: int, until: float) -> None:
-        """Wait before the next try.
-
-        Args:
-            model: the model's name in the pool.
-            error: how the latest try ended.
-            tried: its number, from 0.
-            until: unix seconds; the latest time for another try.
-
-        Raises:
-            ModelError: the error, because another try is hopeless or would be too late.
-        """
-        seconds = self.rng.uniform(0.5, 1.0) * 2.0**tried
-        hopeless = not error.retry or tried == self.most or self.resting(model)
-        if hopeless or self.clock() + seconds >= until:
-            raise error
-        _log.info("model_retry", model=model, code=error.code, retry=tried + 1)
-        await asyncio.sleep(seconds)
 
 
 def forget_when_done(running: dict[str, Any], key: str, future: asyncio.Future[Any]) -> None:

@@ -453,6 +453,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("human", sa.Text),
         sa.Column("confirmed", sa.Double),
         sa.Column("pruned", sa.Boolean, server_default=sa.false(), nullable=False),
+        sa.Column("missing", JSON_VALUE),
         sa.PrimaryKeyConstraint("id", name="pk_rounds"),
         sa.UniqueConstraint(
             "project",
@@ -465,6 +466,7 @@ def _rounds_and_tasks() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_rounds_project_id", "rounds", ["project", "id"])
+    op.create_index("ix_rounds_incomplete", "rounds", ["project", "task"], **_where("missing IS NOT NULL"))
     op.create_index(
         "ix_rounds_report",
         "rounds",

@@ -19,6 +19,7 @@ from backend.errors import (
     ModelError,
     ModelTimeoutError,
     RateLimitedError,
+    RejectedError,
     StoppingError,
     Usage,
 )
@@ -50,6 +51,9 @@ _LONG_HOLD = 10.0
 """Seconds that a provider asks to wait, from which on somebody should be told."""
 
 _log = structlog.get_logger(__name__)
+
+_SCHEMA = "response_format"
+"""The parameter of a request that carries the JSON schema."""
 
 
 class ModelCaller:
@@ -194,7 +198,10 @@ class ModelCaller:
         hurried: bool = False,
         turn: Turn | None = None,
     ) -> ModelAnswer:
-        """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
+        """Ask once. Only a call that the provider refused, which costs nothing, is sent again.
+
+        That is a call after HTTP 429, and one whose JSON schema the server may have refused: it is sent again
+        without the schema.
 
         Args:
             messages: system and user message.
@@ -238,8 +245,14 @@ class ModelCaller:
                 call = self._send(request, until if hurried else math.inf)
                 response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
-                failure = self._failure(error, probe=turn is not None and turn.probe)
+                failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
+                if isinstance(failure, RejectedError) and _SCHEMA in request and not model.takes_schema:
+                    request = {key: value for key, value in request.items() if key != _SCHEMA}
+                    passage = None
+                    continue
+                self.breaker.failed(failure)
+                self.outage.failed(failure, probe=turn is not None and turn.probe)
                 if not isinstance(failure, RateLimitedError):
                     raise failure from None
                 refusal = failure  # the call cost nothing, and waits for its turn again
@@ -249,6 +262,8 @@ class ModelCaller:
                 raise
             seconds = self._clock() - asked_at
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
+            if schema is not None and self.model.takes_schema is None:
+                self.model.note_schema(taken=_SCHEMA in request)
             return self._answer(model, response, counted, most, seconds, tasks)
 
     def refuse_waiting(self) -> None:
@@ -309,12 +324,6 @@ class ModelCaller:
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
             options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
-
-    def _failure(self, error: Exception, *, probe: bool) -> ModelError:
-        failure = model_error(error, self.model.settings.name)
-        self.breaker.failed(failure)
-        self.outage.failed(failure, probe=probe)
-        return failure
 
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches, and learn from its usage.
@@ -380,6 +389,7 @@ class ModelCaller:
             cached=cached,
             tokens=received.tokens,
             version=received.version,
+            cut_off=received.cut_off,
         )
 
     def _believed(self, direction: str, reported: int, most: int) -> int:

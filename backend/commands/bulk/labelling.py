@@ -48,6 +48,7 @@ class Labelling:
     at_once: int
     labelled: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    voteless: int = 0
     waiting: int = 0
     out_of_money: bool = False
     hopeless: bool = False
@@ -125,7 +126,8 @@ class Labelling:
             code = "internal"
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
         self.failed[code] += 1
-        self.hopeless = not self.labelled and self.failed[NoVoteError.code] >= HOPELESS
+        self.voteless += isinstance(error, NoVoteError) and error.partial is None
+        self.hopeless = not self.labelled and self.voteless >= HOPELESS
 
 
 async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:

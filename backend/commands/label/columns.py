@@ -102,7 +102,8 @@ COLUMNS: Final = (
     AddedColumn(
         "error",
         str,
-        "why the task has no label: a [code](errors.md#a-task-gets-no-prediction)",
+        "why the task has no label, or none for one of its questions: a"
+        " [code](errors.md#a-task-gets-no-prediction)",
         of_row=lambda row: None if row.stored.complete else row.stored.failure,
     ),
 )

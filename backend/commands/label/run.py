@@ -9,8 +9,8 @@ import csv
 import io
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
+from concurrent.futures import wait
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from backend.commands.label.columns import (
     added_values,
     label_columns,
 )
-from backend.commands.predict.prediction_run import AskMoreTally, RecountTally
+from backend.commands.predict.recount_run import AskMoreTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
@@ -53,6 +53,7 @@ from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
+from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
 
 
@@ -307,7 +308,7 @@ def complete_and_count(
 
     Kept votes are counted once more after further votes.
     """
-    with ThreadPoolExecutor(1) as workers:
+    with Threads(1, "workers") as workers:
         again = _CountingAgain(jobs, tasks, workers, console)
         try:
             if options.retry_failed or options.ask_more is not None:
@@ -323,9 +324,7 @@ def complete_and_count(
 
 
 class _CountingAgain:
-    def __init__(
-        self, jobs: DatasetJobs, tasks: IndexedTasks, workers: ThreadPoolExecutor, console: Console
-    ) -> None:
+    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: Threads, console: Console) -> None:
         process = jobs.process
         self._jobs, self._tasks, self._process, self._console = jobs, tasks, process, console
         self.recounter = Recounter(
@@ -370,7 +369,7 @@ class _CountingAgain:
     def count(self, tally: RecountTally) -> None:
         counting = self._run(self.recounter.recount(self._jobs.project, "command"))
         if counting is not None:
-            tally.add({"labels": counting.labels, "scores": counting.scores, "counted": counting.counted})
+            tally.add(asdict(counting))
 
     def ask(self, usd: float) -> AskMoreTally:
         tally, seen = AskMoreTally(), set[int]()

@@ -31,6 +31,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── TaskDeletedError      task deleted while models were answering
     │   ├── BatchPendingError     an answer is in a provider's batch that is not back yet
     │   ├── StoppingError         server stops and asks no further model
+    │   ├── WithdrawnError        round that gives up a call that waits for its turn
     │   └── BudgetExhaustedError  budget does not cover the next call
     ├── ModelError                model call without a vote
     │   ├── ModelTimeoutError     no answer in time
@@ -259,6 +260,12 @@ class StoppingError(TaskError):
     code = "stopping"
     meaning = "the server stopped"
     cure = "ask again about them when the server has started"
+
+
+class WithdrawnError(TaskError):
+    """Call to a slow model that its round gave up before it was sent."""
+
+    code = "withdrawn"
 
 
 class BudgetExhaustedError(TaskError):

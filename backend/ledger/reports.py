@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    false,
     cast,
     exists,
     func,
@@ -556,8 +557,8 @@ class ProjectSums:
             QuestionRounds(self.connection, self.project, control, epoch).condition
             for control, epoch in epochs.items()
         ]
-        query = select(func.count(_rounds.task.distinct())).where(or_(*current))
-        return self.connection.scalars(query).one() if current else 0
+        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
+        return self.connection.scalars(query).one()
 
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""

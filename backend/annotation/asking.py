@@ -11,10 +11,16 @@ import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.pack_checks import PackGuard, to_check
-from backend.annotation.replies import ModelReply, Replies, asked_singly, packed_reply, votes_in
+from backend.annotation.replies import (
+    ModelReply,
+    Replies,
+    asked_singly,
+    packed_reply,
+    unusable_code,
+    votes_in,
+)
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import (
-    BadAnswerError,
     BudgetExhaustedError,
     ModelError,
     TaskError,
@@ -139,9 +145,10 @@ class Voters:
         self._pool[arm].breaker.judged(usable=bool(votes))
         if votes:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
-        metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
-        _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
-        return ModelReply({}, answer.cost, BadAnswerError.code)
+        code = unusable_code(cut_off=answer.cut_off)
+        metrics.votes_missing.labels(model=arm, reason=code).inc()
+        _log.info("no_vote", model=arm, task=job.task, code=code)
+        return ModelReply({}, answer.cost, code)
 
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)

@@ -25,7 +25,8 @@ from backend.models.model import Model
 from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.controls import lists_labels
 from backend.questions.objects import IMAGE
-from backend.questions.prompts.messages import Messages, answer_schema, parse_answer, prompt_messages
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import Messages, answer_schema, prompt_messages
 from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor, redactor_named
 from backend.runtime.annotation_process import recall_usage

@@ -100,7 +100,7 @@ class FurtherSum:
 NO_FURTHER_VOTES: Final = FurtherSum(0, 0, 0.0)
 
 
-_FELT = 0.005
+FELT = 0.005
 """The smallest change of a score that is stored; no order or threshold that people use depends on less."""
 
 
@@ -153,8 +153,8 @@ def _decided(recount: Recount | None) -> dict[str, Any]:
 
 
 def differs(before: tuple[str, float], after: tuple[str, float]) -> bool:
-    """Whether a label with its score differs from another; scores do from :data:`_FELT` on."""
-    return before[0] != after[0] or abs(before[1] - after[1]) >= _FELT
+    """Whether a label with its score differs from another; scores do from :data:`FELT` on."""
+    return before[0] != after[0] or abs(before[1] - after[1]) >= FELT
 
 
 _MAX_LABELLED_ROUNDS = 2000
@@ -344,6 +344,8 @@ class Counting:
         counted: how many rounds were counted.
         labels: how many labels changed.
         scores: how many labels stayed and got another score.
+        score_before: the mean score of what was counted, before.
+        score_after: its mean score by this counting.
         created_at: unix seconds.
     """
 
@@ -353,6 +355,8 @@ class Counting:
     counted: int
     labels: int
     scores: int
+    score_before: float
+    score_after: float
     created_at: float
 
 
@@ -368,7 +372,7 @@ class Look:
         labels: how many labels would have changed.
         score_change: by how much the scores would have changed, on average over all that were counted.
         by_hand: whether the change is worth a counting and waits for a command, since the server has no key
-            for Label Studio.
+            for Label Studio, or since the counting would end what blind labels certify.
     """
 
     looked_at: float

@@ -15,9 +15,9 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    false,
     cast,
     exists,
+    false,
     func,
     or_,
     select,
@@ -140,7 +140,7 @@ class CallsRow:
         under_way: whether the calls are still running.
         failure: the error's code, or :data:`LOST`; ``None`` for answers and running calls.
         calls: number of calls.
-        cost_usd: their cost, in $; a lost call counts with its full reservation.
+        cost_usd: their cost, in $; a lost call counts with what such a call usually costs.
     """
 
     model: str
@@ -480,6 +480,13 @@ class ProjectSums:
             for row in self.connection.execute(query)
         ]
 
+    def lost_calls(self) -> tuple[int, float, float]:
+        """Return how many calls ended with their process, the $ counted for them, and the $ at most."""
+        sums = (func.count(), func.sum(_calls.cost), func.sum(_calls.reserved))
+        query = select(*sums).where(_calls.project == self.project, _calls.state == "lost")
+        calls, cost, reserved = self.connection.execute(query).one()
+        return calls, from_picodollars(int(cost or 0)), from_picodollars(int(reserved or 0))
+
     def answer_seconds(self, model: str, answered: int, quantile: float) -> float:
         """Return a quantile of the durations of a model's answered calls, in seconds.
 
@@ -559,6 +566,22 @@ class ProjectSums:
         ]
         query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
         return self.connection.scalars(query).one()
+
+    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
+        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
+
+        Args:
+            epochs: control → its epoch; the prediction has the labels of these.
+        """
+        scores: dict[int, dict[str, float]] = {}
+        for control, epoch in sorted(epochs.items()):
+            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
+            query = select(_rounds.task, latest_score.label("score")).where(
+                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
+            )
+            for row in self.connection.execute(query.order_by(_rounds.id)):
+                scores.setdefault(row.task, {})[control] = row.score
+        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
 
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""

@@ -354,6 +354,7 @@ class ModelCaller:
             cached=cached,
             tokens=received.tokens,
             version=received.version,
+            cut_off=received.cut_off,
         )
 
     def _believed(self, direction: str, reported: int, most: int) -> int:

@@ -15,6 +15,7 @@ import structlog
 from backend.errors import (
     BadAnswerError,
     BudgetExhaustedError,
+    CutOffError,
     LedgerError,
     ModelError,
     ModelTimeoutError,
@@ -148,7 +149,8 @@ class CachingPool:
 
         The stored answers to the prompt are checked in the order of the attempts. If none is usable and
         there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
-        query asks once at most: it returns an unusable new answer, and only a later query asks again.
+        query asks once at most: it returns an unusable new answer, and only a later query asks again. After
+        an answer that ``max_tokens`` cut off, none does unless it says ``again``.
 
         While the database is down, this waits: ``patience`` starts again when it is back.
 
@@ -160,6 +162,7 @@ class CachingPool:
 
         Raises:
             UnusableAnswersError: all attempts were made, and no answer is usable.
+            CutOffError: an earlier answer was cut off.
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
@@ -169,6 +172,8 @@ class CachingPool:
             answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
             if not answer.stored or usable(answer.content):
                 return answer
+            if answer.cut_off and not query.again:
+                raise _cut_off(query.model)
         raise UnusableAnswersError(
             f"gave {ATTEMPTS} unusable answers to the same prompt and is not asked it again",
             where=f"model {query.model}",
@@ -225,6 +230,7 @@ class CachingPool:
                     stored=True,
                     confidences=claimed.confidences,
                     version=claimed.version,
+                    cut_off=claimed.cut_off,
                 )
             try:
                 return await self._call(key, query, claimed.call, until)
@@ -251,6 +257,7 @@ class CachingPool:
                 usage=caller.failure_usage(query.messages, error),
                 code=error.code,
                 seconds=self._clock() - started,
+                cut_off=isinstance(error, CutOffError),
             )
             await self._calls.settle(key, query, call, outcome)
             _log.warning(
@@ -263,6 +270,22 @@ class CachingPool:
             raise
         usage = answer.usage
         confidences = answer_confidences(answer.content, answer.tokens, query.questions)
-        outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
+        outcome = CallOutcome(
+            answer.content, usage, None, answer.seconds, confidences, answer.version, answer.cut_off
+        )
         await self._calls.settle(key, query, call, outcome)
-        return PaidAnswer(answer.content, answer.cost, confidences=confidences, version=answer.version)
+        return PaidAnswer(
+            answer.content,
+            answer.cost,
+            confidences=confidences,
+            version=answer.version,
+            cut_off=answer.cut_off,
+        )
+
+
+def _cut_off(model: str) -> CutOffError:
+    return CutOffError(
+        "was cut off by max_tokens at the same prompt, and is not asked it again",
+        where=f"model {model}",
+        fix=CutOffError.cure,
+    )

@@ -33,7 +33,7 @@ from backend.ledger import (
     recounts,
     rounds,
 )
-from backend.ledger.answers import ProjectClaims
+from backend.ledger.claims import ProjectClaims
 from backend.ledger.database import writer as outages
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import Purse, from_picodollars

@@ -61,8 +61,9 @@ _Relabelled = Mapping[int, tuple[str, float]]
 class QuestionCount:
     """The result of a recount of one question: ``results`` has the rounds that would change.
 
-    Blind rounds are in ``results`` and ``blind``, but in no number; ``score_change`` is a sum of absolute
-    changes. ``checks`` is what it says of rounds that people have answered; none if nothing would change.
+    Blind rounds are in ``results`` and ``blind``, but in no number; the scores are sums, and ``score_change``
+    is one of absolute changes. ``checks`` is what it says of rounds that people have answered; none if
+    nothing would change.
     """
 
     key: StateKey
@@ -71,6 +72,8 @@ class QuestionCount:
     counted: int = 0
     labels: int = 0
     score_change: float = 0.0
+    score_before: float = 0.0
+    score_after: float = 0.0
     prices: Mapping[str, float] = field(default_factory=dict)
     checks: list[RecountCheck] = field(default_factory=list)
 
@@ -80,6 +83,8 @@ class QuestionCount:
             self.counted += 1
             self.labels += label != kept.label
             self.score_change += abs(score - kept.score)
+            self.score_before += kept.score
+            self.score_after += score
         if differs((kept.label, kept.score), (label, score)):
             self.results.append(Recount(kept.id, kept.task, label, score, label != kept.label))
             if kept.audit:
@@ -398,13 +403,16 @@ def record(
     if not any(new for _, new in news):
         return None
     recounted = Recounts(connection, project)
+    counted = sum(question.counted for question in found)
     counting = Counting(
         number=recounted.latest_number() + 1,
         reason=reason,
         sequence=sequence,
-        counted=sum(question.counted for question in found),
+        counted=counted,
         labels=sum(recount.label_changed for recount in changes),
         scores=sum(not recount.label_changed for recount in changes),
+        score_before=sum(question.score_before for question in found) / max(counted, 1),
+        score_after=sum(question.score_after for question in found) / max(counted, 1),
         created_at=now,
     )
     recounted.store_counting(counting)

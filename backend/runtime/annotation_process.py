@@ -24,7 +24,8 @@ from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.states import States
-from backend.ledger import Ledger, Writer, money
+from backend.ledger import Ledger, Writer
+from backend.ledger.claims import end_lost_calls
 from backend.ledger.money import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
@@ -45,10 +46,10 @@ _log = structlog.get_logger(__name__)
 
 
 async def _settle_lost_calls(writer: Writer) -> None:
-    """Settle lost calls every minute until cancelled: what they reserved is booked as spent."""
+    """Book the calls of processes that have died, at once and then every minute until cancelled."""
     while True:
         try:
-            await writer.run(money.expire)
+            await writer.run(end_lost_calls)
         except LedgerError as error:
             _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
         await asyncio.sleep(_PAUSE)

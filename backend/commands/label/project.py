@@ -35,6 +35,7 @@ from backend.label_studio.payloads import parse_task
 from backend.label_studio.predictions import Prediction
 from backend.ledger import money, projects
 from backend.ledger.money import from_picodollars
+from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
@@ -54,14 +55,19 @@ class _ProjectPredictor:
         self._slots = asyncio.Semaphore(jobs.settings.tasks_at_once)
 
     def predict(
-        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
     ) -> list[TaskAnswer]:
         """Return for each task its predictions, or why it has none."""
         config = parse_label_config(label_config)
         thread = self._process.thread
         how = replace(self._jobs, project=project_key, config=config)
-        parsed = map(parse_task, tasks)
-        jobs = [None if task is None else how.job(ProjectTasks.task(*task)) for task in parsed]
+        found = [how.job(ProjectTasks.task(*task)) if task else None for task in map(parse_task, tasks)]
+        jobs = [job and replace(job, stored_only=stored_only) for job in found]
         futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
         waiting = [future for future in futures if future is not None]
         try:
@@ -93,19 +99,17 @@ class _ProjectPredictor:
                 0 if after is None else ProjectSums(connection, project_key).tasks_after(after, first, last)
             )
             spent = money.balance(connection, project_key, money.TOTAL).spent
-            return Progress(
-                decided, ProjectSums(connection, project_key).newest_round(), from_picodollars(spent)
-            )
+            newest = ProjectSums(connection, project_key).newest_round()
+            countings = Recounts(connection, project_key).latest_number()
+            return Progress(decided, newest, from_picodollars(spent), countings)
 
 
 def _answer(future: Future[Prediction | None]) -> TaskAnswer:
     try:
         prediction = future.result()
     except TaskError as error:
-        return TaskAnswer([], error.code, error.fix)
-    if prediction is None:
-        return TaskAnswer([], AUDIT)
-    return TaskAnswer([prediction] if isinstance(prediction, dict) else list(prediction))
+        return TaskAnswer.of(error.partial or [], {"code": error.code, "fix": error.fix})
+    return TaskAnswer([], AUDIT) if prediction is None else TaskAnswer.of(prediction, None)
 
 
 def _recount_project(
@@ -122,7 +126,7 @@ def _recount_project(
         readers=process.readers,
         settings=process.settings,
         environment=environment.model_copy(update={"label_studio_url": project.client.url}),
-        pause=0.0,
+        share=1.0,
     )
     with console.status("replacing predictions"):
         replaced = process.thread.submit(delivery.deliver(project.jobs.project, _go_on)).result()

@@ -10,7 +10,7 @@ import io
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from backend.commands.label.columns import (
     added_values,
     label_columns,
 )
-from backend.commands.predict.prediction_run import AskMoreTally, RecountTally
+from backend.commands.predict.recount_run import AskMoreTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
@@ -322,7 +322,7 @@ class _CountingAgain:
     def count(self, tally: RecountTally) -> None:
         counting = self._run(self.recounter.recount(self._jobs.project, "command"))
         if counting is not None:
-            tally.add({"labels": counting.labels, "scores": counting.scores, "counted": counting.counted})
+            tally.add(asdict(counting))
 
     def ask(self, usd: float) -> AskMoreTally:
         tally, seen = AskMoreTally(), set[int]()

@@ -157,6 +157,9 @@ class RecountReport:
     last_at: float | None
     last_reason: CountingReason | None
     last_labels: int
+    last_scores: int
+    score_before: float | None
+    score_after: float | None
     pending: int
     would_change: int
     would_count: int
@@ -453,6 +456,22 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class LostCalls:
+    """Calls that ended with their process: what such calls usually cost, and the most that they may cost."""
+
+    calls: int
+    usd: float
+    most_usd: float
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{of(self.calls, 'call')} ended with a killed process: counted with {dollars(self.usd)}, as such"
+            f" calls usually cost; {dollars(self.most_usd)} at most"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The cost of the rounds, compared with asking every model in each of them."""
 
@@ -461,6 +480,7 @@ class Cost:
     every_model_usd: float
     saved: float | None
     best_single: BestSingleReport | None = None
+    lost: LostCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)

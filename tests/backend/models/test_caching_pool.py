@@ -25,7 +25,7 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.ledger import Ledger, Writer, money
-from backend.ledger.answers import Claims
+from backend.ledger.claims import Claims
 from backend.ledger.database import tables
 from backend.models import Pool, call_ledger
 from backend.models import pool as caching_pool

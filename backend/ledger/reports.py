@@ -17,6 +17,7 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    false,
     func,
     or_,
     select,
@@ -577,8 +578,8 @@ class ProjectSums:
             QuestionRounds(self.connection, self.project, control, epoch).condition
             for control, epoch in epochs.items()
         ]
-        query = select(func.count(_rounds.task.distinct())).where(or_(*current))
-        return self.connection.scalars(query).one() if current else 0
+        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
+        return self.connection.scalars(query).one()
 
     def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
         """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.

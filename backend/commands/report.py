@@ -359,6 +359,8 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     void = f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
+    if not (guarantee.blind or guarantee.void):
+        return "nothing is certified, since no task is blind"
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}{void}"
     later = f"; {of(guarantee.beyond, 'label')} not covered" if guarantee.beyond else ""
@@ -375,7 +377,7 @@ def _spoken_for(shares: SharesReport) -> str:
     text = f"of {of(shares.tasks, 'task')}, by {of(shares.blind, 'blind label')}"
     text += f", {count(shares.unknown)} of them unknown" if shares.unknown else ""
     text += f"; {of(shares.deleted, 'blind task')} deleted" if shares.deleted else ""
-    return text + (f"; {of(shares.beyond, 'later task')} not covered" if shares.beyond else "")
+    return text + (f"; {of(shares.beyond, 'other task')} not covered" if shares.beyond else "")
 
 
 def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from backend.ledger.blind_tasks import is_represented
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, now
 from backend.ledger.human_annotations import is_open
@@ -288,7 +289,7 @@ class QuestionSums(QuestionRounds):
         plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
         return plan
 
-    def count(self, score: float = 0.0, through: int | None = None) -> int:
+    def count(self, score: float = 0.0, through: int | None = None, *, represented: bool = False) -> int:
         """Count the labels, each with its score by the latest counting.
 
         Once votes were counted again, only the tasks that nobody has annotated count: the others kept the
@@ -297,8 +298,11 @@ class QuestionSums(QuestionRounds):
         Args:
             score: the least score of the labels.
             through: the last round to count; ``None`` for all rounds.
+            represented: whether to count only those of tasks that blind ones represent.
         """
         query = select(func.count()).where(self.condition)
+        if represented:
+            query = query.where(is_represented(self.project, _rounds.task))
         if Recounts(self.connection, self.project).are_there():
             query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
         else:
@@ -306,9 +310,14 @@ class QuestionSums(QuestionRounds):
         return self.connection.scalars(query if through is None else query.where(_rounds.id <= through)).one()
 
     def first_labels(self, through: int) -> Counter[str]:
-        """Count the labels of the tasks' first rounds, up to a round. Reads every round of the question."""
+        """Count the labels of the first rounds of the tasks that blind ones represent, up to a round.
+
+        Reads every round of the question.
+        """
         first = (
-            select(func.min(_rounds.id)).where(self.condition, _rounds.id <= through).group_by(_rounds.task)
+            select(func.min(_rounds.id))
+            .where(self.condition, _rounds.id <= through, is_represented(self.project, _rounds.task))
+            .group_by(_rounds.task)
         )
         query = (
             select(_rounds.label, func.count().label("tasks"))
@@ -316,6 +325,11 @@ class QuestionSums(QuestionRounds):
             .group_by(_rounds.label)
         )
         return Counter({row.label: row.tasks for row in self.connection.execute(query)})
+
+    def count_tasks(self, through: int) -> int:
+        """Count the tasks with a label, up to a round."""
+        query = select(func.count(_rounds.task.distinct())).where(self.condition, _rounds.id <= through)
+        return self.connection.scalars(query).one()
 
     def blind_answers(self, round_ids: Sequence[int]) -> list[tuple[str, str | None]]:
         """Return the models' and the people's answers of blind rounds; those of deleted tasks are absent.

@@ -142,11 +142,12 @@ def _project_report(
     asked = (
         {question.name: question for question in config.questions} if config and around.certificates else {}
     )
-    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
+    progress = progress_report(connection, stored, config)
+    closed = closed_controls(stored) or {}
+    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
     models = model_reports(connection, key, calls, own_settings.arms)
-    progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,

@@ -12,10 +12,11 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.batch_filling import AT_ONCE, Requests
-from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
-from backend.ledger import Writer, answers, money
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
+from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, Usage
+from backend.ledger import Writer, money
+from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
+from backend.ledger.claims import Claims, batch_owner
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
 from backend.models.pack_ledger import count_parts
@@ -126,7 +127,8 @@ class Settlement:
         except Exception as failure:
             error = failure if isinstance(failure, ModelError) else _unreadable(failure, lead)
             _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)
-            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0)
+            cut_off = lead.number is None and isinstance(error, CutOffError)
+            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0, cut_off=cut_off)
             unread = isinstance(error, BadAnswerError | RefusedError)
             contents = self._requests.split(request, "") if unread else None
             return _Settled(request, outcome, contents, again=error.retry)
@@ -138,7 +140,9 @@ class Settlement:
         else:
             count_parts(lead.model, contents)
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
-        return _Settled(request, CallOutcome(None, usage, None, 0.0, sure, answer.version), contents)
+        cut_off = lead.number is None and answer.cut_off
+        outcome = CallOutcome(None, usage, None, 0.0, sure, answer.version, cut_off)
+        return _Settled(request, outcome, contents)
 
     async def _book_all(self, job: BatchJob, settled: list[_Settled]) -> None:
         for start in range(0, len(settled), _REQUESTS):
@@ -182,7 +186,7 @@ class Settlement:
             share=share,
         )
         needed = store_answers(connection, [bought], now=self._clock())
-        Claims(connection).release([line.key], answers.batch_owner(job.id))
+        Claims(connection).release([line.key], batch_owner(job.id))
         lines = Lines(connection)
         if not needed or line.body is None:
             lines.end(line.key, "discarded", outcome.code, usd)

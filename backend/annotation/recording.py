@@ -237,9 +237,9 @@ def _finished_round(
     people: Sequence[Annotation],
     packs: Mapping[str, bool],
 ) -> NewRound:
-    """One round and what it teaches. The task's cost is shared equally among its questions."""
+    """One round and what it teaches. The task's cost is shared equally among its decided questions."""
     votes, confidences = finished.replies.votes, finished.replies.confidences
-    job, decision, questions = finished.job, finished.decisions[question.name], len(finished.questions)
+    job, decision, questions = finished.job, finished.decisions[question.name], len(finished.decisions)
     plan = finished.describe(question.name)
     human = human_label(connection, question.key, plan, people)
     label, taught_by = teacher(decision.label, human, job.settings, blind=finished.blind)
@@ -260,6 +260,7 @@ def _finished_round(
         text=b"" if studied is None else studied.ngrams,
         human=human,
         confirmed=confirmation(decision.label, human, plan),
+        missing=finished.replies.missing(finished.plan.arms) or None,
     )
     lesson = finished.policy.contribution(
         finished.plan,

@@ -292,6 +292,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     yield "rounds", count(project.rounds)
     yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
     yield "spent", f"{dollars(budget.spent_usd)}{left}"
+    if project.cost.lost is not None:
+        yield "lost calls", str(project.cost.lost)
     if is_of_label_studio(project.key):
         yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
     yield "score, blind", _score(project.audit)

@@ -140,7 +140,7 @@ class CallsRow:
         under_way: whether the calls are still running.
         failure: the error's code, or :data:`LOST`; ``None`` for answers and running calls.
         calls: number of calls.
-        cost_usd: their cost, in $; a lost call counts with its full reservation.
+        cost_usd: their cost, in $; a lost call counts with what such a call usually costs.
     """
 
     model: str
@@ -492,6 +492,13 @@ class ProjectSums:
             )
             for row in self.connection.execute(query)
         ]
+
+    def lost_calls(self) -> tuple[int, float, float]:
+        """Return how many calls ended with their process, the $ counted for them, and the $ at most."""
+        sums = (func.count(), func.sum(_calls.cost), func.sum(_calls.reserved))
+        query = select(*sums).where(_calls.project == self.project, _calls.state == "lost")
+        calls, cost, reserved = self.connection.execute(query).one()
+        return calls, from_picodollars(int(cost or 0)), from_picodollars(int(reserved or 0))
 
     def answer_seconds(self, model: str, answered: int, quantile: float) -> float:
         """Return a quantile of the durations of a model's answered calls, in seconds.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.errors import BadAnswerError, ModelError, RefusedError, StoppingError, Usage
+from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, StoppingError, Usage
 from backend.questions.prompts.messages import AnswerToken, Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
@@ -81,6 +81,11 @@ class ProviderResponse:
     version: str | None = None
     cached_tokens: int = 0
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the answer was cut off by ``max_tokens``."""
+        return self.finish_reason == "length"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
@@ -97,6 +102,7 @@ class ModelAnswer:
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: as in :class:`ProviderResponse`.
         cached: the part of the input tokens that came from the provider's cache.
+        cut_off: whether it was cut off by ``max_tokens``.
     """
 
     content: str
@@ -109,6 +115,7 @@ class ModelAnswer:
     tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
     cached: int = 0
+    cut_off: bool = False
 
     @property
     def usage(self) -> Usage:
@@ -245,7 +252,7 @@ def response_error(response: ProviderResponse, settings: ModelSettings, usage: U
         return BadAnswerError(message, where=where, fix=fix, usage=usage)
     if response.content.strip():
         return None
-    if response.finish_reason == "length":
+    if response.cut_off:
         message = f"used all its {settings.max_tokens} tokens before it answered"
-        return BadAnswerError(message, where=where, fix="set max_tokens higher", usage=usage)
+        return CutOffError(message, where=where, fix=CutOffError.cure, usage=usage)
     return BadAnswerError("gave an empty answer", where=where, usage=usage)

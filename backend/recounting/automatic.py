@@ -24,8 +24,8 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, parse_task
 from backend.learning.projects import project_settings
 from backend.ledger import Ledger, Writer, projects
-from backend.ledger.answers import ProjectClaims
 from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.claims import ProjectClaims
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import read_once
 from backend.ledger.human_annotations import Annotations

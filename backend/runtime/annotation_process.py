@@ -9,7 +9,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -24,7 +23,8 @@ from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.states import States
-from backend.ledger import Ledger, Writer, money
+from backend.ledger import Ledger, Writer
+from backend.ledger.claims import end_lost_calls
 from backend.ledger.money import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
@@ -37,6 +37,7 @@ from backend.recounting.further import FurtherAsking
 from backend.runtime.loop_thread import LoopThread
 from backend.settings import Environment, Settings
 from backend.telemetry import tracing
+from backend.threads import Threads
 from camvo.errors import CamvoError
 
 _PAUSE = 60.0
@@ -45,10 +46,10 @@ _log = structlog.get_logger(__name__)
 
 
 async def _settle_lost_calls(writer: Writer) -> None:
-    """Settle lost calls every minute until cancelled: what they reserved is booked as spent."""
+    """Book the calls of processes that have died, at once and then every minute until cancelled."""
     while True:
         try:
-            await writer.run(money.expire)
+            await writer.run(end_lost_calls)
         except LedgerError as error:
             _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
         await asyncio.sleep(_PAUSE)
@@ -124,7 +125,7 @@ class AnnotationProcess:
         rates = LedgerRates(self.writer)
         self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
         recall_usage(self.pool, self.ledger)
-        self.readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
+        self.readers = Threads(4, "ledger-reader")
         self.states = States(self.ledger, self.writer, self.readers, clock=clock)
         self._purchases = CallLedger(self.writer, clock)
         self.settlements = self._purchases.settlements
@@ -176,6 +177,10 @@ class AnnotationProcess:
         self.thread.start(_settle_lost_calls(self.writer), self._purchases.renew_claims(), *background)
         self._warm_up.start()
 
+    def waiting(self) -> str:
+        """What the calls of jobs wait for, in words; empty if for nothing. Any thread may call this."""
+        return "; ".join(map(str, self.pool.waits))
+
     def stop_asking(self) -> None:
         """Ask no model any more, because the process stops; a signal handler may call this.
 
@@ -187,7 +192,8 @@ class AnnotationProcess:
 
     def store_paid_answers(self, until: float) -> None:
         """Store the answers that have arrived, until a time of the monotonic clock."""
-        self.thread.submit(self.settlements.finish(max(until - time.monotonic(), _SETTLING))).result()
+        seconds = max(until - time.monotonic(), _SETTLING)
+        self.thread.finish(self.settlements.finish(seconds), seconds)
 
     def close(self) -> None:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""

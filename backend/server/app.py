@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hmac
 import json
 import math
 import threading
-from typing import Any, cast
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 import structlog
 from flask import Blueprint, Flask, Request, Response, current_app, jsonify, request
@@ -18,6 +18,7 @@ from backend import settings
 from backend.errors import (
     BadBodyError,
     BodyTooLargeError,
+    BusyError,
     ConfigError,
     LedgerError,
     RequestError,
@@ -30,7 +31,8 @@ from backend.ledger.database.statements import now
 from backend.ledger.recounts import Recounts
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
-from backend.server.runtime import Runtime
+from backend.server.access import WEBHOOK, may_enter, no_entry
+from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, selected_projects
 from backend.server.status.report import read_live
@@ -38,6 +40,8 @@ from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics, tracing
 from camvo.errors import CamvoError
+
+_T = TypeVar("_T")
 
 _DEPTH = 100
 """Levels of nesting that are read; Label Studio's payloads have fewer than ten beside a task's own data."""
@@ -90,48 +94,9 @@ def _storable_text(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _is_authorised(request: Request, environment: Environment) -> bool:
-    """Whether a request may be served."""
-    if _has_credentials(request, environment) or (
-        request.path == "/webhook" and _has_secret(request, environment)
-    ):
-        return True
-    if environment.basic_auth_user is not None:
-        return False
-    guarded = request.path == "/webhook" and environment.webhook_secret is not None
-    return not guarded or _is_training(request)
-
-
-def _has_credentials(request: Request, environment: Environment) -> bool:
-    user, password = environment.basic_auth_user, environment.basic_auth_pass
-    if user is None or password is None:
-        return False
-    try:
-        sent = request.authorization
-    except ValueError:  # base64 of something other than ASCII
-        return False
-    if sent is None or sent.type != "basic":
-        return False
-    # Both are always compared, so that the time taken does not tell which one is wrong.
-    right_user = _equal(sent.username or "", user)
-    right_password = _equal(sent.password or "", password.get_secret_value())
-    return right_user and right_password
-
-
-def _has_secret(request: Request, environment: Environment) -> bool:
-    secret = environment.webhook_secret
-    return secret is not None and _equal(
-        request.headers.get(payloads.WEBHOOK_HEADER, ""), secret.get_secret_value()
-    )
-
-
 def _is_training(request: Request) -> bool:
     body = _json_value(request)
     return isinstance(body, dict) and body.get("action") == payloads.START_TRAINING
-
-
-def _equal(sent: str, expected: str) -> bool:
-    return hmac.compare_digest(sent.encode(), expected.encode())
 
 
 _RUNTIME, _ENVIRONMENT = "camvo", "camvo_environment"
@@ -150,6 +115,16 @@ def _runtime() -> Runtime:
 def _environment() -> Environment:
     """The environment of the application that answers the current request."""
     return cast("Environment", current_app.extensions[_ENVIRONMENT])
+
+
+def _query_number(name: str) -> int | None:
+    """A whole number in the query of the current request; ``None`` if it is absent."""
+    sent = request.args.get(name)
+    if sent is None:
+        return None
+    if not (sent.isascii() and sent.isdigit() and len(sent) < 19):  # a larger one is no 64-bit integer
+        raise BadBodyError(f"{name} is not a number of at most 18 digits", where=name, fix="send digits only")
+    return int(sent)
 
 
 def _refuse_too_many(tasks: int) -> None:
@@ -209,14 +184,18 @@ def _ask_more() -> Response:
     body = payloads.parse_request(payloads.AskMoreRequest, _json_object(request))
     _refuse_too_many(len(body.tasks))
     config, worth_usd = parse_label_config(body.label_config), 1.0 / body.least
-    portion = _runtime().ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd)
+    runtime = _runtime()
+    portion = _in_time(
+        runtime.ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd),
+        runtime.settings.deadline + runtime.settings.longest_call,
+    )
     return jsonify(**dataclasses.asdict(portion))
 
 
 @_commands.get("/recounted")
 def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
-    project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
+    project, after = request.args.get("project", ""), _query_number("after") or 0
     with _runtime().ledger.read() as connection:
         recounted = Recounts(connection, project)
         tasks, pending = recounted.pending(after=after), recounted.count_pending()
@@ -230,6 +209,14 @@ def _delivered() -> Response:
     body = payloads.parse_request(payloads.DeliveredRequest, _json_object(request))
     _runtime().delivered(body.project, body.tasks, body.through)
     return jsonify(status="ok")
+
+
+def _in_time(answers: Future[_T], seconds: float) -> _T:
+    """What the event loop answers within some seconds, which it keeps to itself unless it stands still."""
+    try:
+        return answers.result(seconds + STANDSTILL)
+    except TimeoutError:
+        raise BusyError.now("the process is computing something long") from None
 
 
 _interface = Blueprint("interface", __name__)
@@ -277,7 +264,7 @@ def _predict() -> Response:
                 stored_only=body.stored_only,
                 terms=body.job,
             )
-    finished = answers.result()
+    finished = _in_time(answers, _runtime().settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
         return jsonify(
@@ -337,7 +324,7 @@ def _status() -> Response:
 @_pages.get("/failed")
 def _failed() -> Response:
     """The tasks without a prediction, and why."""
-    first, last = request.args.get("first"), request.args.get("last")
+    first, last = _query_number("first"), _query_number("last")
     with _runtime().ledger.read() as connection:
         keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
         return jsonify(failed_task_list(connection, keys, first, last))
@@ -346,7 +333,7 @@ def _failed() -> Response:
 @_pages.get("/progress")
 def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
-    first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
+    first, last, after = (_query_number(name) for name in ("first", "last", "after"))
     with _runtime().ledger.read() as connection:
         return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
 
@@ -366,7 +353,7 @@ def _ready() -> tuple[Response, int]:
         return jsonify(embedder=loaded), 200 if loaded else 503
     parts = _runtime().ready()
     # A key is missing on every host alike, and the other models still vote: it must not stop the service.
-    return jsonify(parts), 200 if parts["ledger"] and parts["embedder"] else 503
+    return jsonify(parts), 200 if parts["loop"] and parts["ledger"] and parts["embedder"] else 503
 
 
 def _wants_html() -> bool:
@@ -429,10 +416,6 @@ def _source_line(error: BaseException) -> str:
     )
 
 
-_OPEN = frozenset({"/", "/health", "/ready"})
-"""Endpoints without credentials: neither Label Studio nor an orchestrator sends any to a probe."""
-
-
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
     """Create the application of one worker process and start its runtime; called after the fork."""
     environment = environment or Environment()
@@ -460,22 +443,19 @@ def _warn_if_open(environment: Environment) -> None:
         refused = environment.basic_auth_user is not None
         event = "webhooks_will_be_refused" if refused else "webhooks_unguarded"
         _log.warning(
-            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {payloads.WEBHOOK_HEADER} in Label Studio"
+            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {settings.WEBHOOK_HEADER} in Label Studio"
         )
 
 
 def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
     @app.before_request
     def authorise() -> None:
-        if request.path in _OPEN or _is_authorised(request, environment):
+        allowed = may_enter(request.path, request.headers.get, environment)
+        if allowed or (allowed is None and _is_training(request)):
             return
-        if request.path == "/webhook" and request.method == "POST":
+        if (request.method, request.path) == ("POST", WEBHOOK):
             metrics.last_refused_webhook_at.set(runtime.clock())
-        raise UnauthorizedError(
-            "credentials are missing or wrong",
-            where=request.path,
-            fix=f"use basic auth, or for /webhook the header {payloads.WEBHOOK_HEADER}",
-        )
+        raise no_entry(request.path)
 
     @app.after_request
     def count(response: Response) -> Response:

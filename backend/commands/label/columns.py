@@ -74,6 +74,13 @@ COLUMNS: Final = (
         of_round=lambda round_: without_silent_student(round_.votes),
     ),
     AddedColumn(
+        "incomplete",
+        str,
+        "the models whose votes are missing and [may still come](#when-a-model-is-down), with the reason;"
+        " JSON in CSV and Parquet",
+        of_round=lambda round_: round_.missing,
+    ),
+    AddedColumn(
         "human",
         str,
         "the label that people gave, once it was [taught](#people-without-label-studio)",

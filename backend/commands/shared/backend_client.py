@@ -14,8 +14,7 @@ import httpx
 from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.label_studio.client import Client
-from backend.label_studio.payloads import WEBHOOK_HEADER
-from backend.settings import Environment
+from backend.settings import WEBHOOK_HEADER, Environment
 
 
 @dataclass(frozen=True, slots=True)

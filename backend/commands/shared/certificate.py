@@ -206,6 +206,8 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
         f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost"
         f" {dollars(cost.every_model_usd)}{saved}"
     )
+    if cost.lost is not None:
+        yield str(cost.lost)
     for question in project.questions:
         if question.current:
             yield _certified(project, question)

@@ -29,6 +29,9 @@ _TURNS: Final = 8
 
 _CODE: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
 _OPENING: Final = re.compile(r"[{\[]")
+_BLANK: Final = re.compile(r"\s*")
+_COLON: Final = re.compile(r"\s*:\s*")
+_COMMA: Final = re.compile(r"\s*,\s*")
 _EMPHASIS: Final = re.compile(r"[*`#]+|(?<!\w)_+|_+(?!\w)")
 _CLAUSE: Final = re.compile(
     r"\W*(?:(?:so|therefore|thus|hence|the|my|final|correct|best|most|appropriate)\W+)*"
@@ -65,7 +68,7 @@ def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, s
         BadAnswerError: no question has a valid answer.
     """
     words = _final_words(content)
-    for values in (_whole(words), _fenced(words), _embedded_answers(words, questions)):
+    for values in (_whole(words), _fenced(words), _embedded_answers(words, questions), _cut_off(words)):
         votes = _agreed(_votes_in(value, questions, _DEPTH) for value in values)
         if votes:
             return {name: vote for name, vote in votes.items() if vote is not None} or _no_votes(content)
@@ -160,6 +163,34 @@ def _closing(words: str, start: int) -> int:
             if depth == 0:
                 return place + 1
     return 0
+
+
+def _cut_off(words: str) -> Iterator[Any]:
+    """The complete properties of an object that has no end, as after too many tokens.
+
+    A number at the very end may lack digits, so it is not complete.
+    """
+    pairs: list[tuple[str, Any]] = []
+    place = words.find("{") + 1
+    try:
+        while place:
+            key, place = _DECODER.raw_decode(words, _BLANK.match(words, place).end())  # type: ignore[union-attr]
+            colon = _COLON.match(words, place)
+            if not isinstance(key, str) or colon is None:
+                break
+            pairs.append((key, None))  # a value that follows replaces it
+            value, place = _DECODER.raw_decode(words, colon.end())
+            after = _COMMA.match(words, place)
+            if after is not None or (not words[place:].strip() and isinstance(value, str | list | dict)):
+                pairs[-1] = (key, value)
+            if after is None:
+                break
+            place = after.end()
+    except (ValueError, RecursionError):
+        pass
+    answers = {key: value for key, value in _without_repeated_keys(pairs).items() if value is not None}
+    if answers:
+        yield answers
 
 
 def _read(text: str) -> Any:

@@ -14,7 +14,7 @@ import structlog
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, Writer
-from backend.ledger.answers import Claims
+from backend.ledger.claims import Claims
 from backend.ledger.database.statements import now
 from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.build import build_report

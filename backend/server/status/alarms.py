@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.errors import BudgetExhaustedError
+from backend.errors import BudgetExhaustedError, cure_of
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.models.failures import cure
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
     Alert,
@@ -122,7 +121,7 @@ def _failing(model: str, outcomes: Sequence[str | None]) -> Alert | None:
         return None
     code = max(codes, key=lambda code: (codes[code], code))
     message = f"{model} fails: {codes.total()} of its latest {len(latest)} calls, most of them with {code}"
-    return Alert(code, message, cure(code), subject=model)
+    return Alert(code, message, cure_of(code), subject=model)
 
 
 def _seldom_votes(model: ModelReport) -> Alert:

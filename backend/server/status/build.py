@@ -31,6 +31,7 @@ from backend.server.status.report import (
     Budget,
     Cost,
     Live,
+    LostCalls,
     ModelVersion,
     ProjectReport,
     Report,
@@ -164,6 +165,7 @@ def _project_report(
             best_single=best_single_report(
                 models, current[0].votes if len(current) == 1 else None, progress.predicted
             ),
+            lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
         ),
         questions=questions,
         models=models,

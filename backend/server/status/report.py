@@ -472,6 +472,22 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class LostCalls:
+    """Calls that ended with their process: what such calls usually cost, and the most that they may cost."""
+
+    calls: int
+    usd: float
+    most_usd: float
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{of(self.calls, 'call')} ended with a killed process: counted with {dollars(self.usd)}, as such"
+            f" calls usually cost; {dollars(self.most_usd)} at most"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The cost of the rounds, compared with asking every model in each of them."""
 
@@ -480,6 +496,7 @@ class Cost:
     every_model_usd: float
     saved: float | None
     best_single: BestSingleReport | None = None
+    lost: LostCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)

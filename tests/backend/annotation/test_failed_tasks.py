@@ -42,7 +42,7 @@ def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_fi
     for _ in range(5):
         assert backend.predict(task(1)) == [[]]
         reasons.append(failed(backend)[1])
-    assert reasons == ["no_vote"] * 3 + ["no_usable_answer"] * 2
+    assert reasons == ["model_bad_answer"] * 3 + ["no_usable_answer"] * 2
     assert {model: backend.server.count(model) for model in ("red", "green", "blue")} == {
         "red": 3,
         "green": 3,
@@ -52,7 +52,7 @@ def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_fi
 
 def test_after_a_spell_of_garbage_the_next_request_gets_the_prediction(backend: Backend) -> None:
     assert backend.predict(task(1)) == [[]]
-    assert failed(backend) == {1: "no_vote"}
+    assert failed(backend) == {1: "model_bad_answer"}
     backend.server.script = GLAD
     assert backend.predict(task(1))[0]["result"][0]["value"] == {"choices": ["Glad"]}
     assert failed(backend) == {}
@@ -86,9 +86,9 @@ def test_a_prediction_found_in_the_ledger_ends_a_failure_too(backend: Backend) -
 def test_a_deleted_task_is_not_recorded(backend: Backend) -> None:
     backend.predict(task(1), task(2))
     backend.hook(tasks_deleted(1))
-    assert failed(backend) == {2: "no_vote"}
+    assert failed(backend) == {2: "model_bad_answer"}
     assert backend.predict(task(1)) == [[]]
-    assert failed(backend) == {2: "no_vote"}
+    assert failed(backend) == {2: "model_bad_answer"}
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def test_a_list_that_cannot_be_written_costs_no_prediction(backend: Backend) -> 
         backend.server.script = GLAD
         assert all(backend.predict(task(1)))
     assert [statement.split()[0] for statement in attempted] == ["INSERT", "DELETE"]
-    assert failed(backend) == {1: "no_vote"}
+    assert failed(backend) == {1: "model_bad_answer"}
 
 
 # -- one question of several
@@ -160,7 +160,9 @@ def test_a_question_without_a_vote_leaves_the_other_its_label_however_often_it_i
     backend: Backend,
 ) -> None:
     backend.server.script = lambda body: says(mood="Sad", topic="Gardening")
-    for code in ["no_vote"] * 4 + ["no_usable_answer"]:  # one prompt about both, three about the other
+    for code in ["model_bad_answer"] * 4 + [
+        "no_usable_answer"
+    ]:  # one prompt about both, three about the other
         result, reason = answer(backend)
         assert moods(result) == [("mood", ["Sad"])]
         assert result["score"] == pytest.approx(result["result"][0]["score"])

@@ -158,9 +158,9 @@ class _Patched:
 def test_a_task_that_fails_does_not_end_the_run_and_its_row_says_why(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, _fails_on("broken")) as folder:
         folder.table("broken", "lovely")
-        assert folder.label().labelling.failed == {"no_vote": 1}
+        assert folder.label().labelling.failed == {"model_rejected": 1}
         assert [(row["camvo_label"], row["camvo_error"]) for row in folder.rows()] == [
-            ("", "no_vote"),
+            ("", "model_rejected"),
             ("Glad", ""),
         ]
 

@@ -21,7 +21,7 @@ from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.ledger.database.statements import now
 from backend.ledger.projects import is_of_label_studio
-from backend.ledger.reports import ProjectSums
+from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
@@ -216,7 +216,7 @@ def _compared(environment: Environment, project: ProjectReport) -> str | None:
         return None
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         epochs = ProjectRounds(connection, project.key).latest_epochs()
-        scores = ProjectSums(connection, project.key).open_scores(epochs)
+        scores = Recounts(connection, project.key).open_scores(epochs)
     version = settings.load(environment.config).model_version
     sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
     try:
@@ -265,6 +265,10 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
             yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
     cost, single = project.cost, project.cost.best_single
     beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
+    if single is not None and single.labels is not None:
+        checked = of(single.labels.count, f"{single.basis} label")
+        beside += f" ({percent(single.share)} right on {checked}, where the"
+        beside += f" labels are {percent(single.labels.share)} right)"
     saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
     yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
     for step in project.next_steps:

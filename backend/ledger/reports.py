@@ -309,27 +309,20 @@ class QuestionSums(QuestionRounds):
             query = query.where(_rounds.score >= score)
         return self.connection.scalars(query if through is None else query.where(_rounds.id <= through)).one()
 
-    def first_labels(self, through: int) -> Counter[str]:
-        """Count the labels of the first rounds of the tasks that blind ones represent, up to a round.
+    def first_labels(self, through: int, *, represented: bool = True) -> Counter[str]:
+        """Count the labels of the tasks' first rounds, up to a round. Reads every round of the question.
 
-        Reads every round of the question.
+        ``represented`` says whether to count only those of tasks that blind ones represent.
         """
-        first = (
-            select(func.min(_rounds.id))
-            .where(self.condition, _rounds.id <= through, is_represented(self.project, _rounds.task))
-            .group_by(_rounds.task)
-        )
+        of_tasks = [is_represented(self.project, _rounds.task)] if represented else []
+        chosen = self.condition, _rounds.id <= through, *of_tasks
+        first = select(func.min(_rounds.id)).where(*chosen).group_by(_rounds.task)
         query = (
             select(_rounds.label, func.count().label("tasks"))
             .where(_rounds.id.in_(first.scalar_subquery()))
             .group_by(_rounds.label)
         )
         return Counter({row.label: row.tasks for row in self.connection.execute(query)})
-
-    def count_tasks(self, through: int) -> int:
-        """Count the tasks with a label, up to a round."""
-        query = select(func.count(_rounds.task.distinct())).where(self.condition, _rounds.id <= through)
-        return self.connection.scalars(query).one()
 
     def blind_answers(self, round_ids: Sequence[int]) -> list[tuple[str, str | None]]:
         """Return the models' and the people's answers of blind rounds; those of deleted tasks are absent.
@@ -405,6 +398,23 @@ class ProjectSums:
 
     connection: Connection
     project: str
+
+    def labels_beside(self, model: str, *, audit: bool) -> tuple[int, float]:
+        """Count the labels of the rounds in which a model's vote was checked by people, and the right ones.
+
+        Args:
+            model: the model.
+            audit: whether of blind tasks; otherwise of all others.
+        """
+        query = (
+            select(func.count().label("count"), func.coalesce(func.sum(latest_confirmed), 0.0).label("right"))
+            .select_from(tables.votes)
+            .join(tables.rounds, _rounds.id == _votes.round_id)
+            .where(_votes.project == self.project, _votes.model == model, _votes.audit == audit)
+            .where(_votes.confirmed.is_not(None), _rounds.confirmed.is_not(None))
+        )
+        count, right = self.connection.execute(query).one()
+        return count, right
 
     def humans(self) -> HumansRow:
         """Count a project's human annotations."""
@@ -579,22 +589,6 @@ class ProjectSums:
         ]
         query = select(func.count(_rounds.task.distinct())).where(or_(*current))
         return self.connection.scalars(query).one() if current else 0
-
-    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
-        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
-
-        Args:
-            epochs: control → its epoch; the prediction has the labels of these.
-        """
-        scores: dict[int, dict[str, float]] = {}
-        for control, epoch in sorted(epochs.items()):
-            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
-            query = select(_rounds.task, latest_score.label("score")).where(
-                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
-            )
-            for row in self.connection.execute(query.order_by(_rounds.id)):
-                scores.setdefault(row.task, {})[control] = row.score
-        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
 
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""

@@ -35,6 +35,7 @@ from backend.server.status.report import (
     ModelVersion,
     ProjectReport,
     Report,
+    Share,
 )
 from backend.server.status.work import (
     commands_of,
@@ -163,7 +164,10 @@ def _project_report(
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
             best_single=best_single_report(
-                models, current[0].votes if len(current) == 1 else None, progress.predicted
+                models,
+                current[0].votes if len(current) == 1 else None,
+                progress.predicted,
+                lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
             ),
             lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
         ),

@@ -93,10 +93,10 @@ def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueu
         ],
     )
     newest = ProjectSums(sums.connection, sums.project).newest_round()
-    every = sums.count_tasks(newest)
+    every = sums.first_labels(newest, represented=False)
     return SharesReport(
         tasks=predicted.total(),
-        beyond=every - predicted.total(),
+        beyond=every.total() - predicted.total(),
         blind=len(sample),
         unknown=sum(human is None for _, human in sample),
         deleted=len(arrivals) - len(sample),

@@ -204,12 +204,18 @@ class AnnotatorReport:
 
 @dataclass(frozen=True, slots=True)
 class BestSingleReport:
-    """The best single model, had it labelled all tasks alone."""
+    """The best single model, had it labelled all tasks alone.
+
+    Attributes:
+        labels: how many of the labels on the very tasks that ``share`` is about are right, where people have
+            labelled these; ``None`` where it is about all tasks.
+    """
 
     model: str
     usd: float
     share: float
     basis: Literal["blind", "reviewed", "votes", "agreement"]
+    labels: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)

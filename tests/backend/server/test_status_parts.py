@@ -160,9 +160,10 @@ def test_the_best_single_model_is_found_by_blind_labels_first_and_costs_its_mean
         single("cheap", 0.001, audit=Share.of([(20, 12)]), reviewed=Share.of([(20, 20)])),
         single("dear", 0.003, audit=Share.of([(20, 18)]), reviewed=Share.of([(20, 15)])),
     ]
-    found = best_single_report(models, None, tasks=500)
+    found = best_single_report(models, None, 500, lambda model, audit: Share.of([(20 + audit, 19)]))
     assert found is not None
     assert (found.model, found.basis, found.share) == ("dear", "blind", 0.9)
+    assert found.labels == Share.of([(21, 19)])
     assert found.usd == pytest.approx(1.5)
 
 
@@ -171,9 +172,9 @@ def test_without_checked_votes_of_every_model_agreement_decides_and_is_named() -
         single("cheap", 0.001, agreement=Share.of([(50, 45)]), reviewed=Share.of([(3, 3)])),
         single("dear", 0.003, agreement=Share.of([(50, 40)]), reviewed=Share.of([(20, 20)])),
     ]
-    found = best_single_report(models, None, tasks=10)
+    found = best_single_report(models, None, 10, lambda model, audit: NO_SHARE)
     assert found is not None
-    assert (found.model, found.basis) == ("cheap", "agreement")
+    assert (found.model, found.basis, found.labels) == ("cheap", "agreement", None)
 
 
 # -- links

@@ -37,6 +37,7 @@ from backend.server.status.report import (
     ModelVersion,
     ProjectReport,
     Report,
+    Share,
 )
 from backend.server.status.work import (
     commands_of,
@@ -150,13 +151,14 @@ def _project_report(
     asked = (
         {question.name: question for question in config.questions} if config and around.certificates else {}
     )
-    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
+    progress = progress_report(connection, stored, config)
+    closed = closed_controls(stored) or {}
+    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
     latest = MissingVotes(connection, key, None).of_models()
     pool = own_settings.arms if around.configured else tuple(latest)
     models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
-    progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
@@ -171,7 +173,10 @@ def _project_report(
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
             best_single=best_single_report(
-                models, current[0].votes if len(current) == 1 else None, progress.predicted
+                models,
+                current[0].votes if len(current) == 1 else None,
+                progress.predicted,
+                lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
             ),
             lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
         ),

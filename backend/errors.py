@@ -293,11 +293,15 @@ class ModelError(CamvoError):
         cure: what to do about a model whose calls fail with this code, for people.
         retry: whether another attempt may succeed.
         usage: tokens and cost of the failed call, ``None`` if the provider reported nothing.
+        reason: why it failed, in a few words, such as ``HTTP 503``; ``None`` if nobody has to be told.
+        certain: whether no call to the model can succeed at the moment, whatever it is about.
     """
 
     code = "model_failed"
     cure = "look for the event model_failed in the log, which names the failure"
     retry = False
+    reason: str | None = None
+    certain = False
 
     def __init__(
         self, message: str, *, where: str | None = None, fix: str | None = None, usage: Usage | None = None

@@ -211,7 +211,9 @@ class Annotator:
         policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
         policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
-        return Terms(policy, costs, asking.limit(Conditions(everyone=job.everyone, allowance=allowance)))
+        waits = self._voters.waits(job, costs)
+        conditions = Conditions(everyone=job.everyone, allowance=allowance, waits=waits)
+        return Terms(policy, costs, asking.limit(conditions))
 
     @staticmethod
     def _embed(

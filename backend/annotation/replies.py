@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -122,10 +122,12 @@ class Replies:
     Attributes:
         arms: the replies that the policy reads: those of the plan's arms.
         beside: those of models that the plan does not contain: a coin chose them, or another plan did.
+        left_out: the models that could not be asked, because they failed: model → the code of the reason.
     """
 
     arms: dict[str, ModelReply]
     beside: dict[str, ModelReply] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def any_vote(self) -> bool:
@@ -147,10 +149,16 @@ class Replies:
         """The version that each model's answer reports, for those that report one."""
         return {arm: reply.version for arm, reply in self.arms.items() if reply.version is not None}
 
-    @property
-    def missing(self) -> dict[str, str]:
-        """The arms whose vote may still come: arm → the code of the reason why it is not there."""
-        return {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
+    def missing(self, arms: Collection[str]) -> dict[str, str]:
+        """The arms whose vote may still come: arm → the code of the reason why it is not there.
+
+        A model that was left out belongs to them if every other arm was asked: it would have been asked, too.
+
+        Args:
+            arms: those of the plan.
+        """
+        failed = {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
+        return failed | (dict(self.left_out) if set(arms) <= self.arms.keys() else {})
 
     @property
     def costs(self) -> dict[str, float]:

@@ -504,3 +504,15 @@ class IncompleteRounds:
             for arm, codes in sorted(lacking.items())
         }
         return _Incomplete(len(tasks), arms)
+
+    def tasks(self) -> list[int]:
+        """Return the tasks that have one, by number; rounds that are pruned do not count."""
+        query = select(_table.c.task).where(
+            _table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned
+        )
+        return sorted(set(self.connection.scalars(query)))
+
+
+def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:
+    """Record which arms' votes a round still lacks: arm → the code of the reason."""
+    connection.execute(update(_table).where(_table.c.id == round_id).values(missing=dict(missing) or None))

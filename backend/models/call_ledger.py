@@ -70,6 +70,7 @@ class ModelQuery:
         again: whether the model makes another attempt after its last one.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
         hurried: whether the call ends at the deadline, because somebody waits for the task.
+        waits: whether the call waits for the end of an outage of its model.
     """
 
     project: str
@@ -82,6 +83,7 @@ class ModelQuery:
     again: bool = False
     purse: Purse | None = None
     hurried: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,9 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     429: RateLimitedError,
 }
 
+_OVERLOADED = frozenset({503, 529})
+"""Statuses that say nothing about the request, but that the provider takes none at the moment."""
+
 _EMBEDDED_FIX = "embedded voters only answer questions with a list of labels: name other models in camvo.yaml"
 
 _MESSAGES: dict[type[ModelError], str] = {
@@ -117,17 +120,24 @@ def model_error(error: BaseException, model: str) -> ModelError:
         model: the model's name in the pool.
     """
     if (reason := _unreachable(error)) is not None:
-        return UnavailableError(
+        unreachable = UnavailableError(
             f"cannot be reached: {reason}",
             where=f"model {model}",
             fix="start its server, or correct api_base and check the network",
         )
+        unreachable.reason, unreachable.certain = reason, True
+        return unreachable
     status, code = _status_of(error), _code_of(error)
     kind = _BY_CODE.get(code) or _kind(error, status)
     detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
     embedded = status == 400 and getattr(error, "llm_provider", None) == "embedded"
     fix = _EMBEDDED_FIX if embedded else kind.cure
-    return kind(f"{_MESSAGES[kind]}: {detail}", where=f"model {model}", fix=fix)
+    failure = kind(f"{_MESSAGES[kind]}: {detail}", where=f"model {model}", fix=fix)
+    failure.reason = (
+        "no answer in time" if kind is ModelTimeoutError else f"HTTP {status}" if status else detail
+    )
+    failure.certain = status in _OVERLOADED
+    return failure
 
 
 def line_error(status: int | None, code: str | None, model: str) -> ModelError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from backend.errors import (
     ModelUnknownError,
     RefusedError,
     StoppingError,
+    UnavailableError,
     UnusableAnswersError,
     Usage,
 )
@@ -31,8 +33,9 @@ from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, Model
 from backend.models.calls import CallGate
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
+from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
-from backend.models.rates.gate import Retries, forget_when_done
+from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.messages import answer_confidences
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
@@ -105,11 +108,19 @@ class Pool:
         missing = (self[name].model.missing_variables for name in names or self.names)
         return tuple(dict.fromkeys(variable for variables in missing for variable in variables))
 
+    @property
+    def waits(self) -> list[Wait]:
+        """What the calls of jobs wait for now: models that are down, or whose providers ask to wait."""
+        return [wait for caller in self._callers.values() if (wait := caller.wait) is not None]
+
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
         for caller in self._callers.values():
             caller.refuse_waiting()
 
+
+_LOOK = 0.2
+"""Seconds between two looks whether the model of another task's call has gone down."""
 
 OVERTIME = 30.0
 """Seconds that a hurried attempt may continue after the deadline, so that a paid answer is still stored."""
@@ -136,9 +147,10 @@ class CachingPool:
         clock: Callable[[], float],
     ) -> None:
         self._pool, self._calls = pool, calls
-        self._retries, self._clock = Retries(lambda name: pool[name].resting, retries, clock), clock
+        self._retries, self._clock, self._rng = retries, clock, random.SystemRandom()
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
         self._hurried: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
+        self._waiting: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
         pool.gate.hold_by(calls.settlements.check)
         calls.stop_by(pool.gate.check)
 
@@ -183,64 +195,82 @@ class CachingPool:
     async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
-            # The first query pays. If its project has no money left, or if it was in a hurry and this query
-            # is not, this query asks for itself.
+            # The first query pays. If its project has no money left, or if this query waits for outages and
+            # that one did not or was in a hurry, this query asks for itself.
             await self._calls.record_use(key, query)
             try:
                 return replace(await self._joined(shared, query, patience), cost=0.0)
             except BudgetExhaustedError:
                 pass
-            except ModelTimeoutError:
-                if query.hurried or shared not in self._hurried:
+            except (ModelTimeoutError, UnavailableError) as error:
+                was_in_a_hurry = isinstance(error, ModelTimeoutError) and shared in self._hurried
+                gave_up = query.waits and shared not in self._waiting
+                if query.hurried or not (was_in_a_hurry or gave_up):
                     raise
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
-        task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
+        task = asyncio.create_task(outlast(lambda: self._ask(key, query, patience)))
         if query.hurried:
             self._hurried.add(task)
+        if query.waits:
+            self._waiting.add(task)
         forget_when_done(self._running, key, task)
         return await asyncio.shield(task)
 
     async def _joined(
         self, shared: asyncio.Task[PaidAnswer], query: ModelQuery, patience: float
     ) -> PaidAnswer:
-        """The answer to the same query; in a hurry, no longer than that after one that is not."""
+        """The answer to the same query; in a hurry, no longer than that after one that is not.
+
+        A query that waits for no outage does not wait with one that does.
+        """
+        outage = self._pool[query.model].outage
         waits = query.hurried and shared not in self._hurried
         try:
             async with asyncio.timeout(patience + OVERTIME if waits else None):
+                while not query.waits and shared in self._waiting and not shared.done():
+                    if outage.down:
+                        raise outage.error()
+                    await asyncio.wait({shared}, timeout=_LOOK)
                 return await asyncio.shield(shared)
         except TimeoutError:
             raise ModelTimeoutError(
                 "has not answered another task's call in time", where=f"model {query.model}"
             ) from None
 
-    async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
-        model = self._pool[query.model].model
+    async def _ask(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
+        caller, until = self._pool[query.model], self._clock() + patience
+        model = caller.model
         estimate = CallEstimate(
             model.ceiling(query.messages, query.schema),
             model.count(query.messages),
         )
-        for tried in self._retries.tries:
+        waits = patience if query.waits else None
+        tries = caller.tries(waits, self._retries, until, self._clock, self._rng)
+        while True:
             self._pool.gate.check()
-            claimed = await self._calls.claim(key, query, estimate, until, model.settings.timeout)
-            if claimed.content is not None:
-                metrics.answers_reused.labels(model=query.model).inc()
-                return PaidAnswer(
-                    claimed.content,
-                    0.0,
-                    stored=True,
-                    confidences=claimed.confidences,
-                    version=claimed.version,
-                    cut_off=claimed.cut_off,
-                )
-            try:
-                return await self._call(key, query, claimed.call, until)
-            except ModelError as error:
-                await self._retries.pause(query.model, error, tried, until)
-            finally:
-                self._calls.stop_renewing(key)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            async with tries.turn() as turn:
+                claimed = await self._calls.claim(key, query, estimate, until, model.settings.timeout)
+                if claimed.content is not None:
+                    metrics.answers_reused.labels(model=query.model).inc()
+                    return PaidAnswer(
+                        claimed.content,
+                        0.0,
+                        stored=True,
+                        confidences=claimed.confidences,
+                        version=claimed.version,
+                        cut_off=claimed.cut_off,
+                    )
+                try:
+                    return await self._call(key, query, claimed.call, until, turn)
+                except ModelError as error:
+                    failure = error
+                finally:
+                    self._calls.stop_renewing(key)
+            await tries.pause(failure, turn)
 
-    async def _call(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
+    async def _call(
+        self, key: str, query: ModelQuery, call: int | None, until: float, turn: Turn | None
+    ) -> PaidAnswer:
         """Ask once. A refusal, or an answer that cannot be read, is stored as an empty answer: no vote."""
         started, caller = self._clock(), self._pool[query.model]
         try:
@@ -250,6 +280,7 @@ class CachingPool:
                 until - started + OVERTIME,
                 questions=query.questions,
                 hurried=query.hurried,
+                turn=turn,
             )
         except ModelError as error:
             outcome = CallOutcome(

@@ -93,13 +93,14 @@ class QuestionCount:
 
 @dataclass(frozen=True, slots=True)
 class _QuestionCounter:
-    """Counts one question's kept votes again. Runs slowly in a thread of its own."""
+    """Counts one question's kept votes again, on some tasks or all. Runs slowly in a thread of its own."""
 
     ledger: Ledger
     policy: Policy
     models: Sequence[str]
     calibrate: bool
     pause: Callable[[], None]
+    tasks: Sequence[int] | None = None
 
     def count(
         self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], _Relabelled]
@@ -133,7 +134,7 @@ class _QuestionCounter:
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
             return CountedRounds(connection, key.project, key.control, key.epoch).countable(
-                after=after, limit=_PAGE
+                after=after, limit=_PAGE, tasks=self.tasks
             )
 
     def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
@@ -269,7 +270,7 @@ class _AnsweredRounds:
 
 def _countable(round_: Round, further: Sequence[FurtherVote]) -> CountableRound:
     """The round with the votes that it would have if nobody had answered it."""
-    bought = [vote for vote in further if vote.purpose == "doubt"]
+    bought = [vote for vote in further if vote.purpose != "human"]
     return CountableRound(
         id=round_.id,
         task=round_.key.task,
@@ -525,6 +526,18 @@ class Recounter:
     async def _recount(self, project: str, reason: CountingReason) -> Counting | None:
         return await self.store(project, await self.count(project), reason)
 
+    async def recount_tasks(self, project: str, tasks: Sequence[int]) -> Counting | None:
+        """Decide some tasks of a project anew, because they have got votes that were missing.
+
+        Returns:
+            The counting; ``None`` if nothing changed.
+
+        Raises:
+            LedgerError: the ledger failed.
+            Stopped: the process stops.
+        """
+        return await self.store(project, await self.count(project, tasks), "command") if tasks else None
+
     async def store(self, project: str, found: ProjectCount, reason: CountingReason) -> Counting | None:
         """Store what a counting found; ``None`` if nothing changes."""
 
@@ -544,8 +557,8 @@ class Recounter:
             _log.info("recounted", project=project, number=counting.number, reason=reason, **numbers)
         return counting
 
-    async def count(self, project: str) -> ProjectCount:
-        """Count a project again without storing anything.
+    async def count(self, project: str, tasks: Sequence[int] | None = None) -> ProjectCount:
+        """Count a project again, or some of its tasks, without storing anything.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -560,7 +573,7 @@ class Recounter:
                 question.checks = answered.checks(question.prices)
             found.append(question)
 
-        sequence = await self._through_questions(project, count)
+        sequence = await self._through_questions(project, count, tasks)
         return ProjectCount(tuple(found), sequence, time.monotonic() - began)
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
@@ -584,7 +597,10 @@ class Recounter:
         return doubting
 
     async def _through_questions(
-        self, project: str, function: Callable[[_QuestionCounter, StateKey, State], None]
+        self,
+        project: str,
+        function: Callable[[_QuestionCounter, StateKey, State], None],
+        tasks: Sequence[int] | None = None,
     ) -> int:
         """Call a function in the counting thread for each question, with a state that no one else changes.
 
@@ -607,7 +623,9 @@ class Recounter:
                 linear=linear,
             )
             own = State.restore(state.snapshot(), linear=linear)  # the original continues to learn
-            counter = _QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
+            counter = _QuestionCounter(
+                self._ledger, policy, settings.arms, settings.calibrate, self._pause, tasks
+            )
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence
 

@@ -229,7 +229,10 @@ class Spending:
             f"{arm}: {', '.join(f'{code} {tasks:,}' for code, tasks in codes.items())}"
             for arm, codes in incomplete.arms.items()
         )
-        return [f"{incomplete.tasks:,} tasks are incomplete, because votes are missing ({arms})"]
+        return [
+            f"{incomplete.tasks:,} tasks are incomplete, because votes are missing ({arms}): --retry-failed"
+            " asks for them"
+        ]
 
     def so_far(self) -> str:
         """Say what this run has spent."""
@@ -359,10 +362,13 @@ def _sweep(
             _doing(jobs, everyone=everyone),
             tasks.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
+            waiting=process.waiting,
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
+        if process.waiting():
+            console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(
             f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",

@@ -20,7 +20,7 @@ from backend.commands.bulk.labelling import Spending, annotate_in_bulk
 from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.run import count_again, results, write_results
+from backend.commands.label.run import complete_and_count, results, write_results
 from backend.commands.predict.prediction_run import PredictionRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
@@ -112,12 +112,12 @@ def _answer(future: Future[Prediction | None]) -> TaskAnswer:
     return TaskAnswer([], AUDIT) if prediction is None else TaskAnswer.of(prediction, None)
 
 
-def _recount_project(
+def _complete_and_recount(
     project: OpenProject, options: LabelOptions, environment: Environment, console: Console
 ) -> None:
-    """Count the kept votes of a project again, after further votes if asked to, and replace what changed."""
+    """Complete and count a project's votes again, as the options say, and replace what changed."""
     untouched = ProjectTasks(project.client, project.number, project.tasks.tasks, untouched=True)
-    count_again(project.jobs, untouched, console, options.ask_more)
+    complete_and_count(project.jobs, untouched, console, options)
     process = project.jobs.process
     delivery = Delivery(
         ledger=process.ledger,
@@ -165,7 +165,11 @@ class _ProjectSweeps:
         tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
-            self.console, "labelling", tasks, note=lambda done, total: spending.so_far()
+            self.console,
+            "labelling",
+            tasks,
+            note=lambda done, total: spending.so_far(),
+            waiting=jobs.process.waiting,
         ) as advance:
             run(advance)
 
@@ -207,8 +211,8 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
         tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
-        if options.recount:
-            _recount_project(project, options, environment, console)
+        if options.recount or options.retry_failed:
+            _complete_and_recount(project, options, environment, console)
         if out is not None:
             added = added_kinds(jobs.config)
             write_results(out, results(tasks, jobs), tasks.columns, added, console)

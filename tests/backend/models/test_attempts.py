@@ -100,7 +100,7 @@ def process(sqlite_ledger: Ledger) -> Iterator[Process]:
 
 def tool_call() -> Reply:
     reply = Reply.says(None)
-    call = {"id": "1", "type": "function", "function": {"name": "label", "arguments": '{"mood": "Glad"}'}}
+    call = {"id": "1", "type": "function", "function": {"name": "label", "arguments": '{"mood": "Ecstatic"}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     return replace(reply, body={**dict(reply.body), "choices": [choice]})  # type: ignore[call-overload]
@@ -112,7 +112,7 @@ UNUSABLE = {
     "no content": Reply.says(None),
     "spaces": Reply.says(" \n\t "),
     "no choices": Reply.no_choices(),
-    "a tool call": tool_call(),
+    "a wrong label in a tool call": tool_call(),
     "a refusal in words": Reply.says("I am sorry, but I can not help with that."),
     "a refusal of the API": Reply.says(None, refusal="I can not help with that."),
     "a refusal beside a label": Reply.says('{"mood": "Glad"}', refusal="I can not help with that."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from backend.datasets.sources import pyarrow_parquet
 from backend.datasets.tasks import Columns
-from backend.errors import DatasetError
+from backend.errors import DatasetError, DiskFullError
 
 PREFIX = "camvo_"
 """Begins the name of each column that is added to those of the source."""
@@ -85,6 +86,24 @@ def spreadsheet_text(text: object) -> object:
     return text
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def unwritable(error: OSError, path: Path) -> DatasetError:
+    """The error to raise if a file cannot be written."""
+    if error.errno in _FULL:
+        return DiskFullError(
+            "the disk is full",
+            where=str(path),
+            fix="make room, and run the same command again: nothing is paid twice",
+        )
+    return DatasetError(
+        f"cannot be written: {error.strerror or type(error).__name__}",
+        where=str(path),
+        fix="choose another folder, and run the same command again: nothing is paid twice",
+    )
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write beside the wanted path, and move the file there at the end.
@@ -92,19 +111,21 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     So an interrupted run leaves the file of the run before as it was.
 
     Raises:
-        DatasetError: on entering, the folder cannot be written to.
+        DatasetError: on entering, the folder cannot be written to; or the disk is full.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         file = beside.open("wb")
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written: {error.strerror}", where=str(path), fix="choose another folder"
-        ) from error
+        raise unwritable(error, path) from error
     try:
         with file:
             yield file
         beside.replace(path)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise unwritable(error, path) from error
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

@@ -38,7 +38,15 @@ from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, check_sink, open_sink, spreadsheet_cell, whole_file
+from backend.datasets.sinks import (
+    Kinds,
+    Result,
+    check_sink,
+    open_sink,
+    spreadsheet_cell,
+    unwritable,
+    whole_file,
+)
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
@@ -280,11 +288,7 @@ def write_results(
             for result in results:
                 write(result)
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written: {error.strerror or type(error).__name__}",
-            where=str(out),
-            fix="make room, and run the same command again: nothing is paid twice",
-        ) from error
+        raise unwritable(error, out) from error
 
 
 _MOST = 1000

@@ -51,17 +51,17 @@ def _camvo(
 @app.command("demo")
 def _demo(
     serve: Annotated[
-        bool, typer.Option("--serve", help="Keep the server running, to connect Label Studio to it.")
+        bool, typer.Option("--serve", help="Keep the server running, and print the address of its /status.")
     ] = False,
     port: Annotated[int | None, typer.Option(help="Port of the server.", show_default="a free one")] = None,
 ) -> None:
-    """Start a demo server, label 60 texts, print accuracy and cost. Needs no API key and no network.
+    """Label texts with a real server, and digits with eight classifiers. Needs no API key and no network.
 
     Example: camvo demo --serve --port 9090
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.demo import run_demo  # noqa: PLC0415 - the same
+    from backend.commands.demo.run import run_demo  # noqa: PLC0415 - the same
 
     run_demo(console=Console(), serve=serve, port=port)
 

@@ -26,7 +26,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── EmptyTextError        the key exists, but its text is blank
     │   ├── ImageUnavailableError task image cannot be shown to any model
     │   ├── RedactionError        redact function failed on a text of the task
-    │   ├── NoVoteError           every queried model failed
+    │   ├── NoVoteError           every queried model failed; has the code of the failure of most of them
     │   │   └── NoUsableAnswerError   no further attempt: all answers of all queried models were unusable
     │   ├── TaskDeletedError      task deleted while models were answering
     │   ├── BatchPendingError     an answer is in a provider's batch that is not back yet
@@ -41,6 +41,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── ContextTooLongError   prompt longer than the model's context window
     │   ├── RefusedError          refusal by the model or by a content filter
     │   ├── BadAnswerError        empty or unreadable answer, or one outside the label set
+    │   │   └── CutOffError           answer cut off by max_tokens before it named a label
     │   ├── NotBookedError        call or answer that the ledger could not book
     │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
@@ -59,7 +60,9 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from camvo.errors import CamvoError
 
@@ -159,40 +162,65 @@ class MalformedRequestError(RequestError):
         self.status = status
 
 
+_INTERNAL = "this is an error in CaMVo: look for the event {} in the log, and report it"
+
+
 class TaskError(CamvoError):
-    """Task that gets no prediction; other tasks of the same request are unaffected."""
+    """Task that lacks a label for one of its questions, or for all; other tasks are unaffected.
+
+    Attributes:
+        cure: what to do about tasks that fail with this code, for people.
+        partial: the prediction of its questions that have a label; ``None`` if none has.
+    """
 
     code = "task_failed"
+    cure = _INTERNAL.format("task_failed")
+    partial: dict[str, Any] | list[Any] | None = None
 
 
 class MissingFieldError(TaskError):
     """Task data that lacks a key which the label config reads."""
 
     code = "field_missing"
+    cure = "import the key that the label config reads, or set camvo_fields at the control"
 
 
 class EmptyTextError(TaskError):
     """Task data whose text is blank."""
 
     code = "text_empty"
+    cure = "import their texts, or delete them"
 
 
 class ImageUnavailableError(TaskError):
     """Task image that cannot be shown to any model."""
 
     code = "image_unavailable"
+    cure = "make their images available to a model (docs/tags.md#images)"
 
 
 class RedactionError(TaskError):
     """Task text that the redact function could not redact, so that no model is shown it."""
 
     code = "redaction_failed"
+    cure = "correct the function that redact names in camvo.yaml"
 
 
 class NoVoteError(TaskError):
-    """Task on which every queried model failed, so that there are no votes."""
+    """Task on which every queried model failed, so that there are no votes.
+
+    Args:
+        reason: the code of the failure of most of these models, which becomes the error's own code.
+    """
 
     code = "no_vote"
+    cure = "run camvo check --live, which asks each model once"
+
+    def __init__(
+        self, message: str, *, where: str | None = None, fix: str | None = None, reason: str | None = None
+    ) -> None:
+        super().__init__(message, where=where, fix=fix)
+        self.code = reason or self.code
 
 
 class NoUsableAnswerError(NoVoteError):
@@ -202,30 +230,35 @@ class NoUsableAnswerError(NoVoteError):
     """
 
     code = "no_usable_answer"
+    cure = "label them by hand, give the labels hints in the label config, or name other models in camvo.yaml"
 
 
 class TaskDeletedError(TaskError):
     """Task that was deleted while models were answering; nothing about it may be stored."""
 
     code = "task_deleted"
+    cure = "nothing: somebody deleted them"
 
 
 class BatchPendingError(TaskError):
     """Task that waits for an answer from a provider's batch; nobody buys the same answer meanwhile."""
 
     code = "in_batch"
+    cure = "run the same command again when the batches are back; camvo jobs lists them"
 
 
 class StoppingError(TaskError):
     """Task that needs a model while the server stops; another request after the restart gets its answer."""
 
     code = "stopping"
+    cure = "ask again about them when the server has started"
 
 
 class BudgetExhaustedError(TaskError):
     """Budget of the project or of the day that does not cover the next call."""
 
     code = "budget_exhausted"
+    cure = "raise budget in camvo.yaml or --budget, or wait for the next UTC day if it is the day's"
 
     held = False
     """Whether calls under way may leave enough for it, because they reserve more than they cost."""
@@ -252,12 +285,18 @@ class ModelError(CamvoError):
     """Model call that gave no vote.
 
     Attributes:
+        cure: what to do about a model whose calls fail with this code, for people.
         retry: whether another attempt may succeed.
         usage: tokens and cost of the failed call, ``None`` if the provider reported nothing.
+        reason: why it failed, in a few words, such as ``HTTP 503``; ``None`` if nobody has to be told.
+        certain: whether no call to the model can succeed at the moment, whatever it is about.
     """
 
     code = "model_failed"
+    cure = "look for the event model_failed in the log, which names the failure"
     retry = False
+    reason: str | None = None
+    certain = False
 
     def __init__(
         self, message: str, *, where: str | None = None, fix: str | None = None, usage: Usage | None = None
@@ -270,12 +309,17 @@ class ModelTimeoutError(ModelError):
     """No answer in time. There is no retry: it would take as long, and the provider may bill both."""
 
     code = "model_timeout"
+    cure = (
+        "if its server answers one call after another, set max_concurrency: 1 at its entry in "
+        "camvo.yaml; if a single call takes as long, raise timeout there"
+    )
 
 
 class RateLimitedError(ModelError):
     """The provider's rate limit is reached."""
 
     code = "model_rate_limited"
+    cure = "ask its provider for more quota, or set rpm or tpm of its entry in camvo.yaml to the quota"
     retry = True
 
 
@@ -283,6 +327,10 @@ class UnavailableError(ModelError):
     """The provider is down or unreachable, or its response is malformed."""
 
     code = "model_unavailable"
+    cure = (
+        "check that its server runs and that api_base in camvo.yaml is its address; if it is a "
+        "public provider, look at its status page"
+    )
     retry = True
 
 
@@ -290,30 +338,48 @@ class KeyRejectedError(ModelError):
     """The provider's API key is missing, wrong or has no access to the model."""
 
     code = "model_key_rejected"
+    cure = "put a valid key into the variable that api_key_env of its entry in camvo.yaml names"
 
 
 class RejectedError(ModelError):
     """The provider does not accept the request, e.g. because of an unknown model or a bad parameter."""
 
     code = "model_rejected"
+    cure = (
+        "correct model, api_base and the further keys of its entry in camvo.yaml; camvo check --live "
+        "asks it once"
+    )
 
 
 class ContextTooLongError(ModelError):
     """The prompt is longer than the model's context window."""
 
     code = "model_context_too_long"
+    cure = "show less text, or take it out of camvo.yaml for long texts"
 
 
 class RefusedError(ModelError):
     """The model or a content filter refused to answer."""
 
     code = "model_refused"
+    cure = "take it out of camvo.yaml if its provider refuses such texts"
 
 
 class BadAnswerError(ModelError):
     """The answer is empty, cannot be parsed, or contains a label outside the label set."""
 
     code = "model_bad_answer"
+    cure = (
+        "set structured_output: true at its entry in camvo.yaml if its server takes JSON schemas, "
+        "give the labels hints in the label config, or take the model out"
+    )
+
+
+class CutOffError(BadAnswerError):
+    """The answer reached ``max_tokens`` before it named a label. The same prompt would be cut off again."""
+
+    code = "model_cut_off"
+    cure = "raise max_tokens of its entry in camvo.yaml"
 
 
 class NotBookedError(ModelError):
@@ -323,12 +389,36 @@ class NotBookedError(ModelError):
     """
 
     code = "model_not_booked"
+    cure = "look for the event not_booked in the log: its money could not be booked in the ledger"
 
 
 class UnusableAnswersError(ModelError):
     """The model has made all its attempts at the prompt, and no answer was usable; it is not asked again."""
 
     code = "model_answers_unusable"
+    cure = "give the labels hints in the label config, or take it out of camvo.yaml"
+
+
+_OTHER_CURES = {
+    "internal": _INTERNAL.format("task_failed or vote_failed"),
+    "lost": "nothing: their process was killed",
+    "deadline": "ask again: the models go on, and their answers are kept",
+}
+"""What to do about codes that no class has."""
+
+
+def cure_of(code: str) -> str:
+    """What to do about tasks or calls that fail with a code, for people."""
+    cures = {kind.code: kind.cure for root in (TaskError, ModelError) for kind in _with_subclasses(root)}
+    return (cures | _OTHER_CURES).get(code, TaskError.cure)
+
+
+def _with_subclasses(
+    root: type[TaskError] | type[ModelError],
+) -> Iterator[type[TaskError] | type[ModelError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from _with_subclasses(kind)
 
 
 class ReplayError(CamvoError):

@@ -25,7 +25,7 @@ from backend.annotation.recording import (
 )
 from backend.annotation.replies import no_vote_error
 from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
-from backend.errors import BatchPendingError, LedgerError, TaskError
+from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.fits import Scorers
@@ -86,7 +86,7 @@ class Annotator:
             those count.
 
         Raises:
-            TaskError: no prediction is possible; says why.
+            TaskError: a question has no label; says why, and holds the prediction of the others.
         """
         try:
             with self._voters.preparing(alone=alone):
@@ -111,7 +111,13 @@ class Annotator:
         visible, errors = await self._questions.with_images(job, unanswered)
         skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
-            finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
+            try:
+                await self._run_rounds(job, visible, finished, alone=alone)
+            except (BatchPendingError, TaskDeletedError):
+                raise
+            except TaskError as error:
+                error.partial = self._prediction(job, questions, finished)
+                raise
         if failed_before:
             await self._note(lambda connection: forget_failure(connection, job))
         return self._prediction(job, questions, finished)
@@ -145,8 +151,14 @@ class Annotator:
         except LedgerError as error:
             _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
-    async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
-        """Plan, ask, decide and record the questions that have no round yet."""
+    async def _run_rounds(
+        self, job: Job, questions: Sequence[JobQuestion], finished: dict[RoundKey, Round], *, alone: bool
+    ) -> None:
+        """Plan, ask, decide and record the questions that have no round yet, and add their rounds.
+
+        Raises:
+            TaskError: no model voted on one of the questions; the others have their rounds.
+        """
         contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
         asking = await self._asking(job, questions, prompt)
@@ -159,12 +171,13 @@ class Annotator:
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         replies = await asking.ask(policy, plan, planned.known)
         decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
+        undecided = [question.name for question in questions if question.name not in decisions]
         if not decisions:
-            raise no_vote_error(job, replies)
+            raise no_vote_error(job, replies, undecided if finished else ())
         if embedding is not None:
             await embedding
             plan = plan.with_contexts({question.name: contexts.so_far(question) for question in questions})
-        finished = FinishedTask(
+        task = FinishedTask(
             job=job,
             questions=questions,
             prompt=prompt,
@@ -176,10 +189,12 @@ class Annotator:
             studied=planned.studied(policy, plan, replies),
             now=self._clock(),
         )
-        stored, new = await self._writer.persist(GroupedWrite(record_rounds, finished))
+        stored, new = await self._writer.persist(GroupedWrite(record_rounds, task))
         count_rounds(new)
         asking.ended()
-        return [*stored, *new]
+        finished |= {round_.key: round_ for round_ in [*stored, *new]}
+        if undecided:
+            raise no_vote_error(job, replies, undecided)
 
     async def _asking(self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt) -> Asking:
         """How the task's models are asked: at once, or in the stages of a provider's batch.
@@ -196,7 +211,9 @@ class Annotator:
         policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
         policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
-        return Terms(policy, costs, asking.limit(Conditions(everyone=job.everyone, allowance=allowance)))
+        waits = self._voters.waits(job, costs)
+        conditions = Conditions(everyone=job.everyone, allowance=allowance, waits=waits)
+        return Terms(policy, costs, asking.limit(conditions))
 
     @staticmethod
     def _embed(

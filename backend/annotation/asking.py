@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -11,10 +11,17 @@ import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.pack_checks import PackGuard, to_check
-from backend.annotation.replies import ModelReply, Replies, asked_singly, packed_reply, votes_in
+from backend.annotation.replies import (
+    PASSING,
+    ModelReply,
+    Replies,
+    asked_singly,
+    packed_reply,
+    unusable_code,
+    votes_in,
+)
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import (
-    BadAnswerError,
     BudgetExhaustedError,
     LedgerFullError,
     ModelError,
@@ -54,7 +61,8 @@ class Voters:
     ) -> dict[str, float]:
         """The expected price in $ of each arm that may be asked.
 
-        Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
+        Resting models are left out unless all of them rest; so is none whose outage the job waits for, and
+        not the one model of the policy ``single``. If the prompt has an image, models that cannot be
         shown it are left out. If the task may share a prompt, a model's packed arm takes its place: with
         both, the model would count twice.
 
@@ -63,11 +71,9 @@ class Voters:
             prompt: what models are shown.
             unpacked: the packed arms that are not to be asked.
         """
-        names = [model.name for model in job.settings.models]
-        if addresses := image_addresses(prompt.messages):
-            names = self._shown(job, addresses)
+        names = self._askable(job, prompt)
         batched = frozenset() if job.batching is None else job.batching.models
-        awake = [name for name in names if not self._rests(name, batched=name in batched)]
+        awake = [name for name in names if not self._rests(job, name, batched=name in batched)]
         pack = prompt.pack
         texts = "" if pack is None else pack.fenced(TYPICAL_ID)
         costs: dict[str, float] = {}
@@ -75,7 +81,8 @@ class Voters:
             name, packed, batch = model.name, model.packed_name, model.name in batched
             if name not in (awake or names):
                 continue
-            if pack is None or packed is None or packed in unpacked or self._rests(packed, batched=batch):
+            resting = packed is not None and self._rests(job, packed, batched=batch)
+            if pack is None or packed is None or packed in unpacked or resting:
                 alone = self._pool[name].model
                 cost = alone.batch_cost if batch else alone.cost
                 costs[name] = cost(prompt.for_model(name))
@@ -84,9 +91,53 @@ class Voters:
                 costs[packed] = together.packed_cost(pack.system, texts, batched=batch)
         return costs
 
-    def _rests(self, arm: str, *, batched: bool) -> bool:
+    def waits(self, job: Job, arms: Iterable[str]) -> dict[str, float]:
+        """What the time is worth, in $, by which one more call to each slow arm delays other tasks.
+
+        An arm that is idle delays none: what it can answer meanwhile is free. Of a delay, what exceeds that
+        by the quickest arm counts: it is no reason to prefer one of several arms that are equally slow.
+        Nobody waits for a provider's batch.
+
+        Args:
+            job: the task.
+            arms: the arms that may be asked.
+        """
+        second = job.settings.hour_usd / 3600.0
+        if job.batching is not None or not second:
+            return {}
+        callers = {arm: self._pool[arm] for arm in arms}
+        least = min((caller.delay for caller in callers.values()), default=0.0)
+        slow = {arm: caller for arm, caller in callers.items() if caller.delay > least}
+        return {arm: second * (caller.delay - least) if caller.busy else 0.0 for arm, caller in slow.items()}
+
+    def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, str]:
+        """The models that are left out because they failed: model → the code of the reason.
+
+        Args:
+            job: the task.
+            prompt: what models are shown.
+            costs: the arms that are not left out.
+        """
+        singly = twins(job.settings.arms)
+        offered = {singly.get(arm, arm) for arm in costs}
+        reasons = {
+            name: self._pool[name].rests(job.outage_patience)
+            for name in self._askable(job, prompt)
+            if name not in offered
+        }
+        return {name: reason for name, reason in reasons.items() if reason in PASSING}
+
+    def _askable(self, job: Job, prompt: TaskPrompt) -> list[str]:
+        """The models that can be asked about a prompt: those that can be shown its images, if it has any."""
+        if addresses := image_addresses(prompt.messages):
+            return self._shown(job, addresses)
+        return [model.name for model in job.settings.models]
+
+    def _rests(self, job: Job, arm: str, *, batched: bool) -> bool:
         """Whether an arm should not be asked now; a provider's batch waits for its model."""
-        return not batched and self._pool[arm].resting
+        if batched or arm == job.settings.policy.model:
+            return False
+        return self._pool[arm].rests(job.outage_patience) is not None
 
     def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
         """During the block, others wait for this task in case it shares their prompt.
@@ -140,9 +191,10 @@ class Voters:
         self._pool[arm].breaker.judged(usable=bool(votes))
         if votes:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
-        metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
-        _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
-        return ModelReply({}, answer.cost, BadAnswerError.code)
+        code = unusable_code(cut_off=answer.cut_off)
+        metrics.votes_missing.labels(model=arm, reason=code).inc()
+        _log.info("no_vote", model=arm, task=job.task, code=code)
+        return ModelReply({}, answer.cost, code)
 
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)
@@ -161,6 +213,7 @@ def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQ
         job.again,
         job.purse,
         job.hurried,
+        job.outage_patience is not None,
     )
 
 
@@ -188,16 +241,19 @@ class Asking:
 
     Attributes:
         replies: the replies that are there before anybody is asked, by arm.
+        left_out: the models that cannot be asked now, because they failed: model → the code of the reason.
     """
 
     def __init__(self, voters: Voters, job: Job, prompt: TaskPrompt) -> None:
         self.voters, self.job, self.prompt = voters, job, prompt
         self.replies: dict[str, ModelReply] = {}
+        self.left_out: Mapping[str, str] = {}
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
         """The policy, and the expected price in $ of each arm that it may ask."""
         unpacked = self.unpacked(await self.voters.pack_guard.unpacked(self.job))
         costs = self.voters.expected_costs(self.job, self.prompt, unpacked)
+        self.left_out = self.voters.left_out(self.job, self.prompt, costs)
         if isinstance(policy, Single):
             packed = {model: arm for arm, model in twins(self.job.settings.arms).items() if arm in costs}
             policy = replace(policy, model=packed.get(policy.model, policy.model))
@@ -242,7 +298,8 @@ class Asking:
             BatchPendingError: answers of a provider's batch have to be bought first.
         """
         arms = {**known, **{arm: reply for arm, reply in self.replies.items() if arm in plan.arms}}
-        replies = Replies(arms, {arm: reply for arm, reply in self.replies.items() if arm not in arms})
+        beside = {arm: reply for arm, reply in self.replies.items() if arm not in arms}
+        replies = Replies(arms, beside, self.left_out)
         refused: BudgetExhaustedError | None = None
         number = 0
         while asked := policy.ask(plan, replies.votes, confidences=replies.confidences):

@@ -123,7 +123,7 @@ class Requests:
 
     def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
         tasks = len(pack.members)
-        request = self._pool[arm].model.for_tasks(tasks).request(pack.messages, pack.schema)
+        request = self._pool[arm].model.for_tasks(tasks).batch_request(pack.messages, pack.schema)
         return self._pool[arm].batches.body(request)
 
 

@@ -27,7 +27,7 @@ _NOT_STORED = "not_stored"
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a task has no prediction."""
+    """Why a task has no prediction, or none for some of its questions."""
 
     code: str
     message: str
@@ -44,7 +44,7 @@ class Answer:
 
     Attributes:
         prediction: as Label Studio takes it; ``[]`` for none.
-        reason: why there is none.
+        reason: why there is none, or why a question is missing in it.
     """
 
     prediction: Prediction
@@ -61,7 +61,8 @@ _TOO_MANY = Answer([], _Reason(CROWDED, "too many tasks are waiting", "ask again
 def _failure(error: BaseException) -> Answer:
     """The answer for a task that ended with an error; the text of an unexpected one is withheld."""
     if isinstance(error, CamvoError):
-        return Answer([], _Reason(error.code, error.message, error.fix))
+        decided = error.partial if isinstance(error, TaskError) else None
+        return Answer(decided or [], _Reason(error.code, error.message, error.fix))
     return Answer([], _Reason(_INTERNAL, "an error in CaMVo", "see CaMVo's log"))
 
 
@@ -225,7 +226,7 @@ class JobQueue:
 
 
 def _report(job: Job, error: Exception) -> None:
-    """Log and count a task without a prediction.
+    """Log and count a task that lacks a label for one of its questions or for all.
 
     Of an unexpected error only the type is logged: its text might quote the task.
     """
@@ -234,4 +235,5 @@ def _report(job: Job, error: Exception) -> None:
         code, reason = error.code, str(error)
     metrics.tasks.labels(outcome=code).inc()
     log = _log.warning if isinstance(error, TaskError) else _log.error
-    log("no_prediction", project=job.project, task=job.task, code=code, reason=reason)
+    event = "question_without_label" if isinstance(error, TaskError) and error.partial else "no_prediction"
+    log(event, project=job.project, task=job.task, code=code, reason=reason)

@@ -236,6 +236,7 @@ def _finished_round(
         text=b"" if studied is None else studied.ngrams,
         human=human,
         confirmed=confirmation(decision.label, human, plan),
+        missing=finished.replies.missing(finished.plan.arms) or None,
     )
     lesson = finished.policy.contribution(
         finished.plan,

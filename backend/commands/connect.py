@@ -19,8 +19,7 @@ from backend.commands.shared.output import Fact
 from backend.commands.shared.tabs import OVERVIEW_TITLE, Tabs
 from backend.errors import BackendError, LabelStudioError
 from backend.label_studio.client import Client
-from backend.label_studio.payloads import WEBHOOK_HEADER
-from backend.settings import Environment, Settings
+from backend.settings import WEBHOOK_HEADER, Environment, Settings
 from camvo.errors import CamvoError
 
 _Say = Callable[[str, str], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -15,9 +16,13 @@ from backend.commands.shared.certificate import share_tables
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger
 from backend.datasets.tasks import task_name
-from backend.errors import ConfigError
+from backend.errors import ConfigError, LabelStudioError
+from backend.label_studio import predictions
+from backend.label_studio.client import Client
 from backend.ledger.database.statements import now
 from backend.ledger.projects import is_of_label_studio
+from backend.ledger.reports import ProjectSums
+from backend.ledger.rounds import ProjectRounds
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
 from backend.server.status.report import (
@@ -42,6 +47,7 @@ from backend.server.status.report import (
     percent,
     seconds,
 )
+from backend.server.status.work import commands_of
 from backend.settings import Environment
 
 
@@ -170,7 +176,7 @@ def print_report(
     console.print(f"{opening}; spent today {dollars(today.spent_usd)}{limit}", highlight=False)
     _print_alerts(console, report.alerts)
     for reported in report.projects:
-        _print_project(console, reported)
+        _print_project(console, reported, _compared(environment, reported))
     if not report.projects:
         console.print("The ledger has no project yet.")
 
@@ -196,12 +202,51 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
     return report
 
 
-def _print_project(console: Console, project: ProjectReport) -> None:
+_SAMPLE = 200
+"""Tasks whose score in Label Studio is compared with the ledger's."""
+
+_SAME = 1e-6
+"""Scores that differ by less are the same; Label Studio stores them as JSON numbers."""
+
+
+def _compared(environment: Environment, project: ProjectReport) -> str | None:
+    """Compare what Label Studio shows of random tasks with the ledger; ``None`` without access to it."""
+    url, key = environment.label_studio_url, environment.label_studio_api_key
+    if url is None or key is None or not is_of_label_studio(project.key) or not project.rounds:
+        return None
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        epochs = ProjectRounds(connection, project.key).latest_epochs()
+        scores = ProjectSums(connection, project.key).open_scores(epochs)
+    version = settings.load(environment.config).model_version
+    sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
+    try:
+        client = Client(url, key)
+        number = client.project_by_key(project.key)["id"]
+        tasks, _ = predictions.untouched(client.tasks(number, sample) if sample else [])
+    except LabelStudioError as error:
+        return f"not compared with the ledger: {error.message}"
+    shown = [(task["id"], predictions.of_version(task, version)) for task in tasks]
+    absent = sum(not stored for _, stored in shown)
+    differ = sum(
+        any(abs((each["score"] or 0.0) - scores[task]) > _SAME for each in stored) for task, stored in shown
+    )
+    if not absent and not differ:
+        return f"shows what the ledger holds, by {of(len(shown), 'random task')}"
+    return (
+        f"of {of(len(shown), 'random task')}, {count(differ)} show another score than the ledger holds and"
+        f" {count(absent)} no prediction: {commands_of(project.key).predict} corrects it"
+    )
+
+
+def _print_project(console: Console, project: ProjectReport, compared: str | None) -> None:
     title = f"Project {project.id}" + (f": {project.title}" if project.title else "")
     key = f" ({escape(project.key)})" if is_of_label_studio(project.key) else ""
     console.rule(f"[bold]{escape(title)}[/]{key}", align="left")
     _print_alerts(console, project.alerts)
-    for name, value in (*_headline(project), *_facts(project)):
+    facts = [*_headline(project), *_facts(project)]
+    if compared is not None:
+        facts.append(("label studio", compared))
+    for name, value in facts:
         console.print(f"{name:<16} {escape(value)}", highlight=False)
     for table in _tables(project):
         console.print(table)
@@ -338,8 +383,12 @@ def _spoken_for(shares: SharesReport) -> str:
 def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     changed = project.recounts
     if changed.countings:
-        line = f"{of(changed.labels, 'label')} changed, the last time {moment(changed.last_at)}"
+        line = f"{of(changed.labels, 'label')} changed; the last time, {moment(changed.last_at)}"
+        line += f", {of(changed.last_scores, 'score')} and {of(changed.last_labels, 'label')}, mean score"
+        line += f" {changed.score_before:.3f} → {changed.score_after:.3f}"
         yield "counted again", f"{of(changed.countings, 'time')}; {line}"
+        if changed.pending:
+            yield "label studio", f"does not show {of(changed.pending, 'change')} yet"
     for name, asked in (("asked more", changed.further), ("completed", changed.completed)):
         if asked.votes:
             yield name, f"{of(asked.votes, 'vote')} on {of(asked.tasks, 'task')}, {dollars(asked.usd)}"

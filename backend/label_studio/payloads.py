@@ -11,8 +11,9 @@ from typing import Annotated, Any, TypeGuard, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.errors import BadBodyError
-from backend.ledger.money import Purse
+from backend.ledger.money import MAX_USD, Purse
 
+_Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
 _ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; label-studio-ml's server sends the bare id."""
 
@@ -81,8 +82,8 @@ class JobTerms(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    aim_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    usd: _Dollars | None = None
+    aim_usd: _Dollars | None = None
     everyone: bool = False
 
     @property
@@ -126,7 +127,7 @@ class DoubtsRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     project: _ProjectKey
-    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    usd: _Dollars
     most: Annotated[int, Field(gt=0, le=10_000)] = 200
 
 
@@ -143,8 +144,8 @@ class AskMoreRequest(BaseModel):
     project: _ProjectKey
     label_config: str
     tasks: list[Any]
-    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    least: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    usd: _Dollars
+    least: Annotated[float, Field(ge=1e-12, allow_inf_nan=False)]
 
 
 class DeliveredRequest(BaseModel):
@@ -190,9 +191,6 @@ def parse_task(raw: object) -> tuple[int, Mapping[str, Any]] | None:
         return None
     return number, data
 
-
-WEBHOOK_HEADER = "X-Camvo-Secret"
-"""The header that authenticates Label Studio's webhooks, which carry no basic auth."""
 
 START_TRAINING = "START_TRAINING"
 """The only action that Label Studio's ML code sends; it is about a whole project."""

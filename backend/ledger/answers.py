@@ -64,6 +64,7 @@ class StoredAnswer:
         seconds: duration of the call.
         confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
         version: what the provider said answered; ``None`` if it said nothing.
+        cut_off: whether ``max_tokens`` cut it off.
     """
 
     key: str
@@ -75,6 +76,7 @@ class StoredAnswer:
     seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
@@ -104,6 +106,7 @@ def store_each(
             "seconds": answer.seconds,
             "confidences": dict(answer.confidences) or None,
             "version": answer.version,
+            "cut_off": answer.cut_off,
             "created_at": now,
             "project": project,
             "task": task,
@@ -260,6 +263,7 @@ class CallOutcome:
         seconds: duration of the attempt.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered; ``None`` if it says nothing.
+        cut_off: whether ``max_tokens`` cut the answer off.
     """
 
     content: str | None
@@ -268,6 +272,7 @@ class CallOutcome:
     seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +308,7 @@ class BoughtAnswer:
             seconds=self.outcome.seconds,
             confidences=self.outcome.confidences,
             version=self.outcome.version,
+            cut_off=self.outcome.cut_off,
         )
 
 

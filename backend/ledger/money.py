@@ -45,7 +45,7 @@ from camvo.errors import InvalidParameterError
 
 _PER_DOLLAR = 10**12
 
-_MAX_USD = 1e6
+MAX_USD = 1e6
 """The largest amount of one entry, in $; a 64-bit integer holds nine times as much."""
 
 
@@ -53,10 +53,10 @@ def to_picodollars(usd: float) -> int:
     """Convert dollars to the nearest number of picodollars; $0.1 is exactly 10**11.
 
     Raises:
-        InvalidParameterError: the amount is negative, not finite, or over :data:`_MAX_USD`.
+        InvalidParameterError: the amount is negative, not finite, or over :data:`MAX_USD`.
     """
-    if not (math.isfinite(usd) and 0 <= usd <= _MAX_USD):
-        raise InvalidParameterError(f"an amount of money must be between $0 and ${_MAX_USD:,.0f}, got {usd}")
+    if not (math.isfinite(usd) and 0 <= usd <= MAX_USD):
+        raise InvalidParameterError(f"an amount of money must be between $0 and ${MAX_USD:,.0f}, got {usd}")
     return round(Decimal(repr(float(usd))) * _PER_DOLLAR)
 
 

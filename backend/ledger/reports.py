@@ -566,6 +566,22 @@ class ProjectSums:
         query = select(func.count(_rounds.task.distinct())).where(or_(*current))
         return self.connection.scalars(query).one() if current else 0
 
+    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
+        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
+
+        Args:
+            epochs: control → its epoch; the prediction has the labels of these.
+        """
+        scores: dict[int, dict[str, float]] = {}
+        for control, epoch in sorted(epochs.items()):
+            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
+            query = select(_rounds.task, latest_score.label("score")).where(
+                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
+            )
+            for row in self.connection.execute(query.order_by(_rounds.id)):
+                scores.setdefault(row.task, {})[control] = row.score
+        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
+
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
         query = select(func.count(_rounds.task.distinct())).where(

@@ -166,6 +166,8 @@ class Round:
         human: the human label, whether or not it teaches; ``None`` while there is none.
         confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
+        missing: arm → the code of the reason why it gave no vote, for those that may still give one
+            (:class:`IncompleteRounds`); ``None`` if the round is complete.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -185,6 +187,7 @@ class Round:
     human: str | None = None
     confirmed: float | None = None
     pruned: bool = False
+    missing: Mapping[str, str] | None = None
     id: int = 0
 
 
@@ -458,3 +461,58 @@ class ProjectRounds:
         of_tasks = select(_table.c.id).where(_table.c.project == self.project, chosen)
         self.connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))
         return delete_tasks(self.connection, _table, self.project, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Incomplete:
+    """A project's incomplete rounds in numbers.
+
+    Attributes:
+        tasks: how many tasks have one.
+        arms: arm → code of the reason → the tasks whose rounds lack its vote.
+    """
+
+    tasks: int
+    arms: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteRounds:
+    """A project's rounds that lack a vote which may still come, in a transaction.
+
+    A round is incomplete if an arm that should have voted gave no vote, for a reason that can pass: an
+    outage, a time-out, a rate limit, a rejected key, or a budget. ``Round.missing`` names these arms until
+    each has voted or has failed for good.
+    """
+
+    connection: Connection
+    project: str
+
+    def count(self) -> _Incomplete:
+        """Count the tasks with an incomplete round, in all and by arm and reason."""
+        tasks: set[int] = set()
+        lacking: dict[str, dict[str, set[int]]] = {}
+        query = select(_table.c.task, _table.c.missing).where(
+            _table.c.project == self.project, _table.c.missing.is_not(None)
+        )
+        for row in self.connection.execute(query):
+            tasks.add(row.task)
+            for arm, code in row.missing.items():
+                lacking.setdefault(arm, {}).setdefault(code, set()).add(row.task)
+        arms = {
+            arm: {code: len(of) for code, of in sorted(codes.items())}
+            for arm, codes in sorted(lacking.items())
+        }
+        return _Incomplete(len(tasks), arms)
+
+    def tasks(self) -> list[int]:
+        """Return the tasks that have one, by number; rounds that are pruned do not count."""
+        query = select(_table.c.task).where(
+            _table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned
+        )
+        return sorted(set(self.connection.scalars(query)))
+
+
+def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:
+    """Record which arms' votes a round still lacks: arm → the code of the reason."""
+    connection.execute(update(_table).where(_table.c.id == round_id).values(missing=dict(missing) or None))

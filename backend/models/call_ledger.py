@@ -70,6 +70,7 @@ class ModelQuery:
         again: whether the model makes another attempt after its last one.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
         hurried: whether the call ends at the deadline, because somebody waits for the task.
+        waits: whether the call waits for the end of an outage of its model.
     """
 
     project: str
@@ -82,6 +83,7 @@ class ModelQuery:
     again: bool = False
     purse: Purse | None = None
     hurried: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,14 @@ class CallEstimate:
 class ClaimResult:
     """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make.
 
-    ``confidences`` and ``version`` are those of the stored answer.
+    The other fields are those of the stored answer.
     """
 
     content: str | None = None
     call: int | None = None
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class PaidAnswer:
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it said nothing.
+        cut_off: whether ``max_tokens`` cut it off.
     """
 
     content: str
@@ -123,6 +127,7 @@ class PaidAnswer:
     stored: bool = False
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 POLL = 0.2
@@ -294,7 +299,12 @@ class CallLedger:
         key, query = wanted.key, wanted.query
         if stored is not None:
             _record_use(connection, key, query)
-            return ClaimResult(content=stored.content, confidences=stored.confidences, version=stored.version)
+            return ClaimResult(
+                content=stored.content,
+                confidences=stored.confidences,
+                version=stored.version,
+                cut_off=stored.cut_off,
+            )
         claim = self.acquire(connection, key)
         if claim is None:
             refuse_batched(connection, key, query)

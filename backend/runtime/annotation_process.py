@@ -181,6 +181,10 @@ class AnnotationProcess:
         self.thread.start(_settle_lost_calls(self.writer), self._purchases.renew_claims(), *background)
         self._warm_up.start()
 
+    def waiting(self) -> str:
+        """What the calls of jobs wait for, in words; empty if for nothing. Any thread may call this."""
+        return "; ".join(map(str, self.pool.waits))
+
     def stop_asking(self) -> None:
         """Ask no model any more, because the process stops; a signal handler may call this.
 

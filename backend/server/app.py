@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hmac
 import json
 import math
 import threading
@@ -30,6 +29,7 @@ from backend.ledger.database.statements import now
 from backend.ledger.recounts import Recounts
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
+from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, selected_projects
@@ -90,48 +90,9 @@ def _storable_text(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _is_authorised(request: Request, environment: Environment) -> bool:
-    """Whether a request may be served."""
-    if _has_credentials(request, environment) or (
-        request.path == "/webhook" and _has_secret(request, environment)
-    ):
-        return True
-    if environment.basic_auth_user is not None:
-        return False
-    guarded = request.path == "/webhook" and environment.webhook_secret is not None
-    return not guarded or _is_training(request)
-
-
-def _has_credentials(request: Request, environment: Environment) -> bool:
-    user, password = environment.basic_auth_user, environment.basic_auth_pass
-    if user is None or password is None:
-        return False
-    try:
-        sent = request.authorization
-    except ValueError:  # base64 of something other than ASCII
-        return False
-    if sent is None or sent.type != "basic":
-        return False
-    # Both are always compared, so that the time taken does not tell which one is wrong.
-    right_user = _equal(sent.username or "", user)
-    right_password = _equal(sent.password or "", password.get_secret_value())
-    return right_user and right_password
-
-
-def _has_secret(request: Request, environment: Environment) -> bool:
-    secret = environment.webhook_secret
-    return secret is not None and _equal(
-        request.headers.get(payloads.WEBHOOK_HEADER, ""), secret.get_secret_value()
-    )
-
-
 def _is_training(request: Request) -> bool:
     body = _json_value(request)
     return isinstance(body, dict) and body.get("action") == payloads.START_TRAINING
-
-
-def _equal(sent: str, expected: str) -> bool:
-    return hmac.compare_digest(sent.encode(), expected.encode())
 
 
 _RUNTIME, _ENVIRONMENT = "camvo", "camvo_environment"
@@ -150,6 +111,16 @@ def _runtime() -> Runtime:
 def _environment() -> Environment:
     """The environment of the application that answers the current request."""
     return cast("Environment", current_app.extensions[_ENVIRONMENT])
+
+
+def _query_number(name: str) -> int | None:
+    """A whole number in the query of the current request; ``None`` if it is absent."""
+    sent = request.args.get(name)
+    if sent is None:
+        return None
+    if not (sent.isascii() and sent.isdigit() and len(sent) < 19):  # a larger one is no 64-bit integer
+        raise BadBodyError(f"{name} is not a number of at most 18 digits", where=name, fix="send digits only")
+    return int(sent)
 
 
 def _refuse_too_many(tasks: int) -> None:
@@ -216,11 +187,12 @@ def _ask_more() -> Response:
 @_commands.get("/recounted")
 def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
-    project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
+    project, after = request.args.get("project", ""), _query_number("after") or 0
     with _runtime().ledger.read() as connection:
-        tasks = Recounts(connection, project).pending(after=after)
-        through = Recounts(connection, project).latest_number()
-    return jsonify(tasks=tasks, through=through)
+        recounted = Recounts(connection, project)
+        tasks, pending = recounted.pending(after=after), recounted.count_pending()
+        through = recounted.latest_number()
+    return jsonify(tasks=tasks, through=through, pending=pending)
 
 
 @_commands.post("/recounted")
@@ -336,7 +308,7 @@ def _status() -> Response:
 @_pages.get("/failed")
 def _failed() -> Response:
     """The tasks without a prediction, and why."""
-    first, last = request.args.get("first"), request.args.get("last")
+    first, last = _query_number("first"), _query_number("last")
     with _runtime().ledger.read() as connection:
         keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
         return jsonify(failed_task_list(connection, keys, first, last))
@@ -345,7 +317,7 @@ def _failed() -> Response:
 @_pages.get("/progress")
 def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
-    first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
+    first, last, after = (_query_number(name) for name in ("first", "last", "after"))
     with _runtime().ledger.read() as connection:
         return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
 
@@ -428,10 +400,6 @@ def _source_line(error: BaseException) -> str:
     )
 
 
-_OPEN = frozenset({"/", "/health", "/ready"})
-"""Endpoints without credentials: neither Label Studio nor an orchestrator sends any to a probe."""
-
-
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
     """Create the application of one worker process and start its runtime; called after the fork."""
     environment = environment or Environment()
@@ -459,22 +427,19 @@ def _warn_if_open(environment: Environment) -> None:
         refused = environment.basic_auth_user is not None
         event = "webhooks_will_be_refused" if refused else "webhooks_unguarded"
         _log.warning(
-            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {payloads.WEBHOOK_HEADER} in Label Studio"
+            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {settings.WEBHOOK_HEADER} in Label Studio"
         )
 
 
 def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
     @app.before_request
     def authorise() -> None:
-        if request.path in _OPEN or _is_authorised(request, environment):
+        allowed = may_enter(request.path, request.headers.get, environment)
+        if allowed or (allowed is None and _is_training(request)):
             return
-        if request.path == "/webhook" and request.method == "POST":
+        if (request.method, request.path) == ("POST", WEBHOOK):
             metrics.last_refused_webhook_at.set(runtime.clock())
-        raise UnauthorizedError(
-            "credentials are missing or wrong",
-            where=request.path,
-            fix=f"use basic auth, or for /webhook the header {payloads.WEBHOOK_HEADER}",
-        )
+        raise no_entry(request.path)
 
     @app.after_request
     def count(response: Response) -> Response:

@@ -19,124 +19,16 @@ from enum import Enum, auto
 from functools import partial
 from http import HTTPStatus
 from selectors import EVENT_READ, BaseSelector
-from typing import Any, Final
+from types import ModuleType
+from typing import Any
 
 import structlog
-from gunicorn import http as gunicorn_http
-from gunicorn.asgi import parser as http
-from gunicorn.http.errors import ExpectationFailed, ParseException
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
-from backend.errors import BodyTooLargeError, BusyError, MalformedRequestError, RequestError, SlowRequestError
-
-_STATUS: dict[type[Exception], int] = {
-    http.LimitRequestLine: 414,
-    http.LimitRequestHeaders: 431,
-    http.UnsupportedTransferCoding: 501,
-}
-
-
-_FRAMING: Final = 65_536
-"""Bytes that the chunks of a body may add to it, beside as many as the body has itself."""
-
-
-class _IncomingRequest:
-    """The bytes of one request.
-
-    The body of a chunked request is put together here, and passed on with its length: the time of gunicorn's
-    own reader of chunks grows with the square of their number.
-    """
-
-    def __init__(self, config: Any, max_body_mb: int) -> None:
-        self.received = bytearray()
-        self.has_head = False
-        self._head = 0
-        self._chunks = bytearray()
-        self._max_body_mb = max_body_mb
-        self._parser = http.PythonProtocol(
-            on_headers_complete=self._read_head,
-            on_body=self._read_body,
-            limit_request_line=config.limit_request_line,
-            limit_request_fields=config.limit_request_fields,
-            limit_request_field_size=config.limit_request_field_size,
-        )
-
-    def feed(self, data: bytes) -> None:
-        """Take in bytes from the connection."""
-        self.received += data
-        try:
-            self._parser.feed(data)
-        except (http.ParseError, ValueError) as error:
-            raise MalformedRequestError(
-                "not a valid HTTP request", status=_STATUS.get(type(error), 400)
-            ) from None
-        if not self.has_head:
-            return
-        self._head = self._head or self.received.find(b"\r\n\r\n") + 4
-        size = self._parser.content_length or 0
-        if self._parser.is_chunked:
-            self._check_chunks()
-            size = len(self._chunks) + self._parser._chunk_remaining
-        if size > self._max_body_mb * 1_000_000:
-            raise BodyTooLargeError(
-                f"the body is over {self._max_body_mb} MB",
-                where="body",
-                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
-            )
-
-    def _check_chunks(self) -> None:
-        """Refuse codings other than chunks, and chunks that are mostly framing."""
-        codings = [value for name, value in self._parser.headers if name == b"transfer-encoding"]
-        if any(coding.lower() != b"chunked" for coding in codings):
-            raise MalformedRequestError("the body has a coding that is not supported", status=501)
-        framing = len(self.received) - self._head - len(self._chunks)
-        if framing > len(self._chunks) + _FRAMING:
-            raise MalformedRequestError("the body's chunks are too small", status=400)
-
-    def _read_head(self) -> bool:
-        self.has_head = True
-        return False  # the body follows
-
-    def _read_body(self, part: bytes) -> None:
-        if self._parser.is_chunked:
-            self._chunks += part
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether header and body have arrived."""
-        return bool(self._parser.is_complete)
-
-    @property
-    def target(self) -> str:
-        """The request's target as sent, without its query; empty before it has arrived."""
-        return (self._parser.path or b"").partition(b"?")[0].decode("latin-1")
-
-    @property
-    def expects_continue(self) -> bool:
-        """Whether the client waits for "100 Continue" before it sends the body."""
-        return not self.is_complete and any(
-            name == b"expect" and value.lower() == b"100-continue" for name, value in self._parser.headers
-        )
-
-    def split(self) -> tuple[bytes, bytes]:
-        """The bytes of the complete request, its body in one piece, and those after it."""
-        rest: bytes = self._parser.remaining()
-        if self._parser.is_chunked:
-            return self._head_with_length() + bytes(self._chunks), rest
-        end = len(self.received) - len(rest)
-        return bytes(self.received[:end]), rest
-
-    def _head_with_length(self) -> bytes:
-        """The head with the length of the body in place of its coding."""
-        first, *fields = bytes(self.received[: self._head - 4]).lstrip(b"\r\n").split(b"\r\n")
-        kept = [
-            field
-            for field in fields
-            if field.partition(b":")[0].lower() not in {b"transfer-encoding", b"trailer", b"te"}
-        ]
-        length = b"Content-Length: %d" % len(self._chunks)
-        return b"\r\n".join([first, *kept, length]) + b"\r\n\r\n"
-
+from backend.errors import BusyError, RequestError, SlowRequestError, UnauthorizedError
+from backend.server.access import WEBHOOK, may_enter, no_entry
+from backend.server.incoming import IncomingRequest, WholeRequest
+from backend.settings import Environment
 
 HEADER_SECONDS = 10.0
 """Seconds for a header, from its first byte or from the connection's start."""
@@ -165,20 +57,20 @@ class _Connection:
         self.sock.setblocking(False)
         self.stage = _Stage.HEADER
         self.expires_at = time.monotonic() + HEADER_SECONDS
-        self.incoming: _IncomingRequest | None = None
-        self.parser: Any = None
+        self.incoming: IncomingRequest | None = None
+        self.request: WholeRequest | None = None
         self.behind = b""
         self._body_since = 0.0
 
     def await_request(self, seconds: float) -> bytes:
         """Wait this long for another request's first byte; return the bytes that have already arrived."""
         self.sock.setblocking(False)
-        self.stage, self.parser = _Stage.IDLE, None
+        self.stage, self.request = _Stage.IDLE, None
         self.expires_at = time.monotonic() + seconds
         behind, self.behind = self.behind, b""
         return behind
 
-    def await_header(self, incoming: _IncomingRequest) -> _IncomingRequest:
+    def await_header(self, incoming: IncomingRequest) -> IncomingRequest:
         """Record a request's first byte. The first request's time runs from the connection's start."""
         self.incoming = incoming
         if self.stage is _Stage.IDLE:
@@ -192,10 +84,9 @@ class _Connection:
             self.stage, self._body_since = _Stage.BODY, now
         self.expires_at = self._body_since + BODY_SECONDS + received / BODY_RATE
 
-    def await_answer(self, incoming: _IncomingRequest, config: Any) -> None:
-        """The request is complete: give it to a parser that reads nothing but its bytes."""
-        request, self.behind = incoming.split()
-        self.parser = gunicorn_http.get_parser(config, [request], self.client)
+    def await_answer(self, incoming: IncomingRequest) -> None:
+        """Record that the request is complete."""
+        self.request, self.behind = incoming.split()
         self.stage = _Stage.ANSWER
 
     def await_close(self) -> None:
@@ -205,7 +96,7 @@ class _Connection:
         """
         self.sock.setblocking(False)
         self.sock.shutdown(socket.SHUT_WR)
-        self.stage, self.parser = _Stage.CLOSE, None
+        self.stage, self.request = _Stage.CLOSE, None
         self.expires_at = time.monotonic() + _LINGER_SECONDS
 
 
@@ -295,6 +186,8 @@ def _refusal(error: RequestError) -> bytes:
     ]
     if isinstance(error, BusyError):
         header.append(f"Retry-After: {error.retry_after}")
+    if isinstance(error, UnauthorizedError):
+        header.append('WWW-Authenticate: Basic realm="CaMVo"')
     return "\r\n".join([*header, "", ""]).encode() + body
 
 
@@ -317,13 +210,14 @@ class _Reception:
         self,
         poller: BaseSelector,
         config: Any,
-        max_body_mb: int,
+        environment: Environment,
         *,
-        admit: Callable[[_Connection, _IncomingRequest], None],
+        admit: Callable[[_Connection, IncomingRequest], None],
         closed: Callable[[], None],
     ) -> None:
         self.buffered = 0
-        self._poller, self._config, self._max_body_mb = poller, config, max_body_mb
+        self._poller, self._config, self._environment = poller, config, environment
+        self._max_body_mb = environment.max_body_mb
         self._admit, self._closed = admit, closed
         self._polled: dict[_Connection, None] = {}  # as a set that remembers the order
         self._looked_at = 0.0
@@ -405,7 +299,7 @@ class _Reception:
     def _take_in(self, connection: _Connection, data: bytes) -> None:
         try:
             incoming = connection.incoming or connection.await_header(
-                _IncomingRequest(self._config, self._max_body_mb)
+                IncomingRequest(self._config, self._max_body_mb)
             )
             before, had_head = _counted(incoming), incoming.has_head
             try:
@@ -417,13 +311,22 @@ class _Reception:
             if incoming.is_complete:
                 self._admit(connection, incoming)
             elif incoming.has_head:
-                connection.await_body(len(incoming.received))
+                if not had_head:
+                    self._check_credentials(incoming)
+                connection.await_body(incoming.received)
                 if not had_head and incoming.expects_continue:
                     connection.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except RequestError as error:
             self._refuse(connection, error)
         except OSError:
             self._close(connection)
+
+    def _check_credentials(self, incoming: IncomingRequest) -> None:
+        """Refuse a request that lacks credentials before its body is received."""
+        if may_enter(incoming.target, incoming.header, self._environment) is False:
+            if (incoming.method, incoming.target) == ("POST", WEBHOOK):
+                _metrics().last_refused_webhook_at.set(time.time())
+            raise no_entry(incoming.target)
 
     def _expire(self, connection: _Connection) -> None:
         if connection.incoming is None:
@@ -435,10 +338,8 @@ class _Reception:
 
     def _refuse(self, connection: _Connection, error: RequestError) -> None:
         """Answer without a thread, and read no further request."""
-        from backend.telemetry import metrics  # noqa: PLC0415 - imported in the master, they would be its own
-
         endpoint = _endpoint_of(connection.incoming.target if connection.incoming is not None else "")
-        metrics.requests.labels(endpoint=endpoint, status=str(error.status)).inc()
+        _metrics().requests.labels(endpoint=endpoint, status=str(error.status)).inc()
         _log.warning("refused", endpoint=endpoint, code=error.code, reason=str(error))
         with suppress(OSError):
             connection.sock.send(_refusal(error))
@@ -452,8 +353,15 @@ class _Reception:
         self._closed()
 
 
-def _counted(incoming: _IncomingRequest) -> int:
-    return max(len(incoming.received) - _UNCOUNTED, 0)
+def _counted(incoming: IncomingRequest) -> int:
+    return max(incoming.received - _UNCOUNTED, 0)
+
+
+def _metrics() -> ModuleType:
+    """The metrics; imported in the master, they would be its own."""
+    from backend.telemetry import metrics  # noqa: PLC0415
+
+    return metrics
 
 
 _SEND_SECONDS = 60.0
@@ -489,9 +397,8 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def run(self) -> None:
         """Serve until a signal arrives, then serve the requests that have been received."""
-        max_body_mb = self.app.environment.max_body_mb
         self.reception = _Reception(
-            self.poller, self.cfg, max_body_mb, admit=self._admit, closed=self._count_closed
+            self.poller, self.cfg, self.app.environment, admit=self._admit, closed=self._count_closed
         )
         super().run()
 
@@ -546,9 +453,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def handle(self, conn: _Connection) -> bool:
         """Serve a complete request; return whether the connection can be used again."""
         try:
-            request = next(conn.parser)
-            request._expected_100_continue = False  # the body is here
-            return bool(self.handle_request(request, conn))
+            return bool(self.handle_request(conn.request, conn))
         except OSError:
             return False  # the client has gone, or does not take the answer
         except Exception as error:
@@ -557,21 +462,17 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return False
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
-        """Answer a request that gunicorn refuses only as a whole, such as one with an unknown ``Expect``."""
-        _log.warning("refused", code="http", kind=type(exc).__name__)
-        if isinstance(exc, ParseException):
-            status = 417 if isinstance(exc, ExpectationFailed) else 400
-            client.sendall(_refusal(MalformedRequestError("not a valid HTTP request", status=status)))
-        else:
-            client.sendall(_refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
+        """Answer a request at which gunicorn itself failed; the application answers its own errors."""
+        _log.error("internal", kind=type(exc).__name__)
+        client.sendall(_refusal(_InternalError("an error in CaMVo", fix="see CaMVo's log")))
 
-    def _admit(self, connection: _Connection, incoming: _IncomingRequest) -> None:
+    def _admit(self, connection: _Connection, incoming: IncomingRequest) -> None:
         """Give a complete request to its lane."""
         lane = self._lanes.lane_of(incoming.target)
         if lane is not None and lane.is_full:
             raise BusyError.now("no place for a further request at the moment")
         self.reception.hand_over(connection)
-        connection.await_answer(incoming, self.cfg)
+        connection.await_answer(incoming)
         if lane is None:
             self._finish(connection, self.handle(connection))
         else:

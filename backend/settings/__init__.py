@@ -7,12 +7,13 @@ runs, and holds the secrets (:class:`Environment`). Both are frozen. Every mista
 
 from __future__ import annotations
 
-from backend.settings.environment import Environment, child_environment, export
+from backend.settings.environment import WEBHOOK_HEADER, Environment, child_environment, export
 from backend.settings.models import ModelSettings
 from backend.settings.policies import PolicySettings
 from backend.settings.settings import BudgetSettings, Settings, load
 
 __all__ = [
+    "WEBHOOK_HEADER",
     "BudgetSettings",
     "Environment",
     "ModelSettings",

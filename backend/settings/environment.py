@@ -29,6 +29,10 @@ _LogLevel = Annotated[
 _OWN = ("CAMVO_", "BASIC_AUTH_", "LABEL_STUDIO_", "PROMETHEUS_MULTIPROC_DIR")
 
 
+WEBHOOK_HEADER = "X-Camvo-Secret"
+"""The header that authenticates Label Studio's webhooks, which carry no basic auth."""
+
+
 class Environment(BaseSettings):
     """The variables ``CAMVO_…``, ``BASIC_AUTH_…`` and ``LABEL_STUDIO_…``. An empty one counts as absent.
 

@@ -3,7 +3,7 @@
 ::
 
     with Front(backend.app, threads=2) as front, front.connect() as client:
-        client.send(b"GET /health HTTP/1.1\\r\\n\\r\\n").answer().status
+        client.send(b"GET /health HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n").answer().status
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gunicorn.config import Config
 from gunicorn.glogging import Logger
 
 from backend.server.front import FrontWorker
+from backend.settings import Environment
 
 PATIENCE = 30.0
 
@@ -68,7 +69,9 @@ class Client:
     def post(self, path: str, body: object) -> Client:
         """Send a whole request with a JSON body; the place of an earlier one on this connection is free."""
         content = json.dumps(body).encode()
-        return self.send(f"POST {path} HTTP/1.1\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+        return self.send(
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+        )
 
     def send_no_more(self) -> None:
         """End what is sent, so that half a request is never completed."""
@@ -110,6 +113,7 @@ class Front:
         max_body_mb: the longest body.
         connections: connections at once.
         stop_asking: called when the worker is told to stop.
+        credentials: the environment's credentials.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Front:
         max_body_mb: int = 10,
         connections: int = 700,
         stop_asking: Callable[[], None] = lambda: None,
+        credentials: Mapping[str, Any] | None = None,
     ) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
         self.port: int = self._listener.getsockname()[1]
@@ -128,7 +133,7 @@ class Front:
         config.set("worker_connections", connections)
         config.set("keepalive", 75)
         config.set("graceful_timeout", 20)
-        environment = SimpleNamespace(max_body_mb=max_body_mb)
+        environment = Environment(max_body_mb=max_body_mb, **(credentials or {}))
         app = SimpleNamespace(environment=environment, stop_asking=stop_asking)
         self.worker = FrontWorker(1, os.getppid(), [self._listener], app, 30, config, Logger(config))
         self.worker.wsgi = application

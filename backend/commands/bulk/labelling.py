@@ -25,6 +25,7 @@ from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError,
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
 from backend.ledger.money import from_picodollars
+from backend.ledger.rounds import IncompleteRounds
 from backend.models.rates.gate import request_size
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.telemetry import tracing
@@ -47,6 +48,7 @@ class Labelling:
     at_once: int
     labelled: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    voteless: int = 0
     waiting: int = 0
     out_of_money: bool = False
     hopeless: bool = False
@@ -124,7 +126,8 @@ class Labelling:
             code = "internal"
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
         self.failed[code] += 1
-        self.hopeless = not self.labelled and self.failed[NoVoteError.code] >= HOPELESS
+        self.voteless += isinstance(error, NoVoteError) and error.partial is None
+        self.hopeless = not self.labelled and self.voteless >= HOPELESS
 
 
 async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
@@ -216,6 +219,21 @@ class Spending:
             self._latest, self._looked_at = self.in_all(), self._clock()
         return self._latest - self._started_with
 
+    def missing_votes(self) -> list[str]:
+        """A line about the project's incomplete tasks; none without any."""
+        with self._ledger.read() as connection:
+            incomplete = IncompleteRounds(connection, self._project).count()
+        if not incomplete.tasks:
+            return []
+        arms = "; ".join(
+            f"{arm}: {', '.join(f'{code} {tasks:,}' for code, tasks in codes.items())}"
+            for arm, codes in incomplete.arms.items()
+        )
+        return [
+            f"{incomplete.tasks:,} tasks are incomplete, because votes are missing ({arms}): --retry-failed"
+            " asks for them"
+        ]
+
     def so_far(self) -> str:
         """Say what this run has spent."""
         return f"${self.in_this_run():.2f} spent"
@@ -276,7 +294,7 @@ class RunTally:
 
     def summary(self) -> str:
         """What was done and what it cost, and a line for each problem that may need action."""
-        return self.counts.summary(self.spending.in_all())
+        return "\n".join([self.counts.summary(self.spending.in_all()), *self.spending.missing_votes()])
 
 
 _AHEAD: Final = 64
@@ -344,10 +362,13 @@ def _sweep(
             _doing(jobs, everyone=everyone),
             tasks.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
+            waiting=process.waiting,
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
+        if process.waiting():
+            console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(
             f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",

@@ -148,6 +148,15 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
     with annotation_process(settings, environment, embedder, asking=asking) as process:
         own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
         batching = batching_of(own, process, everyone=options.batch)
-        jobs = DatasetJobs(process, key, parsed, own, options.retry_failed, options.purse, batching=batching)
+        jobs = DatasetJobs(
+            process,
+            key,
+            parsed,
+            own,
+            options.retry_failed,
+            options.purse,
+            batching=batching,
+            waits=not options.no_wait,
+        )
         tasks = ProjectTasks(client, number, client.count_tasks(number))
         yield OpenProject(client, number, label_config, tasks, jobs)

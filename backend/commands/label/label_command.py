@@ -40,6 +40,7 @@ def label(  # noqa: PLR0917 - a command's options
     retry_failed: arguments.RetryFailed = False,
     batch: arguments.Batch = False,
     wait: arguments.Wait = False,
+    no_wait: arguments.NoWait = False,
     recount: arguments.Recount = False,
     ask_more: arguments.AskMore = None,
     certificate: arguments.Certificate = None,
@@ -57,11 +58,12 @@ def label(  # noqa: PLR0917 - a command's options
     require_one_source(source, project)
     if ask_more is not None and not recount:
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
-    spending = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
+    spending: dict[str, Any] = {"budget": budget, "yes": yes, "pilot": pilot}
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     counting = {"recount": recount, "ask_more": ask_more}
     of_batches = {"batch": batch, "wait": wait}
+    spending |= {"retry_failed": retry_failed, "no_wait": no_wait}
     if project is not None:
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)

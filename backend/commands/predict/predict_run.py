@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from backend.commands.bulk.quoting import RandomSample, agree
-from backend.commands.predict.prediction_run import AskMoreRun, PredictionRun, RecountRun, Tally
+from backend.commands.predict.prediction_run import PredictionRun, Tally
+from backend.commands.predict.recount_run import AskMoreRun, RecountRun
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
@@ -175,6 +176,7 @@ def predict_project(
         if options.recount:
             _count_again(console, counting, options.ask_more)
             _deliver(console, counting)
+            run.check(counting.delivered)
             return 0
         backend.tasks = client.count_tasks(project)
         tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
@@ -202,7 +204,8 @@ def _count_again(console: Console, counting: RecountRun, ask_more: float | None)
 
 
 def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:
-    counting.deliver()
+    with progress_bar(console, "replacing predictions", counting.pending(), transient=True) as advance:
+        counting.deliver(advance)
     summary = counting.tally.summary()
     said = summary.partition("\n")[0] if changes_only else summary
     console.print(said, highlight=False, soft_wrap=True)

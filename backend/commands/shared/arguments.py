@@ -91,11 +91,19 @@ Pilot: TypeAlias = Annotated[
 Sample: TypeAlias = Annotated[
     int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
 ]
+NoWait: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait",
+        help="Decide tasks without the models that are down, instead of waiting until they are back.",
+    ),
+]
 RetryFailed: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--retry-failed",
-        help="Ask again about the tasks that failed, and no others; models get another attempt.",
+        help="Ask again about the tasks that failed, and for votes that are missing, and nothing else; models"
+        " get another attempt.",
     ),
 ]
 ProjectInstead: TypeAlias = Annotated[

@@ -14,8 +14,7 @@ import httpx
 from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.label_studio.client import Client
-from backend.label_studio.payloads import WEBHOOK_HEADER
-from backend.settings import Environment
+from backend.settings import WEBHOOK_HEADER, Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,12 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """The server's predictions for one task, or the code of the reason why there are none, and what to do."""
+    """The server's predictions for one task.
+
+    Attributes:
+        code: why there are none, or why a question is missing in them; ``None`` if they are complete.
+        fix: what to do about that.
+    """
 
     predictions: list[dict[str, Any]]
     code: str | None = None
@@ -38,10 +42,10 @@ class TaskAnswer:
     def of(cls, result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
         """One entry of ``results`` in a body of ``/predict``, with its entry of ``reasons``."""
         predictions = [result] if isinstance(result, dict) else list(result)
-        if predictions:
+        if predictions and reason is None:
             return cls(predictions)
         reason = reason or {"code": DEADLINE}
-        return cls([], str(reason["code"]), reason.get("fix"))
+        return cls(predictions, str(reason["code"]), reason.get("fix"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,16 @@ class Progress:
     tasks: int
     last_round: int
     spent_usd: float
+    countings: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _RecountedPage:
+    """Tasks whose prediction is to be replaced, by the countings up to a number; ``pending`` counts all."""
+
+    tasks: list[int]
+    through: int
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +210,8 @@ class BackendClient:
         query = {"project": project_key, "first": first, "last": last, "after": after}
         given = {name: value for name, value in query.items() if value is not None}
         body = self._answer("GET", "/progress", params=given)
-        return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
+        decided, newest, countings = (int(body[name]) for name in ("tasks", "last_round", "countings"))
+        return Progress(decided, newest, float(body["spent_usd"]), countings)
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
@@ -241,10 +256,10 @@ class BackendClient:
         portion: dict[str, Any] = self._answer("POST", "/ask_more", json=body, timeout=_SLOW)
         return portion
 
-    def recounted(self, project_key: str, after: int = 0) -> tuple[list[int], int]:
-        """Return tasks whose prediction is to be replaced, and the number of the latest counting."""
+    def recounted(self, project_key: str, after: int = 0) -> _RecountedPage:
+        """Return tasks whose prediction is to be replaced."""
         page = self._answer("GET", "/recounted", params={"project": project_key, "after": after})
-        return page["tasks"], page["through"]
+        return _RecountedPage(page["tasks"], page["through"], page["pending"])
 
     def delivered(self, project_key: str, tasks: Sequence[int], through: int) -> None:
         """Tell the server that Label Studio shows these tasks' labels by a counting."""

@@ -124,6 +124,7 @@ answers = _table(
     Column("created_at", Double, nullable=False),
     Column("version", Text),
     Column("confidences", _JSON_VALUE),
+    Column("cut_off", Boolean, nullable=False, server_default=false()),
     Column("project", Text),
     Column("task", BigInteger),
     Index(None, "task"),
@@ -229,6 +230,8 @@ countings = _table(
     Column("counted", BigInteger, nullable=False),
     Column("labels", BigInteger, nullable=False),
     Column("scores", BigInteger, nullable=False),
+    Column("score_before", Double, nullable=False),
+    Column("score_after", Double, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 
@@ -455,8 +458,10 @@ rounds = _table(
     Column("human", Text),
     Column("confirmed", Double),
     Column("pruned", Boolean, nullable=False, server_default=false()),
+    Column("missing", _JSON_VALUE),
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
+    Index("ix_rounds_incomplete", "project", "task", **_where("missing IS NOT NULL")),
     # A row takes kilobytes, so reports sum over all rounds by reading this index alone.
     Index(
         "ix_rounds_report",

@@ -57,6 +57,11 @@ class Concurrency:
         self._until_next_halving = 0
 
     @property
+    def bounded(self) -> bool:
+        """Whether the settings or time-outs keep the number low."""
+        return self.limit < START
+
+    @property
     def free(self) -> bool:
         """Whether another call may start."""
         return self.under_way < int(self.limit)

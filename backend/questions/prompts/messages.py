@@ -11,14 +11,11 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-from backend.errors import BadAnswerError
-from backend.questions.controls import unwrapped
 from backend.questions.objects import IMAGE
 from backend.questions.question import ConfigQuestion, TaskQuestion
 from camvo.errors import InvalidParameterError
@@ -32,56 +29,6 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
         "required": [question.name for question in questions],
         "additionalProperties": False,
     }
-
-
-def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
-    """Return the votes in a model's answer: question name → vote.
-
-    An answer is a JSON object, or for a single question its bare value. A question is left out if its key is
-    missing, occurs twice, or holds no valid answer. Other keys are ignored.
-
-    Raises:
-        BadAnswerError: no question has a valid answer.
-    """
-    forms = unwrapped(content)
-    answers = next((parsed for form in forms if (parsed := _parse_object(form)) is not None), None)
-    bare = [content, *map(_parse_value, forms)] if answers is None and len(questions) == 1 else []
-    votes = {}
-    for question in questions:
-        candidates = [answers[question.name]] if answers and question.name in answers else bare
-        valid = (
-            vote for candidate in candidates if (vote := question.vote_from_answer(candidate)) is not None
-        )
-        vote = next(valid, None)
-        if vote is not None:
-            votes[question.name] = vote
-    if not votes:
-        raise BadAnswerError(
-            "the answer answers none of the questions" if content.strip() else "the answer is empty"
-        )
-    return votes
-
-
-def _parse_object(text: str) -> dict[str, object] | None:
-    """Return a JSON object without the keys that occur twice; ``None`` for any other text."""
-    try:
-        parsed = json.loads(text, object_pairs_hook=_without_repeated_keys)
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
-def _parse_value(text: str) -> object:
-    """Return the text's JSON value; ``None`` if the text is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    counts = Counter(key for key, _ in pairs)
-    return {key: content for key, content in pairs if counts[key] == 1}
 
 
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -153,7 +100,7 @@ def _property_spans(content: str) -> dict[str, tuple[int, int]]:
     """Return the position of each property's value in the answer's JSON object, strings without quotes.
 
     Empty if the answer is no object. Properties that occur twice are left out, as in
-    :func:`backend.questions.prompts.messages.parse_answer`.
+    :func:`backend.questions.prompts.answers.parse_answer`.
     """
     place = content.find("{")
     spans: dict[str, tuple[int, int]] = {}

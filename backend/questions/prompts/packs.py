@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backend.questions.controls import unwrapped
+from backend.questions.prompts.answers import json_values
 from backend.questions.prompts.messages import question_lines
 from backend.questions.question import TaskQuestion
 
@@ -30,6 +30,7 @@ _IDS: Final = range(100_000, 1_000_000)
 
 _MARKED: Final = re.compile(r"(?:begin|end)\W*([0-9]{6})")
 _ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{5})"?\s*:\s*')
+_ID: Final = re.compile("[1-9][0-9]{5}")
 _DECODER: Final = json.JSONDecoder()
 
 _TASKS = """\
@@ -153,7 +154,7 @@ def split_answer(content: str, tasks: Mapping[str, PackedTask]) -> dict[str, str
     was cut off.
     """
     found: dict[str, list[object]] = {}
-    for number, answer in _entries(content) or _listed(content):
+    for number, answer in _entries(content) or _listed(content) or _loose_entries(content):
         found.setdefault(number, []).append(answer)
     return {
         number: _json(_by_question(answers[0], task.schemas))
@@ -185,16 +186,24 @@ def _entries(content: str) -> list[tuple[str, object]]:
 
 def _listed(content: str) -> list[tuple[str, object]]:
     """The entries of an array of objects that each hold their id."""
-    for form in unwrapped(content):
-        try:
-            parsed = json.loads(form)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(parsed, dict) and len(parsed) == 1:
-            [parsed] = parsed.values()
-        if isinstance(parsed, list):
-            return [entry for item in parsed if (entry := _listed_entry(item)) is not None]
+    for value in json_values(content):
+        items = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+        if isinstance(items, list) and (
+            entries := [entry for item in items if (entry := _listed_entry(item))]
+        ):
+            return entries
     return []
+
+
+def _loose_entries(content: str) -> list[tuple[str, object]]:
+    """The entries of objects that are nearly JSON."""
+    return [
+        (str(key), answer)
+        for value in json_values(content)
+        if isinstance(value, dict)
+        for key, answer in value.items()
+        if _ID.fullmatch(str(key))
+    ]
 
 
 def _listed_entry(item: object) -> tuple[str, object] | None:

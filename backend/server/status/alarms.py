@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.errors import BudgetExhaustedError
+from backend.errors import BudgetExhaustedError, cure_of
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.models.failures import cure
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
     Alert,
@@ -122,7 +121,7 @@ def _failing(model: str, outcomes: Sequence[str | None]) -> Alert | None:
         return None
     code = max(codes, key=lambda code: (codes[code], code))
     message = f"{model} fails: {codes.total()} of its latest {len(latest)} calls, most of them with {code}"
-    return Alert(code, message, cure(code), subject=model)
+    return Alert(code, message, cure_of(code), subject=model)
 
 
 def _seldom_votes(model: ModelReport) -> Alert:
@@ -229,7 +228,11 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
     fix = f"run {waiting.command}"
-    if is_of_label_studio(project.key):
+    certifying = sum(question.guarantee.run for question in project.questions if question.current)
+    if certifying:
+        fix += f", before further blind tasks are labelled: the {of(certifying, 'blind label')} so far then"
+        fix += " certify nothing any more"
+    elif is_of_label_studio(project.key):
         fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
     return [Alert("recount_waiting", message, fix, level="note")]
 

@@ -157,6 +157,9 @@ class RecountReport:
     last_at: float | None
     last_reason: CountingReason | None
     last_labels: int
+    last_scores: int
+    score_before: float | None
+    score_after: float | None
     pending: int
     would_change: int
     would_count: int

@@ -9,15 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from backend.errors import (
-    BadBodyError,
-    BudgetExhaustedError,
-    EmptyTextError,
-    ImageUnavailableError,
-    MissingFieldError,
-    NoUsableAnswerError,
-    NoVoteError,
-)
+from backend.errors import NoUsableAnswerError, cure_of
 from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
@@ -91,31 +83,21 @@ def _of_file(label: str) -> _Commands:
 
 
 def project_progress(
-    connection: Connection, project: str, first: str | None, last: str | None, after: str | None
+    connection: Connection, project: str, first: int | None, last: int | None, after: int | None
 ) -> dict[str, Any]:
     """The body of ``GET /progress``."""
-    lowest, highest = _whole_number("first", first), _whole_number("last", last)
-    since = _whole_number("after", after)
     decided = 0
     sums = ProjectSums(connection, project)
-    if since is not None:
-        decided = sums.tasks_after(since, lowest or 0, highest)
+    if after is not None:
+        decided = sums.tasks_after(after, first or 0, last)
     account = money.balance(connection, project, money.TOTAL)
     return {
         "tasks": decided,
         "last_round": sums.newest_round(),
+        "countings": Recounts(connection, project).latest_number(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }
-
-
-def _whole_number(name: str, sent: str | None) -> int | None:
-    """A number in a query, ``None`` if it was not sent."""
-    if sent is None:
-        return None
-    if not (sent.isascii() and sent.isdigit() and len(sent) < 19):  # a larger one is no 64-bit integer
-        raise BadBodyError(f"{name} is not a number", where=name, fix="send digits only")
-    return int(sent)
 
 
 PAGE = 1000
@@ -123,14 +105,6 @@ PAGE = 1000
 
 _FINAL = {NoUsableAnswerError.code}
 """Reasons that do not pass: asking again calls no model."""
-
-_CURES = {
-    NoVoteError.code: "look at the failures of the models below and mend their cause",
-    BudgetExhaustedError.code: "raise budget in camvo.yaml, or wait for the next UTC day",
-    MissingFieldError.code: "import the key that the label config reads, or set camvo_fields",
-    EmptyTextError.code: "import their texts",
-    ImageUnavailableError.code: "make the images available to a model (docs/tags.md)",
-}
 
 
 def failed_task_reports(
@@ -145,19 +119,15 @@ def failed_task_reports(
 
 def _fix(code: str, commands: _Commands) -> str:
     if code in _FINAL:
-        return (
-            "label them by hand, give the labels hints, or name other models; "
-            f"{commands.again} makes one more attempt"
-        )
-    return f"{_CURES.get(code, 'look the code up in docs/errors.md')}; then run {commands.failed}"
+        return f"{cure_of(code)}; {commands.again} makes one more attempt"
+    return f"{cure_of(code)}; then run {commands.failed}"
 
 
 def failed_task_list(
-    connection: Connection, projects: list[str], first: str | None, last: str | None
+    connection: Connection, projects: list[str], first: int | None, last: int | None
 ) -> dict[str, Any]:
     """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins."""
-    lowest, highest = _whole_number("first", first), _whole_number("last", last)
-    listed = failed_tasks.list_failures(connection, projects, lowest or 0, highest, limit=PAGE + 1)
+    listed = failed_tasks.list_failures(connection, projects, first or 0, last, limit=PAGE + 1)
     tasks = [
         {"task": task.task, "code": task.code, "failed_at": task.failed_at, "final": task.code in _FINAL}
         for task in listed[:PAGE]
@@ -341,6 +311,9 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         last_at=last.created_at if last else None,
         last_reason=last.reason if last else None,
         last_labels=last.labels if last else 0,
+        last_scores=last.scores if last else 0,
+        score_before=last.score_before if last else None,
+        score_after=last.score_after if last else None,
         pending=recounted.count_pending(),
         would_change=waits.labels if waits else 0,
         would_count=waits.counted if waits else 0,

@@ -177,9 +177,9 @@ def test_without_a_failure_only_the_subset_is_asked(tmp_path: Path) -> None:
 
 def test_when_all_models_fail_the_task_gets_nothing_and_the_reason_is_counted(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red=None, green=None, blue=None)) as backend:
-        before = backend.metric("camvo_tasks_total", outcome="no_vote")
+        before = backend.metric("camvo_tasks_total", outcome="model_rejected")
         assert backend.predict(task(1)) == [[]]
-        assert backend.metric("camvo_tasks_total", outcome="no_vote") == before + 1
+        assert backend.metric("camvo_tasks_total", outcome="model_rejected") == before + 1
         assert (backend.rounds(1), backend.events()) == ([], [])
 
 

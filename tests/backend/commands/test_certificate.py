@@ -76,7 +76,7 @@ class Certified:
     def recount(self) -> None:
         with self.ledger.write() as connection:
             counting = Counting(
-                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 3.0
+                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 0.9, 0.9, 3.0
             )
             Recounts(connection, PROJECT).store_counting(counting)
             BlindQueues(connection, PROJECT).recounted("mood", "e1", number=counting.number, results={})

@@ -57,6 +57,7 @@ class Processes:
             model="openai/red",
             input_price=1.0,
             output_price=2.0,
+            structured_output=False,
             parameters={"api_base": self.server.url},
         )
         self.writers.append(Writer(self.ledger))
@@ -297,6 +298,7 @@ def key_of(processes: Processes) -> str:
         model="openai/red",
         input_price=1.0,
         output_price=2.0,
+        structured_output=False,
         parameters={"api_base": processes.server.url},
     )
     return Pool([model])["red"].model.fingerprint(MESSAGES, {})[:32]

@@ -114,3 +114,37 @@ def test_a_long_name_of_a_control_is_cut_in_metrics(tmp_path: Path) -> None:
     lines = [line for line in exposition.splitlines() if "moodmood" in line]
     assert lines
     assert max(map(len, lines)) < 300
+
+
+QUERIES = [
+    (path, name)
+    for path, names in {
+        "/recounted": ["after"],
+        "/failed": ["first", "last"],
+        "/progress": ["first", "last", "after"],
+    }.items()
+    for name in names
+]
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999", "-1", "1.5", "x", "", "\u0663", "9" * 5000])
+@pytest.mark.parametrize(("path", "name"), QUERIES)
+def test_a_query_with_something_other_than_a_64_bit_number_is_refused(
+    backend: Backend, path: str, name: str, number: str
+) -> None:
+    response = backend.client.get(path, query_string={"project": Project().key, name: number})
+    assert (response.status_code, response.get_json()["code"]) == (400, "body_invalid")
+
+
+@pytest.mark.parametrize(("path", "name"), QUERIES)
+def test_a_query_with_the_largest_number_is_answered(backend: Backend, path: str, name: str) -> None:
+    response = backend.client.get(path, query_string={"project": Project().key, name: "9" * 18})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("usd", [1e300, 1e7, -1, "x"])
+@pytest.mark.parametrize("path", ["/doubts", "/ask_more", "/predict"])
+def test_an_amount_of_money_that_no_ledger_holds_is_refused(backend: Backend, path: str, usd: object) -> None:
+    body = predict([task(1)]) | {"usd": usd, "least": 1.0, "params": {"job": {"usd": usd}}}
+    response = backend.post(path, body)
+    assert (response.status_code, response.get_json()["code"]) == (400, "body_invalid")

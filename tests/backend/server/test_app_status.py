@@ -29,9 +29,9 @@ from sqlalchemy import update as change
 from whole_backend import CALL, Backend, says, votes
 
 from backend.annotation.job import is_audit
+from backend.errors import cure_of
 from backend.ledger.database import tables
 from backend.ledger.rounds import Round
-from backend.models.failures import cure
 from backend.telemetry import metrics
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -350,8 +350,8 @@ def test_each_model_that_fails_now_is_an_alert_under_its_own_code_and_with_its_c
         backend.predict(*(task(number) for number in range(1, 6)))
         failing = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_rejected"]
     assert [(alert["subject"], alert["fix"]) for alert in failing] == [
-        ("blue", cure("model_rejected")),
-        ("green", cure("model_rejected")),
+        ("blue", cure_of("model_rejected")),
+        ("green", cure_of("model_rejected")),
     ]
     assert failing[0]["message"].startswith("blue fails: 5 of its latest 5 calls")
 

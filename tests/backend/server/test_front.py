@@ -18,6 +18,12 @@ from backend.server import front as connection
 URGENT = ["/", "/health", "/webhook", "/setup", "/versions", "/ready", "/status", "/metrics"]
 
 
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = "Host: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+ADA = "Authorization: Basic YWRhOnNlY3JldA==\r\n"
+GUARDED = {"basic_auth_user": "ada", "basic_auth_pass": "secret", "webhook_secret": "hush"}
+
+
 class Application:
     """A WSGI application that answers with the path and the body; ``/predict`` waits for :attr:`models`."""
 
@@ -54,7 +60,11 @@ def post(path: str, body: bytes = b"{}", header: str = "") -> bytes:
 
 def chunked(path: str, *chunks: bytes) -> bytes:
     parts = b"".join(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n" for chunk in chunks)
-    return f"POST {path} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + parts + b"0\r\n\r\n"
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        + parts
+        + b"0\r\n\r\n"
+    )
 
 
 # -- lanes
@@ -114,7 +124,7 @@ def test_clients_with_half_a_request_stop_nobody_and_are_closed(
     monkeypatch.setattr(connection, "HEADER_SECONDS", 1.0)
     monkeypatch.setattr(connection, "BODY_SECONDS", 1.0)
     with Front(application, threads=1) as front:
-        headers = [front.send(b"POST /predict HTTP/1.1\r\nContent-") for _ in range(200)]
+        headers = [front.send(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-") for _ in range(200)]
         bodies = [front.send(post("/predict", b"x" * 100)[:-1]) for _ in range(200)]
         for path in ("/health", "/webhook", "/setup"):
             assert front.send(post(path)).answer().status == 200
@@ -141,7 +151,7 @@ def test_a_header_that_comes_byte_by_byte_does_not_gain_time(
     with Front(application) as front, front.connect() as client, ThreadPoolExecutor(1) as other:
         answer, closed = other.submit(client.answer), threading.Event()
         answer.add_done_callback(lambda _: closed.set())
-        client.send(b"POST /webhook HTTP/1.1\r\nX: ")
+        client.send(b"POST /webhook HTTP/1.1\r\nHost: x\r\nX: ")
         while not closed.wait(0.05):
             client.send(b"x")
         assert answer.result().code == "request_slow"
@@ -177,7 +187,7 @@ def test_at_the_limit_of_connections_the_one_that_waited_longest_is_closed(appli
 
 def test_an_announced_body_over_the_limit_is_refused_before_it_is_sent(application: Application) -> None:
     with Front(application, max_body_mb=1) as front:
-        answer = front.send(b"POST /webhook HTTP/1.1\r\nContent-Length: 1000001\r\n\r\n").answer()
+        answer = front.send(b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\n\r\n").answer()
         assert (answer.status, answer.code) == (413, "body_too_large")
 
 
@@ -207,19 +217,25 @@ def test_the_bytes_of_all_requests_together_are_bounded_and_small_requests_alway
     ("request_bytes", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
+        (
+            HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
+        (HEAD + b"Content-Length: -1\r\n\r\n", 400),
+        (HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
         (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: nothing\r\n\r\n", 501),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000, 400),
-        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
-        (b"GET / HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n", 431),
-        (b"GET / HTTP/1.1\r\nExpect: more\r\n\r\n", 417),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (HEAD + b"Transfer-Encoding: nothing\r\n\r\n", 501),
+        (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000, 400),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 9000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n", 417),
         (b"GET / HTTP/3.0\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
     ],
 )
@@ -231,6 +247,28 @@ def test_what_is_no_request_or_an_ambiguous_one_is_refused_in_json(
         assert (answer.status, answer.code) == (status, "http")
         assert client.ends()
     assert application.bodies == []
+
+
+def test_a_body_without_credentials_is_refused_before_it_is_sent(application: Application) -> None:
+    with Front(application, credentials=GUARDED) as front:
+        for path, header in [("/predict", ""), ("/webhook", "X-Camvo-Secret: no\r\n"), ("/%70redict", "")]:
+            with front.send(post(path, b"x" * 9_000_000, header)[:1000]) as client:
+                answer = client.answer()
+                assert (answer.status, answer.code) == (401, "unauthorized")
+                assert answer.headers["www-authenticate"].startswith("Basic")
+                assert client.ends()
+        assert front.worker.reception.buffered == 0
+
+
+def test_a_body_with_credentials_is_received(application: Application) -> None:
+    with Front(application, credentials=GUARDED) as front:
+        for path, header in [("/setup", ADA), ("/webhook", "X-Camvo-Secret: hush\r\n"), ("/health", "")]:
+            assert front.send(post(path, b"x" * 900_000, header)).answer().status == 200
+
+
+def test_a_webhook_that_may_be_a_training_is_received(application: Application) -> None:
+    with Front(application, credentials={"webhook_secret": "hush"}) as front:
+        assert front.send(post("/webhook", b"x" * 900_000)).answer().status == 200
 
 
 # -- connections
@@ -249,11 +287,11 @@ def test_requests_sent_at_once_on_one_connection_are_answered_in_their_order(
 
 def test_a_chunk_that_announces_more_than_the_limit_is_refused_at_once(application: Application) -> None:
     with Front(application, max_body_mb=1) as front, front.connect() as client:
-        client.send(b"POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n")
+        client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n")
         assert client.answer().code == "body_too_large"
 
 
-@pytest.mark.parametrize("trailer", [b"", b"X: 1\r\n", b"no colon\r\n"])
+@pytest.mark.parametrize("trailer", [b"", b"X: 1\r\n"])
 def test_a_chunked_body_reaches_the_application_in_one_piece(
     application: Application, trailer: bytes
 ) -> None:
@@ -305,7 +343,7 @@ def test_a_stopping_worker_asks_no_model_answers_what_waits_and_ends(application
 
 def test_an_answer_is_received_by_a_client_that_still_sends(application: Application) -> None:
     with Front(application, max_body_mb=1) as front, front.connect() as client:
-        client.send(b"POST /predict HTTP/1.1\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
+        client.send(HEAD + b"Content-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
         assert client.answer().code == "body_too_large"
 
 

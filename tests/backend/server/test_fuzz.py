@@ -211,5 +211,5 @@ def test_mutated_bytes_are_answered_or_refused_and_the_front_goes_on(
                     assert_fine(answer.status, answer.body)
 
         send()
-        assert front.send(b"GET /health HTTP/1.1\r\n\r\n").answer().status == 200
+        assert front.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").answer().status == 200
         assert front.worker.reception.buffered == 0

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binomtest
 
 from backend import settings
+from backend.errors import cure_of
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
-from backend.models.failures import cure
 from backend.server.status.alarms import model_alerts
 from backend.server.status.build import build_report
 from backend.server.status.drawings import (
@@ -124,7 +124,7 @@ def test_a_failing_model_is_an_alarm_under_the_code_of_most_failures_with_its_cu
     outcomes = ["model_key_rejected"] * 4 + ["model_timeout"] * 2 + [None] * 4
     [alert] = model_alerts([model("red")], {"red": outcomes})
     assert (alert.code, alert.subject, alert.level) == ("model_key_rejected", "red", "alarm")
-    assert alert.fix == cure("model_key_rejected")
+    assert alert.fix == cure_of("model_key_rejected")
     assert alert.message.startswith("red fails: 6 of its latest 10 calls")
 
 

@@ -37,6 +37,7 @@ ROOMS = {
     ),
     "backend": (
         "errors",
+        "threads",
         "telemetry",
         "charts",
         "settings",
@@ -60,7 +61,7 @@ ROOMS = {
 
 TOP = {
     "camvo": {"__init__", "errors", "typing"},
-    "backend": {"__init__", "__main__", "cli", "errors", "notebook", "testing"},
+    "backend": {"__init__", "__main__", "cli", "errors", "notebook", "testing", "threads"},
 }
 """The files that may lie beside the rooms; those that are no room of the order are on top of all rooms."""
 

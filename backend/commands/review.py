@@ -8,7 +8,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Final
@@ -47,6 +46,7 @@ from backend.recounting.recounter import Doubting, Recounter
 from backend.server.status.report import dollars, of
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
+from backend.threads import Threads
 from camvo.annotators.annotators import PRIOR_PERSON
 from camvo.policies.joint import Joint
 from camvo.scores import reviews
@@ -197,7 +197,7 @@ async def _doubting(ledger: Ledger, project: str, settings: Settings) -> Doubtin
     """Estimate the gain of further votes of models from the states in the ledger."""
     writer = Writer(ledger)
     try:
-        with ThreadPoolExecutor(1) as readers, ThreadPoolExecutor(1) as workers:
+        with Threads(1, "readers") as readers, Threads(1, "workers") as workers:
             states = States(ledger, writer, readers, clock=time.time)
             recounter = Recounter(ledger, writer, states, workers, settings, clock=time.time)
             return await recounter.doubting(project)

@@ -12,7 +12,6 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +35,7 @@ from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
 from backend.settings import Settings
+from backend.threads import Threads
 from camvo.errors import CamvoError
 
 
@@ -43,7 +43,7 @@ def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Cal
     """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
     writer = Writer(ledger)
     try:
-        with ThreadPoolExecutor(1) as readers:
+        with Threads(1, "readers") as readers:
             fits = ReliabilityFits(ledger, writer, readers, settings, clock)
             asyncio.run(fits.fit_if_due(project))
     finally:

@@ -163,7 +163,7 @@ class _ObjectFolder:
         with ThreadPoolExecutor(1) as uploading:
             # An executor does not wait for a thread if a signal raises while it starts.
             uploading.submit(lambda: None).result()
-            uploading.submit(write).result()
+            uploading.submit(write).result()  # bounded by pyarrow's own time limits
 
 
 class _WholeObject:

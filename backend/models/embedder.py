@@ -12,7 +12,6 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 
 from backend.errors import EmbedderError
 from backend.models.model import garbage_collection_paused
+from backend.threads import Threads
 from camvo.typing import Array
 
 _PACKAGED = "all-MiniLM-L6-v2"
@@ -182,7 +182,7 @@ class Embedder:
         self._identity: str | None = None
         self._lock = threading.RLock()
         self._cache = _VectorCache(remembered)
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="camvo-embedder")
+        self._executor = Threads(1, "camvo-embedder")
         self._closed = False
         self._waiting: dict[str, asyncio.Future[Array]] = {}
         self._worker: asyncio.Task[None] | None = None

@@ -9,7 +9,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -39,6 +38,7 @@ from backend.recounting.further import FurtherAsking
 from backend.runtime.loop_thread import LoopThread
 from backend.settings import Environment, Settings
 from backend.telemetry import tracing
+from backend.threads import Threads
 from camvo.errors import CamvoError
 
 _PAUSE = 60.0
@@ -129,7 +129,7 @@ class AnnotationProcess:
         rates = LedgerRates(self.writer)
         self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
         recall_usage(self.pool, self.ledger)
-        self.readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
+        self.readers = Threads(4, "ledger-reader")
         self.states = States(self.ledger, self.writer, self.readers, clock=clock)
         self._purchases = CallLedger(self.writer, clock)
         self.settlements = self._purchases.settlements
@@ -196,7 +196,8 @@ class AnnotationProcess:
 
     def store_paid_answers(self, until: float) -> None:
         """Store the answers that have arrived, until a time of the monotonic clock."""
-        self.thread.submit(self.settlements.finish(max(until - time.monotonic(), _SETTLING))).result()
+        seconds = max(until - time.monotonic(), _SETTLING)
+        self.thread.finish(self.settlements.finish(seconds), seconds)
 
     def close(self) -> None:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""

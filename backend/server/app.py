@@ -6,7 +6,8 @@ import dataclasses
 import json
 import math
 import threading
-from typing import Any, cast
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 import structlog
 from flask import Blueprint, Flask, Request, Response, current_app, jsonify, request
@@ -17,6 +18,7 @@ from backend import settings
 from backend.errors import (
     BadBodyError,
     BodyTooLargeError,
+    BusyError,
     ConfigError,
     LedgerError,
     RequestError,
@@ -30,7 +32,7 @@ from backend.ledger.recounts import Recounts
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server.access import WEBHOOK, may_enter, no_entry
-from backend.server.runtime import Runtime
+from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, selected_projects
 from backend.server.status.report import read_live
@@ -38,6 +40,8 @@ from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics, tracing
 from camvo.errors import CamvoError
+
+_T = TypeVar("_T")
 
 _DEPTH = 100
 """Levels of nesting that are read; Label Studio's payloads have fewer than ten beside a task's own data."""
@@ -180,7 +184,11 @@ def _ask_more() -> Response:
     body = payloads.parse_request(payloads.AskMoreRequest, _json_object(request))
     _refuse_too_many(len(body.tasks))
     config, worth_usd = parse_label_config(body.label_config), 1.0 / body.least
-    portion = _runtime().ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd)
+    runtime = _runtime()
+    portion = _in_time(
+        runtime.ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=worth_usd),
+        runtime.settings.deadline + runtime.settings.longest_call,
+    )
     return jsonify(**dataclasses.asdict(portion))
 
 
@@ -201,6 +209,14 @@ def _delivered() -> Response:
     body = payloads.parse_request(payloads.DeliveredRequest, _json_object(request))
     _runtime().delivered(body.project, body.tasks, body.through)
     return jsonify(status="ok")
+
+
+def _in_time(answers: Future[_T], seconds: float) -> _T:
+    """What the event loop answers within some seconds, which it keeps to itself unless it stands still."""
+    try:
+        return answers.result(seconds + STANDSTILL)
+    except TimeoutError:
+        raise BusyError.now("the process is computing something long") from None
 
 
 _interface = Blueprint("interface", __name__)
@@ -248,7 +264,7 @@ def _predict() -> Response:
                 stored_only=body.stored_only,
                 terms=body.job,
             )
-    finished = answers.result()
+    finished = _in_time(answers, _runtime().settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
         return jsonify(
@@ -337,7 +353,7 @@ def _ready() -> tuple[Response, int]:
         return jsonify(embedder=loaded), 200 if loaded else 503
     parts = _runtime().ready()
     # A key is missing on every host alike, and the other models still vote: it must not stop the service.
-    return jsonify(parts), 200 if parts["ledger"] and parts["embedder"] else 503
+    return jsonify(parts), 200 if parts["loop"] and parts["ledger"] and parts["embedder"] else 503
 
 
 def _wants_html() -> bool:

@@ -32,7 +32,7 @@ from backend.label_studio import payloads
 from backend.label_studio.predictions import without_lists
 from backend.ledger import migrate
 from backend.questions import parse_label_config
-from backend.server.runtime import Runtime
+from backend.server.runtime import STANDSTILL, Runtime
 from backend.settings import Environment, Settings
 
 _NOT_PASSED_ON = frozenset({"ANNOTATIONS_CREATED", "ANNOTATIONS_DELETED", "TASKS_DELETED", "PROJECT_UPDATED"})
@@ -71,7 +71,7 @@ def _starting() -> Future[Runtime]:
 
 
 def _runtime() -> Runtime:
-    return _ready().result()
+    return _ready().result()  # bounded by what the runtime waits for: the migration of the ledger
 
 
 def _ready() -> Future[Runtime]:
@@ -109,7 +109,9 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
         config = parse_label_config(self.label_config)
-        answers = runtime.predict(self.project_id, config, tasks).result()
+        answers = runtime.predict(self.project_id, config, tasks).result(
+            runtime.settings.deadline + STANDSTILL
+        )
         predictions = [answer.prediction for answer in answers]
         if context is not None:
             predictions = without_lists(predictions)

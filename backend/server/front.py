@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
@@ -29,6 +28,7 @@ from backend.errors import BusyError, RequestError, SlowRequestError, Unauthoriz
 from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.incoming import IncomingRequest, WholeRequest
 from backend.settings import Environment
+from backend.threads import Threads
 
 HEADER_SECONDS = 10.0
 """Seconds for a header, from its first byte or from the connection's start."""
@@ -116,12 +116,8 @@ class _Lane:
     def __init__(self, name: str, threads: int, waiting: int = 0) -> None:
         self._places = threads + waiting
         self._taken = 0
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"camvo-{name}")
-        # All threads start now: under load each start would keep the main thread waiting for milliseconds.
-        started = threading.Event()
-        for _ in range(threads):
-            self._threads.submit(started.wait)
-        started.set()
+        # All of them start now: under load each start would keep the main thread waiting for milliseconds.
+        self._threads = Threads(threads, f"camvo-{name}")
 
     @property
     def is_full(self) -> bool:
@@ -368,7 +364,7 @@ _SEND_SECONDS = 60.0
 """Seconds for a client to receive an answer."""
 _SAME_SIGNAL = 1.0
 """Seconds in which a repeated signal is the same one."""
-_ENDING_SECONDS = 5.0
+_ENDING_SECONDS = 8.0
 """Seconds for a worker's work after its last call, such as closing the ledger."""
 
 
@@ -389,6 +385,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stopped_at: float | None = None
+        self._grace = float(self.cfg.graceful_timeout)  # after it, the master kills this worker
 
     def get_thread_pool(self) -> _Lanes:
         """Create the lanes; gunicorn shuts down what this returns."""
@@ -400,6 +397,8 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.reception = _Reception(
             self.poller, self.cfg, self.app.environment, admit=self._admit, closed=self._count_closed
         )
+        # Requests must end before that, or nothing could be closed any more.
+        self.cfg.set("graceful_timeout", int(max(self._grace - _ENDING_SECONDS, 1.0)))
         super().run()
 
     def accept(self, listener: Any) -> None:
@@ -448,7 +447,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def patience(self) -> float:
         """Seconds that are left for the work under way before the master kills this worker."""
         since = time.monotonic() - (self._stopped_at or time.monotonic())
-        return max(float(self.cfg.graceful_timeout) - since - _ENDING_SECONDS, 0.0)
+        return max(self._grace - since - _ENDING_SECONDS, 0.0)
 
     def handle(self, conn: _Connection) -> bool:
         """Serve a complete request; return whether the connection can be used again."""

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
@@ -49,6 +49,7 @@ from backend.runtime.loop_thread import LoopThread
 from backend.server.status.alarm_watch import AlertWatch
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
+from backend.threads import Threads
 from camvo.errors import CamvoError
 
 _PAUSE = 60.0
@@ -310,8 +311,11 @@ class UrgentRequests:
 _PATIENCE = 10.0
 """Seconds after which a webhook is refused because its write was not committed."""
 
+STANDSTILL: Final = 10.0
+"""Seconds beyond what a request may take after which its view no longer waits for the event loop."""
+
 _READY_PATIENCE = 2.0
-"""Seconds that the write of ``/ready`` may take."""
+"""Seconds that the event loop may take for its next step when ``/ready`` asks, and then a write."""
 
 _SWITCH = 0.0005
 """Python's thread switch interval in seconds. A webhook's thread waits for one at every SQL statement."""
@@ -365,7 +369,7 @@ class Runtime:
         self._jobs = JobQueue(self._process.annotator, settings.concurrency)
         self._deletions = _Deletions(self._writer, settings, clock)
         self.alert_watch = AlertWatch(self.ledger, self._writer, settings, environment)
-        self._counting = ThreadPoolExecutor(1, thread_name_prefix="recounter")
+        self._counting = Threads(1, "recounter")
         self.recounter = Recounter(
             self.ledger, self._writer, self._process.states, self._counting, settings, clock=clock
         )
@@ -472,7 +476,7 @@ class Runtime:
 
     def ask_more(
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
-    ) -> Portion:
+    ) -> Future[Portion]:
         """Ask models that decided tasks left out, while their policy finds a vote worth asking for."""
         require_questions(config)
         settings, purse = self.projects.settings(project), Purse("further", usd)
@@ -488,7 +492,7 @@ class Runtime:
             at_once=settings.concurrency,
             deadline=settings.deadline / 2.0,
         )
-        return self._thread.submit(asking).result()
+        return self._thread.submit(asking)
 
     def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""
@@ -524,11 +528,12 @@ class Runtime:
         return not self._process.settlements.waiting
 
     def ready(self) -> dict[str, bool]:
-        """Whether each part is ready for work; the ledger is if a write succeeds in time.
+        """Whether each part is ready for work: the loop if it turns in time, the ledger if a write succeeds.
 
         ``keys`` is false if any model's key is missing.
         """
         return {
+            "loop": self._thread.turns(_READY_PATIENCE),
             "ledger": self._can_write(),
             "embedder": self.embedder.loaded,
             "keys": not self.pool.missing_keys(),
@@ -542,7 +547,7 @@ class Runtime:
         """Let jobs and trainings finish for ``patience`` seconds, then stop; paid answers are stored."""
         until = time.monotonic() + patience
         self.recounter.stop()
-        self._thread.submit(self._jobs.drain(patience)).result()
+        self._thread.finish(self._jobs.drain(patience), patience)
         self._process.store_paid_answers(until)
         wait_for(list(self._trainings), min(max(until - time.monotonic(), 0.0), _TRAINING))
         self._counting.shutdown()

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,7 @@ from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
+from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
 
 
@@ -311,7 +312,7 @@ def complete_and_count(
 
     Kept votes are counted once more after further votes.
     """
-    with ThreadPoolExecutor(1) as workers:
+    with Threads(1, "workers") as workers:
         again = _CountingAgain(jobs, tasks, workers, console)
         try:
             if options.retry_failed or options.ask_more is not None:
@@ -327,9 +328,7 @@ def complete_and_count(
 
 
 class _CountingAgain:
-    def __init__(
-        self, jobs: DatasetJobs, tasks: IndexedTasks, workers: ThreadPoolExecutor, console: Console
-    ) -> None:
+    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: Threads, console: Console) -> None:
         process = jobs.process
         self._jobs, self._tasks, self._process, self._console = jobs, tasks, process, console
         self.recounter = Recounter(

@@ -25,6 +25,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from backend.errors import LedgerError
 from backend.ledger.database.database import Ledger
 from backend.ledger.database.spare_room import SpareRoom
+from backend.threads import await_end
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
@@ -330,6 +331,10 @@ A function that arrives later does not wait. So many small writes share a commit
 """
 
 
+_LAST_WRITES = 10.0
+"""Seconds for the writes that are queued when the writer is closed."""
+
+
 class Writer:
     """A daemon thread that runs functions in write transactions. Create it after a fork, not before.
 
@@ -429,12 +434,12 @@ class Writer:
         return await outlast(lambda: self.run(function), patience=patience, on_outage=on_outage)
 
     def close(self) -> None:
-        """Write what is queued, then stop the thread. Closing twice is allowed."""
+        """Write what is queued, then stop the thread; it has ten seconds. Closing twice is allowed."""
         with self._closing:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
-        self._thread.join()
+        await_end(self._thread, _LAST_WRITES)
         if self._spare is not None:
             self._spare.give_up()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from label_studio_requests import Annotation, Project, annotated, predict, setup, task
+from server_process import wait_until
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
@@ -160,7 +161,7 @@ def test_ready_says_of_each_part_whether_it_is_there(backend: Backend) -> None:
     backend.predict(task(next(_numbers)))  # loads the embedder
     response = backend.client.get("/ready")
     assert response.status_code == 200
-    assert response.get_json() == {"ledger": True, "embedder": True, "keys": True}
+    assert response.get_json() == {"loop": True, "ledger": True, "embedder": True, "keys": True}
 
 
 def test_a_missing_key_is_named_by_ready_and_does_not_take_the_server_out_of_service(tmp_path: Path) -> None:
@@ -181,6 +182,28 @@ def test_ready_is_503_when_the_ledger_is_gone(tmp_path: Path) -> None:
         assert backend.client.get("/ready?part=embedder").status_code == 200  # a start goes on
         with backend.ledger.write() as connection:
             connection.execute(text("ALTER TABLE elsewhere RENAME TO projects"))
+
+
+def test_ready_is_503_while_the_loop_stands_still_and_health_is_not(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend.runtime.embedder.load()
+    monkeypatch.setattr(runtime, "_READY_PATIENCE", 0.1)
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        stands.set()
+        goes_on.wait(30.0)
+
+    backend.runtime._thread.call_soon(compute)
+    assert stands.wait(30.0)
+    response = backend.client.get("/ready")
+    assert (response.status_code, response.get_json()["loop"]) == (503, False)
+    assert backend.client.get("/health").status_code == 200
+    goes_on.set()
+    wait_until(lambda: backend.client.get("/ready").status_code == 200, "turn of the loop")
+    said = "".join(capfd.readouterr())
+    assert "threading.py" in said[said.index("loop_stands_still") :]  # where it stands
 
 
 def test_without_its_embedder_the_server_is_up_and_not_ready_and_says_why_once(

@@ -1,0 +1,101 @@
+"""Threads: a computation that never ends does not keep its process from ending."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from backend import threads
+from backend.runtime import loop_thread
+from backend.runtime.loop_thread import LoopThread
+from backend.threads import Threads
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "ENDING", 0.1)
+    monkeypatch.setattr(loop_thread, "ENDING", 0.1)
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    release = threading.Event()
+    yield release
+    release.set()
+
+
+def test_a_pool_returns_what_its_functions_return_and_raise() -> None:
+    with Threads(2, "pool") as pool:
+        assert list(pool.map(pow, [2, 3], [3, 2])) == [8, 9]
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(divmod, 1, 0).result(5.0)
+
+
+def test_a_pool_that_is_shut_down_does_what_waits_and_takes_nothing_more() -> None:
+    pool = Threads(1, "pool")
+    waiting = [pool.submit(int) for _ in range(20)]
+    pool.shutdown()
+    assert [future.result(5.0) for future in waiting] == [0] * 20
+    with pytest.raises(RuntimeError):
+        pool.submit(int)
+
+
+def test_a_pool_can_cancel_what_waits(release: threading.Event) -> None:
+    pool = Threads(1, "pool")
+    started = threading.Event()
+    pool.submit(lambda: (started.set(), release.wait()))
+    assert started.wait(5.0)
+    waiting = pool.submit(int)
+    pool.shutdown(wait=False, cancel_futures=True)
+    assert waiting.cancelled()
+
+
+def test_a_pool_leaves_a_computation_behind_that_does_not_end(
+    release: threading.Event, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pool = Threads(1, "counting")
+    pool.submit(release.wait)
+    pool.shutdown()
+    assert "thread_left_behind" in (said := "".join(capfd.readouterr()))
+    assert "counting_0" in said
+
+
+def test_a_loop_that_stands_still_is_left_behind(release: threading.Event) -> None:
+    thread = LoopThread()
+    thread.start()
+    thread.call_soon(lambda: release.wait() and None)
+    assert not thread.turns(0.05)
+    thread.finish(asyncio.sleep(0), 60.0)
+    thread.stop()
+
+
+_SPINS = """
+import sys, threading, asyncio
+from backend import threads
+threads.ENDING = 0.1
+from backend.threads import Threads
+from backend.runtime.loop_thread import LoopThread
+
+def spin():
+    while True:
+        pass
+
+pool, loop = Threads(1, "pool"), LoopThread()
+loop.start()
+pool.submit(spin)
+loop.loop.call_soon_threadsafe(spin)
+asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop.loop)
+pool.shutdown()
+loop.stop()
+sys.exit(7)
+"""
+
+
+def test_python_ends_while_threads_still_compute() -> None:
+    done = subprocess.run([sys.executable, "-c", _SPINS], timeout=60, check=False, capture_output=True)  # noqa: S603
+    assert done.returncode == 7

@@ -279,20 +279,27 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
-    check_sink(out)
+    check_sink(out, for_spreadsheet=options.spreadsheet)
 
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:
-        write_results(out, results, columns, added, console)
+        write_results(out, results, columns, added, console, for_spreadsheet=options.spreadsheet)
 
     return run_label(source, options, environment, console, write, embedder)
 
 
 def write_results(
-    out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
+    out: Path,
+    results: Iterator[Result],
+    columns: Columns,
+    added: Kinds,
+    console: Console,
+    *,
+    for_spreadsheet: bool,
 ) -> None:
     """Write results to a file."""
+    sink = open_sink(out, columns, added, for_spreadsheet=for_spreadsheet)
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns, added) as write:
+        with console.status(f"writing {out}"), sink as write:
             for result in results:
                 write(result)
     except OSError as error:

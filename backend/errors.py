@@ -47,8 +47,10 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
     ├── DatasetError              file of tasks or labels that cannot be read, or that does not fit
+    │   └── DiskFullError         no room on the disk for an output or for temporary files
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
+    │   └── LedgerFullError       no room on the disk of the ledger
     ├── LabelStudioError          failed request to Label Studio's API
     │   ├── LabelStudioUnreachableError   no response, or none in time
     │   ├── LabelStudioKeyError           API key wrong, expired or without permission
@@ -476,6 +478,16 @@ class EmbedderError(CamvoError):
     code = "embedder_unavailable"
 
 
+DISK_FULL = "disk_full"
+"""The code of a failure for lack of room on a disk."""
+
+
+class DiskFullError(DatasetError):
+    """There is no room on the disk for an output or for temporary files."""
+
+    code = DISK_FULL
+
+
 class LedgerError(CamvoError):
     """The ledger cannot be opened, read or written.
 
@@ -490,6 +502,12 @@ class LedgerError(CamvoError):
     ) -> None:
         super().__init__(message, where=where, fix=fix)
         self.temporary = temporary
+
+
+class LedgerFullError(LedgerError):
+    """There is no room on the disk of the ledger."""
+
+    code = DISK_FULL
 
 
 class LabelStudioError(CamvoError):

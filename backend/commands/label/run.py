@@ -39,7 +39,15 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, check_sink, open_sink, spreadsheet_cell, whole_file
+from backend.datasets.sinks import (
+    Kinds,
+    Result,
+    check_sink,
+    open_sink,
+    spreadsheet_cell,
+    unwritable,
+    whole_file,
+)
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
@@ -274,28 +282,31 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
-    check_sink(out)
+    check_sink(out, for_spreadsheet=options.spreadsheet)
 
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:
-        write_results(out, results, columns, added, console)
+        write_results(out, results, columns, added, console, for_spreadsheet=options.spreadsheet)
 
     return run_label(source, options, environment, console, write, embedder)
 
 
 def write_results(
-    out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
+    out: Path,
+    results: Iterator[Result],
+    columns: Columns,
+    added: Kinds,
+    console: Console,
+    *,
+    for_spreadsheet: bool,
 ) -> None:
     """Write results to a file."""
+    sink = open_sink(out, columns, added, for_spreadsheet=for_spreadsheet)
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns, added) as write:
+        with console.status(f"writing {out}"), sink as write:
             for result in results:
                 write(result)
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written: {error.strerror or type(error).__name__}",
-            where=str(out),
-            fix="make room, and run the same command again: nothing is paid twice",
-        ) from error
+        raise unwritable(error, out) from error
 
 
 _MOST = 1000

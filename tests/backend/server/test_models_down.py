@@ -42,6 +42,7 @@ def backend(tmp_path: Path, down: threading.Event) -> Iterator[Backend]:
     with Backend(tmp_path, script, policy={"name": "majority"}, deadline=1.0) as backend:
         backend.predict(task(99, "Warm up."))
         yield backend
+        backend.runtime.stop_asking()
 
 
 def of_job(backend: Backend, *tasks: object, **terms: Any) -> dict[str, Any]:

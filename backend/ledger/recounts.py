@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
@@ -540,6 +541,22 @@ class Recounts:
         chosen = among(self.connection.dialect, _table.c.task, tasks)
         of_project = and_(_table.c.project == self.project, _table.c.number <= through, ~_table.c.delivered)
         self.connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
+
+    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
+        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
+
+        Args:
+            epochs: control → its epoch; the prediction has the labels of these.
+        """
+        scores: dict[int, dict[str, float]] = {}
+        for control, epoch in sorted(epochs.items()):
+            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
+            query = select(_rounds.task, latest_score.label("score")).where(
+                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
+            )
+            for row in self.connection.execute(query.order_by(_rounds.id)):
+                scores.setdefault(row.task, {})[control] = row.score
+        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
 
     def are_there(self) -> bool:
         """Whether any of the project's rounds has a recount."""

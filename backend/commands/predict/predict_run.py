@@ -18,12 +18,13 @@ from backend.commands.predict.recount_run import AskMoreRun, CompletingRun, Reco
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.ledger.money import Purse
 from backend.quotes.quote import Quote
+from backend.server.status.missing import Ending, Missing
 from backend.server.status.report import dollars
 
 INTERRUPTED = 130
@@ -31,16 +32,20 @@ INTERRUPTED = 130
 
 
 def run_on_terminal(
-    console: Console, run: PredictionRun, tasks: int, clock: Callable[[], float] = time.monotonic
+    console: Console,
+    run: PredictionRun,
+    tasks: int,
+    clock: Callable[[], float] = time.monotonic,
+    missing: Callable[[], Missing] | None = None,
 ) -> int:
-    """Go through a project, show progress and totals, and return the exit code."""
+    """Go through a project, show progress, totals and what is missing, and return the exit code."""
     tally, began = run.tally, clock()
 
     def print_totals() -> None:
         minutes, seconds = divmod(round(clock() - began), 60)
         took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
         line = f"{tally.summary()}\n{dollars(tally.spent_usd)} spent in {took}"
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     try:
         with progress_bar(
@@ -64,8 +69,9 @@ def run_on_terminal(
     except Exception:
         print_totals()
         raise
+    tally.missing = None if missing is None else missing()
     print_totals()
-    return 1 if tally.left else 0
+    return tally.ending
 
 
 def _money(tally: Tally, done: int, total: int) -> str:
@@ -183,18 +189,22 @@ def predict_project(
             _deliver(console, counting)
             run.check(counting.delivered)
             return 0
-        backend.tasks = client.count_tasks(project)
+        began, backend.tasks = backend.mark(key), client.count_tasks(project)
         tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
         _agree_to_quote(backend, run, tasks, options, console)
         if refresh:
             _count_again(console, counting, options.ask_more)
-        code = run_on_terminal(console, run, tasks)
-        if code == INTERRUPTED:
-            return code
-        if options.retry_failed:
-            _complete(console, counting, options.purse)
-        if refresh or options.retry_failed:
+
+        def missing() -> Missing:
+            if options.retry_failed:
+                _complete(console, counting, options.purse)
+            return backend.missing(key, began)
+
+        code = run_on_terminal(console, run, tasks, missing=missing)
+        if code != INTERRUPTED and (refresh or options.retry_failed):
             _deliver(console, counting, changes_only=True)
+        if code != INTERRUPTED:
+            print_ending(console, Ending(code))
         return code
     finally:
         backend.close()

@@ -14,6 +14,8 @@ import httpx
 from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.label_studio.client import Client
+from backend.ledger.missing_votes import Mark
+from backend.server.status.missing import Missing
 from backend.settings import WEBHOOK_HEADER, Environment
 
 
@@ -213,6 +215,16 @@ class BackendClient:
         body = self._answer("GET", "/progress", params=given)
         decided, newest, countings = (int(body[name]) for name in ("tasks", "last_round", "countings"))
         return Progress(decided, newest, float(body["spent_usd"]), countings, str(body["waiting"]))
+
+    def mark(self, project_key: str) -> Mark:
+        """Return the present moment of the server's ledger."""
+        body = self._answer("GET", "/progress", params={"project": project_key})
+        return Mark(int(body["last_round"]), int(body["last_call"]))
+
+    def missing(self, project_key: str, after: Mark) -> Missing:
+        """Return what the project lacks; its models are judged by what is newer than a moment."""
+        query = {"project": project_key, "round": after.round, "call": after.call}
+        return Missing.of_json(self._answer("GET", "/missing", params=query))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None

@@ -17,6 +17,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── BadBodyError          body is not the expected JSON (400)
     │   ├── BadLabelConfigError   label config cannot be parsed (400)
     │   ├── UnauthorizedError     missing or wrong credentials (401)
+    │   ├── NotShownError         texts, which a server without credentials shows to nobody (403)
     │   ├── SlowRequestError      header or body not received in time (408)
     │   ├── BodyTooLargeError     body or number of tasks over the limit (413)
     │   ├── BusyError             no place for a further request (503)

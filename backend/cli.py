@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -180,6 +181,7 @@ app.add_typer(ledger)
 
 def main() -> None:
     """Run the console script. An expected error is one line on standard error, with exit code 2."""
+    os.umask(0o077)  # what a command writes may hold texts of tasks: only its user may read it
     try:
         app()
     except CamvoError as error:

@@ -422,7 +422,7 @@ def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
         _show_replay(console)
         if serve:
             _print_serving(console, server.url)
-            server.process.wait()
+            server.process.wait()  # until Ctrl-C
     except KeyboardInterrupt:
         console.print("stopped")
     finally:

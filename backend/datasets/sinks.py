@@ -99,7 +99,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        file = open(beside, "wb", opener=partial(os.open, mode=0o600))
+        file = open(beside, "wb", opener=partial(os.open, mode=0o600))  # noqa: SIM115 - below
     except OSError as error:
         raise DatasetError(
             f"cannot be written: {error.strerror}", where=str(path), fix="choose another folder"

@@ -162,7 +162,7 @@ def unwrapped(words: str) -> list[str]:
     """
     forms = [words]
     wrappings = [_without_fence, _without_quotes, _without_full_stop]
-    while True:
+    while True:  # each wrapping is removed once
         form = forms[-1].strip()
         if form != forms[-1]:
             forms.append(form)

@@ -17,12 +17,14 @@ from backend.commands import (
     ledger_commands,
     quote_command,
     review_command,
+    show_command,
     teach_command,
 )
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
 from backend.commands.shared.arguments import Config
+from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -51,17 +53,17 @@ def _camvo(
 @app.command("demo")
 def _demo(
     serve: Annotated[
-        bool, typer.Option("--serve", help="Keep the server running, to connect Label Studio to it.")
+        bool, typer.Option("--serve", help="Keep the server running, and print the address of its /status.")
     ] = False,
     port: Annotated[int | None, typer.Option(help="Port of the server.", show_default="a free one")] = None,
 ) -> None:
-    """Start a demo server, label 60 texts, print accuracy and cost. Needs no API key and no network.
+    """Label texts with a real server, and digits with eight classifiers. Needs no API key and no network.
 
     Example: camvo demo --serve --port 9090
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.demo import run_demo  # noqa: PLC0415 - the same
+    from backend.commands.demo.run import run_demo  # noqa: PLC0415 - the same
 
     run_demo(console=Console(), serve=serve, port=port)
 
@@ -162,6 +164,7 @@ app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+app.command()(show_command.show)
 app.command()(accept_command.accept)
 
 ledger = typer.Typer(
@@ -179,14 +182,18 @@ for _ledger_command in (
 app.add_typer(ledger)
 
 
+_FULL = 5
+"""The exit code if a disk is full."""
+
+
 def main() -> None:
-    """Run the console script. An expected error is one line on standard error, with exit code 2."""
+    """Run the console script. An expected error is one line on standard error, with exit code 2 or 5."""
     os.umask(0o077)  # what a command writes may hold texts of tasks: only its user may read it
     try:
         app()
     except CamvoError as error:
         print(f"camvo: {error}", file=sys.stderr)  # noqa: T201 - the output
-        sys.exit(2)
+        sys.exit(_FULL if error.code == DISK_FULL else 2)
 
 
 if __name__ == "__main__":

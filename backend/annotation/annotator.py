@@ -16,6 +16,7 @@ from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Planner, Terms
 from backend.annotation.recording import (
     FinishedTask,
+    Known,
     LookUp,
     count_rounds,
     forget_failure,
@@ -25,7 +26,7 @@ from backend.annotation.recording import (
 )
 from backend.annotation.replies import no_vote_error
 from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
-from backend.errors import BatchPendingError, LedgerError, TaskError
+from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.fits import Scorers
@@ -86,7 +87,7 @@ class Annotator:
             those count.
 
         Raises:
-            TaskError: no prediction is possible; says why.
+            TaskError: a question has no label; says why, and holds the prediction of the others.
         """
         try:
             with self._voters.preparing(alone=alone):
@@ -104,25 +105,33 @@ class Annotator:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
         questions = await self._questions_of(job)
         keys = tuple(question.key for question in questions)
-        finished, failed_before = await self._stored.read(LookUp(job.project, job.task, keys))
+        known = await self._stored.read(LookUp(job.project, job.task, keys, job.audit))
+        finished = known.rounds
         unanswered = [question for question in questions if question.key not in finished]
         if job.stored_only:
             return self._prediction(job, questions, finished)
         visible, errors = await self._questions.with_images(job, unanswered)
         skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
-            finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
-        if failed_before:
+            try:
+                await self._run_rounds(job, visible, known, alone=alone)
+            except (BatchPendingError, TaskDeletedError):
+                raise
+            except TaskError as error:
+                error.partial = self._prediction(job, questions, finished)
+                raise
+        if known.failed:
             await self._note(lambda connection: forget_failure(connection, job))
         return self._prediction(job, questions, finished)
 
     def _prediction(
         self, job: Job, questions: Sequence[JobQuestion], finished: Mapping[RoundKey, Round]
     ) -> Prediction | None:
-        """The prediction of the decided questions; ``None`` if the task is blind or none is decided."""
-        if job.audit or any(round_.audit for round_ in finished.values()):  # ``audit`` may have been lowered
-            return None
-        if not finished:
+        """The prediction of the decided questions; ``None`` if the task is blind or none is decided.
+
+        It is blind as its rounds are: ``audit`` may have been changed since.
+        """
+        if not finished or any(round_.audit for round_ in finished.values()):
             return None
         decided = [(question, finished[question.key]) for question in questions if question.key in finished]
         prediction = prediction_of(decided, job.settings.model_version)
@@ -145,8 +154,14 @@ class Annotator:
         except LedgerError as error:
             _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
-    async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
-        """Plan, ask, decide and record the questions that have no round yet."""
+    async def _run_rounds(
+        self, job: Job, questions: Sequence[JobQuestion], known: Known, *, alone: bool
+    ) -> None:
+        """Plan, ask, decide and record the questions that have no round yet, and add their rounds.
+
+        Raises:
+            TaskError: no model voted on one of the questions; the others have their rounds.
+        """
         contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
         asking = await self._asking(job, questions, prompt)
@@ -159,12 +174,13 @@ class Annotator:
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         replies = await asking.ask(policy, plan, planned.known)
         decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
+        undecided = [question.name for question in questions if question.name not in decisions]
         if not decisions:
-            raise no_vote_error(job, replies)
+            raise no_vote_error(job, replies, undecided if known.rounds else ())
         if embedding is not None:
             await embedding
             plan = plan.with_contexts({question.name: contexts.so_far(question) for question in questions})
-        finished = FinishedTask(
+        task = FinishedTask(
             job=job,
             questions=questions,
             prompt=prompt,
@@ -175,11 +191,14 @@ class Annotator:
             scores=await self._scores(job, questions, plan, replies.votes, decisions),
             studied=planned.studied(policy, plan, replies),
             now=self._clock(),
+            blind=known.blind,
         )
-        stored, new = await self._writer.persist(GroupedWrite(record_rounds, finished))
+        stored, new = await self._writer.persist(GroupedWrite(record_rounds, task))
         count_rounds(new)
         asking.ended()
-        return [*stored, *new]
+        known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
+        if undecided:
+            raise no_vote_error(job, replies, undecided)
 
     async def _asking(self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt) -> Asking:
         """How the task's models are asked: at once, or in the stages of a provider's batch.
@@ -196,7 +215,9 @@ class Annotator:
         policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
         policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
-        return Terms(policy, costs, asking.limit(Conditions(everyone=job.everyone, allowance=allowance)))
+        waits = self._voters.waits(job, costs)
+        conditions = Conditions(everyone=job.everyone, allowance=allowance, waits=waits)
+        return Terms(policy, costs, asking.limit(conditions))
 
     @staticmethod
     def _embed(

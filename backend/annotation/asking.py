@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.pack_checks import PackGuard, to_check
-from backend.annotation.replies import ModelReply, Replies, asked_singly, packed_reply, votes_in
+from backend.annotation.replies import (
+    PASSING,
+    ModelReply,
+    Replies,
+    asked_singly,
+    packed_reply,
+    unusable_code,
+    votes_in,
+)
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import (
-    BadAnswerError,
     BudgetExhaustedError,
+    LedgerFullError,
     ModelError,
     TaskError,
+    WithdrawnError,
 )
 from backend.models import Pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
 from backend.models.packed_pool import PackedPool
 from backend.models.pool import CachingPool
+from backend.models.rates.gate import Cancellation, cancellation
 from backend.questions.prompts.messages import Messages, image_addresses
 from backend.questions.prompts.packs import TYPICAL_ID, PackedTask
 from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.ensemble import Single
 from camvo.policies.policy import Conditions, Plan, Policy
+from camvo.student.taught_texts import STUDENT
 from camvo.twins.twins import twins
+
+_LEAST_WAIT: Final = 10.0
+_LONGEST_WAIT: Final = 3.0
+"""A round waits for the turn of a slow model's call for three times as long as the model takes for a call of
+its own, and for ten seconds at least: other tasks go on meanwhile."""
+
+_LOOK: Final = 1.0
+"""Seconds between two looks whether a call is late."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +73,8 @@ class Voters:
     ) -> dict[str, float]:
         """The expected price in $ of each arm that may be asked.
 
-        Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
+        Resting models are left out unless all of them rest; so is none whose outage the job waits for, and
+        not the one model of the policy ``single``. If the prompt has an image, models that cannot be
         shown it are left out. If the task may share a prompt, a model's packed arm takes its place: with
         both, the model would count twice.
 
@@ -62,11 +83,9 @@ class Voters:
             prompt: what models are shown.
             unpacked: the packed arms that are not to be asked.
         """
-        names = [model.name for model in job.settings.models]
-        if addresses := image_addresses(prompt.messages):
-            names = self._shown(job, addresses)
+        names = self._askable(job, prompt)
         batched = frozenset() if job.batching is None else job.batching.models
-        awake = [name for name in names if not self._rests(name, batched=name in batched)]
+        awake = [name for name in names if not self._rests(job, name, batched=name in batched)]
         pack = prompt.pack
         texts = "" if pack is None else pack.fenced(TYPICAL_ID)
         costs: dict[str, float] = {}
@@ -74,7 +93,8 @@ class Voters:
             name, packed, batch = model.name, model.packed_name, model.name in batched
             if name not in (awake or names):
                 continue
-            if pack is None or packed is None or packed in unpacked or self._rests(packed, batched=batch):
+            resting = packed is not None and self._rests(job, packed, batched=batch)
+            if pack is None or packed is None or packed in unpacked or resting:
                 alone = self._pool[name].model
                 cost = alone.batch_cost if batch else alone.cost
                 costs[name] = cost(prompt.for_model(name))
@@ -83,9 +103,76 @@ class Voters:
                 costs[packed] = together.packed_cost(pack.system, texts, batched=batch)
         return costs
 
-    def _rests(self, arm: str, *, batched: bool) -> bool:
+    def waits(self, job: Job, arms: Iterable[str]) -> dict[str, float]:
+        """What the time is worth, in $, by which one more call to each slow arm delays other tasks.
+
+        An arm that is idle delays none: what it can answer meanwhile is free. Of a delay, what exceeds that
+        by the quickest arm counts: it is no reason to prefer one of several arms that are equally slow.
+        Nobody waits for a provider's batch.
+
+        Args:
+            job: the task.
+            arms: the arms that may be asked.
+        """
+        second = job.settings.hour_usd / 3600.0
+        if job.batching is not None or not second:
+            return {}
+        callers = {arm: self._pool[arm] for arm in arms}
+        least = min((caller.delay for caller in callers.values()), default=0.0)
+        slow = {arm: caller for arm, caller in callers.items() if caller.delay > least}
+        return {arm: second * (caller.delay - least) if caller.busy else 0.0 for arm, caller in slow.items()}
+
+    def is_late(self, job: Job, arm: str, beside: Iterable[str], *, waited: float, answers: int) -> bool:
+        """Whether a round no longer waits until a slow model has room for its call.
+
+        The model answers other tasks meanwhile, and answers would be quick if it had fewer of them. One that
+        answers nobody is down, which is another matter.
+
+        Args:
+            job: the task.
+            arm: the arm that has not answered.
+            beside: the arms that may be asked.
+            waited: seconds since it was asked.
+            answers: how many calls it had answered then.
+        """
+        caller = self._pool[arm]
+        if waited < _LEAST_WAIT or not job.settings.hour_usd or caller.answers == answers:
+            return False
+        slow = caller.delay > min(self._pool[other].delay for other in beside if other != STUDENT)
+        return slow and waited >= _LONGEST_WAIT * caller.usual
+
+    def answers(self, arm: str) -> int:
+        """How many calls an arm's model has answered so far."""
+        return self._pool[arm].answers
+
+    def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, str]:
+        """The models that are left out because they failed: model → the code of the reason.
+
+        Args:
+            job: the task.
+            prompt: what models are shown.
+            costs: the arms that are not left out.
+        """
+        singly = twins(job.settings.arms)
+        offered = {singly.get(arm, arm) for arm in costs}
+        reasons = {
+            name: self._pool[name].rests(job.outage_patience)
+            for name in self._askable(job, prompt)
+            if name not in offered
+        }
+        return {name: reason for name, reason in reasons.items() if reason in PASSING}
+
+    def _askable(self, job: Job, prompt: TaskPrompt) -> list[str]:
+        """The models that can be asked about a prompt: those that can be shown its images, if it has any."""
+        if addresses := image_addresses(prompt.messages):
+            return self._shown(job, addresses)
+        return [model.name for model in job.settings.models]
+
+    def _rests(self, job: Job, arm: str, *, batched: bool) -> bool:
         """Whether an arm should not be asked now; a provider's batch waits for its model."""
-        return not batched and self._pool[arm].resting
+        if batched or arm == job.settings.policy.model:
+            return False
+        return self._pool[arm].rests(job.outage_patience) is not None
 
     def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
         """During the block, others wait for this task in case it shares their prompt.
@@ -122,6 +209,7 @@ class Voters:
 
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
+        cancellation.set(None)  # other tasks share the call
         query, usable = _query(job, arm, prompt, prompt.messages), _usable(prompt)
         answer = await _answer_of(self._packs.ask(query, task, job.patience, usable), arm)
         if isinstance(answer, ModelReply):
@@ -139,9 +227,10 @@ class Voters:
         self._pool[arm].breaker.judged(usable=bool(votes))
         if votes:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
-        metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
-        _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
-        return ModelReply({}, answer.cost, BadAnswerError.code)
+        code = unusable_code(cut_off=answer.cut_off)
+        metrics.votes_missing.labels(model=arm, reason=code).inc()
+        _log.info("no_vote", model=arm, task=job.task, code=code)
+        return ModelReply({}, answer.cost, code)
 
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)
@@ -160,6 +249,7 @@ def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQ
         job.again,
         job.purse,
         job.hurried,
+        job.outage_patience is not None,
     )
 
 
@@ -187,16 +277,19 @@ class Asking:
 
     Attributes:
         replies: the replies that are there before anybody is asked, by arm.
+        left_out: the models that cannot be asked now, because they failed: model → the code of the reason.
     """
 
     def __init__(self, voters: Voters, job: Job, prompt: TaskPrompt) -> None:
         self.voters, self.job, self.prompt = voters, job, prompt
         self.replies: dict[str, ModelReply] = {}
+        self.left_out: Mapping[str, str] = {}
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
         """The policy, and the expected price in $ of each arm that it may ask."""
         unpacked = self.unpacked(await self.voters.pack_guard.unpacked(self.job))
         costs = self.voters.expected_costs(self.job, self.prompt, unpacked)
+        self.left_out = self.voters.left_out(self.job, self.prompt, costs)
         if isinstance(policy, Single):
             packed = {model: arm for arm, model in twins(self.job.settings.arms).items() if arm in costs}
             policy = replace(policy, model=packed.get(policy.model, policy.model))
@@ -241,7 +334,8 @@ class Asking:
             BatchPendingError: answers of a provider's batch have to be bought first.
         """
         arms = {**known, **{arm: reply for arm, reply in self.replies.items() if arm in plan.arms}}
-        replies = Replies(arms, {arm: reply for arm, reply in self.replies.items() if arm not in arms})
+        beside = {arm: reply for arm, reply in self.replies.items() if arm not in arms}
+        replies = Replies(arms, beside, self.left_out)
         refused: BudgetExhaustedError | None = None
         number = 0
         while asked := policy.ask(plan, replies.votes, confidences=replies.confidences):
@@ -249,7 +343,7 @@ class Asking:
             asked = (*asked, *to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
             number += 1
             with tracing.stage(number, asked), self.voters.waiting(self.prompt):
-                stage = await asyncio.gather(*map(self.vote, asked), return_exceptions=True)
+                stage = await self._together(asked, plan, voted=replies.any_vote, spares=policy.spares)
             for arm, reply in zip(asked, stage, strict=True):
                 if isinstance(reply, BudgetExhaustedError):
                     refused = reply
@@ -259,7 +353,50 @@ class Asking:
                 break
         if refused is not None and not replies.any_vote:
             raise refused
+        for arm in [arm for arm, reply in replies.arms.items() if reply.failure == WithdrawnError.code]:
+            del replies.arms[arm]  # nothing was sent to it, so it was not asked
         return replies
+
+    async def _together(
+        self, asked: Sequence[str], plan: Plan, *, voted: bool, spares: bool
+    ) -> list[ModelReply | BaseException]:
+        """The replies of arms that are asked at the same time, or why there is none.
+
+        Where the policy spares slow arms, the call to one that is late is given up while it waits for its
+        turn, once another arm has voted.
+        """
+        loop = asyncio.get_running_loop()
+        patient = not spares or self.job.everyone or self.job.hurried or self.job.batching is not None
+        began = loop.time()
+        answers = {arm: self.voters.answers(arm) for arm in asked}
+        given_up = {arm: Cancellation() for arm in asked}
+        calls = {arm: asyncio.create_task(self._vote(arm, given_up[arm])) for arm in asked}
+        try:
+            while (await asyncio.wait(calls.values(), timeout=None if patient else _LOOK))[1]:
+                waited = loop.time() - began
+                for arm in calls if voted or any(map(_has_voted, calls.values())) else ():
+                    late = self.voters.is_late(self.job, arm, plan.arms, waited=waited, answers=answers[arm])
+                    if late and not calls[arm].done():
+                        given_up[arm].cancel()
+        except BaseException:
+            for call in calls.values():
+                call.cancel()
+            raise
+        return [*await asyncio.gather(*calls.values(), return_exceptions=True)]
+
+    async def _vote(self, arm: str, given_up: Cancellation) -> ModelReply:
+        """Ask one arm, unless its call is given up before it is sent."""
+        cancellation.set(given_up)
+        try:
+            return await self.vote(arm)
+        except WithdrawnError as error:
+            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
+            return ModelReply({}, 0.0, error.code)
+
+
+def _has_voted(call: asyncio.Task[ModelReply]) -> bool:
+    """Whether a call has ended with a vote."""
+    return call.done() and not call.cancelled() and call.exception() is None and bool(call.result().votes)
 
 
 def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
@@ -272,7 +409,7 @@ def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
         metrics.votes_missing.labels(model=arm, reason=error.code).inc()
         _log.debug("vote_not_paid", model=arm, task=job.task, code=error.code)
         return ModelReply({}, 0.0, error.code)
-    if isinstance(error, TaskError) or not isinstance(error, Exception):
+    if isinstance(error, TaskError | LedgerFullError) or not isinstance(error, Exception):
         raise error
     code = error.code if isinstance(error, CamvoError) else "internal"
     metrics.votes_missing.labels(model=arm, reason=code).inc()

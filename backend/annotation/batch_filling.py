@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 
 from backend.errors import BudgetExhaustedError, Usage
 from backend.ledger import answers, money, projects
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, store_answers
+from backend.ledger.answers import BoughtAnswer, CallOutcome, store_answers
 from backend.ledger.batches import BatchLine, Jobs, Lines
+from backend.ledger.claims import Claims, batch_owner
 from backend.ledger.database.statements import now
 from backend.ledger.money import Purse
 from backend.models import Pool
@@ -122,7 +123,7 @@ class Requests:
 
     def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
         tasks = len(pack.members)
-        request = self._pool[arm].model.for_tasks(tasks).request(pack.messages, pack.schema)
+        request = self._pool[arm].model.for_tasks(tasks).batch_request(pack.messages, pack.schema)
         return self._pool[arm].batches.body(request)
 
 
@@ -231,7 +232,7 @@ def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Fi
     found = lines.wanted(job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after)
     held = lines.held(job.id)
     filling = replace(so_far, requests=held.requests, size=held.size, tokens=held.tokens, full=not found)
-    owner = answers.batch_owner(job.id)
+    owner = batch_owner(job.id)
     # A line that a process asks for at the moment is left for later.
     mine = [
         line
@@ -270,7 +271,7 @@ def _take(
 
     A budget that covers a part of the tasks of a prompt is spent on that part.
     """
-    owner = answers.batch_owner(job.id)
+    owner = batch_owner(job.id)
     if filling.full or not filling.has_room(job, request):
         _let_go(connection, request.lines, owner)
         return replace(filling, full=True)

@@ -12,10 +12,11 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.batch_filling import AT_ONCE, Requests
-from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
-from backend.ledger import Writer, answers, money
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
+from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, Usage
+from backend.ledger import Writer, money
+from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
+from backend.ledger.claims import Claims, batch_owner
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
 from backend.models.pack_ledger import count_parts
@@ -87,14 +88,18 @@ class Settlement:
         Raises:
             ModelError: the results cannot be fetched; what was settled stays, the rest is settled later.
         """
-        left, ready = dict(out), list[_Settled]()
+        left, ready, failed = dict(out), list[_Settled](), dict[str, LineResult]()
         async for result in provider.results(batch):
-            if (request := left.pop(result.custom_id, None)) is None:
+            if result.custom_id not in left:
                 continue  # settled before, or sent by somebody else
-            ready.append(self._read(request, result))
+            if result.response is None:
+                failed[result.custom_id] = result  # unless another line of this request holds an answer
+                continue
+            ready.append(self._read(left.pop(result.custom_id), result))
             if sum(len(settled.lines) for settled in ready) >= AT_ONCE:
                 await self._book(job, ready)
                 ready = []
+        ready += [self._read(left.pop(name), result) for name, result in failed.items() if name in left]
         ready += [_lapsed(request, tried=not job.cancelled) for request in left.values()]
         await self._book_all(job, ready)
         at = self._clock()
@@ -119,9 +124,11 @@ class Settlement:
             answer = self._pool[lead.model].read_batched(
                 result.response, lead.counted_tokens, lead.most_input, tasks=len(request)
             )
-        except ModelError as error:
+        except Exception as failure:
+            error = failure if isinstance(failure, ModelError) else _unreadable(failure, lead)
             _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)
-            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0)
+            cut_off = lead.number is None and isinstance(error, CutOffError)
+            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0, cut_off=cut_off)
             unread = isinstance(error, BadAnswerError | RefusedError)
             contents = self._requests.split(request, "") if unread else None
             return _Settled(request, outcome, contents, again=error.retry)
@@ -133,7 +140,9 @@ class Settlement:
         else:
             count_parts(lead.model, contents)
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
-        return _Settled(request, CallOutcome(None, usage, None, 0.0, sure, answer.version), contents)
+        cut_off = lead.number is None and answer.cut_off
+        outcome = CallOutcome(None, usage, None, 0.0, sure, answer.version, cut_off)
+        return _Settled(request, outcome, contents)
 
     async def _book_all(self, job: BatchJob, settled: list[_Settled]) -> None:
         for start in range(0, len(settled), _REQUESTS):
@@ -177,7 +186,7 @@ class Settlement:
             share=share,
         )
         needed = store_answers(connection, [bought], now=self._clock())
-        Claims(connection).release([line.key], answers.batch_owner(job.id))
+        Claims(connection).release([line.key], batch_owner(job.id))
         lines = Lines(connection)
         if not needed or line.body is None:
             lines.end(line.key, "discarded", outcome.code, usd)
@@ -187,6 +196,12 @@ class Settlement:
             lines.give_back(line.key, outcome.code, tried=settled.tried)
         else:
             lines.end(line.key, "failed", outcome.code, usd)
+
+
+def _unreadable(error: Exception, lead: BatchLine) -> ModelError:
+    """The failure of a line whose answer has another form than any that is known."""
+    _log.warning("batch_line_unreadable", model=lead.model, task=lead.task, kind=type(error).__name__)
+    return BadAnswerError("sent an answer that cannot be read", where=f"model {lead.model}")
 
 
 def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:

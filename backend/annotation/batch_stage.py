@@ -14,9 +14,16 @@ from sqlalchemy import Connection
 
 from backend.annotation.asking import Asking, Voters
 from backend.annotation.job import Batching, Job, JobQuestion
-from backend.annotation.replies import ModelReply, Replies, asked_singly, packed_reply, votes_in
+from backend.annotation.replies import (
+    ModelReply,
+    Replies,
+    asked_singly,
+    packed_reply,
+    unusable_code,
+    votes_in,
+)
 from backend.annotation.task_prompt import TaskPrompt
-from backend.errors import BadAnswerError, BatchPendingError, TaskDeletedError, UnusableAnswersError
+from backend.errors import BatchPendingError, CutOffError, TaskDeletedError, UnusableAnswersError
 from backend.ledger import Ledger, Writer, answers, projects
 from backend.ledger.answers import StoredAnswer
 from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
@@ -78,7 +85,7 @@ class _KnownAnswers:
             standing = self.again(
                 attempt_key(fingerprint, attempt), project, task, questions, retry=retry or attempt == 0
             )
-            if standing.reply is None or standing.reply.votes:
+            if standing.reply is None or standing.reply.votes or standing.reply.failure == CutOffError.code:
                 return standing
         return _StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
 
@@ -102,7 +109,7 @@ class _KnownAnswers:
         cost = line.usd if line is not None and (line.project, line.task) == (project, task) else 0.0
         votes = votes_in(stored.content, questions)
         if not votes:
-            return ModelReply({}, cost, BadAnswerError.code)
+            return ModelReply({}, cost, unusable_code(cut_off=stored.cut_off))
         return ModelReply.voted(votes, cost, stored.confidences, stored.version)
 
 
@@ -130,7 +137,7 @@ def _packed(prompt: TaskPrompt) -> dict[str, Any]:
 
 def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
     messages, schema, provider = prompt.for_model(arm), prompt.schema, pool[arm].batches
-    body = provider.body(pool[arm].model.request(messages, schema))
+    body = provider.body(pool[arm].model.batch_request(messages, schema))
     return {
         "body": body,
         "ceiling_usd": pool[arm].model.batch_ceiling(messages, schema),

@@ -45,6 +45,7 @@ class Job:
         review: whether people may review the task, for which its text is embedded in any case. Otherwise it
             is embedded only if the plan, or what is learnt from the round, reads its context.
         hurried: whether its calls end at the deadline of the settings, because somebody waits for the task.
+        waits: whether outages of models are waited for, unless the job is in a hurry.
     """
 
     project: str
@@ -60,6 +61,12 @@ class Job:
     everyone: bool = False
     review: bool = True
     hurried: bool = False
+    waits: bool = True
+
+    @property
+    def outage_patience(self) -> float | None:
+        """Seconds of an outage that its calls wait; ``None`` if they wait for none."""
+        return self.patience if self.waits and not self.hurried else None
 
     @property
     def patience(self) -> float:
@@ -68,7 +75,7 @@ class Job:
 
     @property
     def audit(self) -> bool:
-        """Whether the task is kept blind, so that people label it without seeing a prediction."""
+        """Whether chance keeps the task blind, unless a prediction of it was handed out before."""
         return is_audit(self.project, self.task, self.settings.audit)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.annotation.job import Job
 from backend.errors import (
     BadAnswerError,
-    ContextTooLongError,
+    BudgetExhaustedError,
+    CutOffError,
     KeyRejectedError,
     ModelTimeoutError,
     NoUsableAnswerError,
@@ -18,10 +19,12 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
     UnusableAnswersError,
+    cure_of,
 )
-from backend.questions.prompts.messages import parse_answer
+from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
+from camvo.student.taught_texts import STUDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,25 @@ def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
         return {}
 
 
+def unusable_code(*, cut_off: bool) -> str:
+    """Return the code of the reason why an answer gives no vote."""
+    return CutOffError.code if cut_off else BadAnswerError.code
+
+
+PASSING: Final = frozenset(
+    each.code
+    for each in (
+        ModelTimeoutError,
+        RateLimitedError,
+        UnavailableError,
+        KeyRejectedError,
+        RejectedError,
+        BudgetExhaustedError,
+    )
+)
+"""The codes of the reasons for a missing vote that can pass, so that asking again may bring the vote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replies:
     """The replies to one task.
@@ -100,10 +122,12 @@ class Replies:
     Attributes:
         arms: the replies that the policy reads: those of the plan's arms.
         beside: those of models that the plan does not contain: a coin chose them, or another plan did.
+        left_out: the models that could not be asked, because they failed: model → the code of the reason.
     """
 
     arms: dict[str, ModelReply]
     beside: dict[str, ModelReply] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def any_vote(self) -> bool:
@@ -120,10 +144,32 @@ class Replies:
         """How sure the models say they are: arm → question → confidence; arms that say nothing are absent."""
         return {arm: reply.confidences for arm, reply in self.arms.items() if reply.confidences}
 
+    def failures(self, question: str) -> dict[str, str | None]:
+        """Why arms gave no vote on a question: arm → the code of the reason, ``None`` if nothing failed.
+
+        An answer that leaves out one of several questions is unusable for that one.
+        """
+        return {
+            arm: reply.failure or (BadAnswerError.code if reply.votes else None)
+            for arm, reply in self.arms.items()
+            if question not in reply.votes and arm != STUDENT
+        }
+
     @property
     def versions(self) -> dict[str, str]:
         """The version that each model's answer reports, for those that report one."""
         return {arm: reply.version for arm, reply in self.arms.items() if reply.version is not None}
+
+    def missing(self, arms: Collection[str]) -> dict[str, str]:
+        """The arms whose vote may still come: arm → the code of the reason why it is not there.
+
+        A model that was left out belongs to them if every other arm was asked: it would have been asked, too.
+
+        Args:
+            arms: those of the plan.
+        """
+        failed = {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
+        return failed | (dict(self.left_out) if set(arms) <= self.arms.keys() else {})
 
     @property
     def costs(self) -> dict[str, float]:
@@ -131,37 +177,30 @@ class Replies:
         return {arm: reply.cost for arm, reply in (self.beside | self.arms).items()}
 
 
-_CURES: Final[Mapping[str, str]] = {
-    ModelTimeoutError.code: "raise their timeout",
-    RateLimitedError.code: "ask again later",
-    UnavailableError.code: "check their api_base, and ask again when the provider is back",
-    KeyRejectedError.code: "check the variables of their api_key_env",
-    RejectedError.code: "check their model names and further keys",
-    ContextTooLongError.code: "show less text, or leave them out",
-    BadAnswerError.code: "raise max_tokens, or give the labels hints",
-    UnusableAnswersError.code: "give the labels hints",
-}
-"""What to do about models that fail, by the code of the reason."""
+def no_vote_error(job: Job, replies: Replies, undecided: Sequence[str] = ()) -> NoVoteError:
+    """Return the error for a task on which no model voted, or not on some of its questions.
 
-
-def no_vote_error(job: Job, replies: Replies) -> NoVoteError:
-    """Return the error for a task on which no model voted. It names each model with its reason and cure."""
+    It names each model with its reason and cure, and the questions if models voted on others.
+    """
     where = f"task {job.task}"
+    about = f" to {', '.join(undecided)}" if undecided else ""
     failed: dict[str, list[str]] = {}
     for arm, reply in replies.arms.items():
-        if reply.failure is not None:
-            failed.setdefault(reply.failure, []).append(arm)
+        others = BadAnswerError.code if reply.votes and arm != STUDENT else None
+        if (code := reply.failure or others) is not None:
+            failed.setdefault(code, []).append(arm)
     number = sum(map(len, failed.values()))
     if failed.keys() == {UnusableAnswersError.code}:
         return NoUsableAnswerError(
-            f"all attempts of the {number} models that were asked brought unusable answers",
+            f"all attempts of the {number} models that were asked brought unusable answers{about}",
             where=where,
-            fix="label it by hand, give the labels hints, or name other models",
+            fix=NoUsableAnswerError.cure,
         )
     reasons = "; ".join(f"{code}: {', '.join(arms)}" for code, arms in sorted(failed.items()))
-    cures = [f"{code}: {_CURES[code]}" for code in sorted(failed) if code in _CURES]
+    cures = [f"{', '.join(arms)}: {cure_of(code)}" for code, arms in sorted(failed.items())]
     return NoVoteError(
-        f"none of the {number} models that were asked gave a valid answer ({reasons})",
+        f"none of the {number} models that were asked gave a valid answer{about} ({reasons})",
         where=where,
-        fix="; ".join(cures) or "look the codes up in docs/errors.md",
+        fix="; ".join(cures) or NoVoteError.cure,
+        reason=max(sorted(failed), key=lambda code: len(failed[code]), default=None),
     )

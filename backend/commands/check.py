@@ -21,10 +21,12 @@ from backend.models import Pool, embedded_voters
 from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
 from backend.models.embedder import Embedder
+from backend.models.model import Model
 from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.controls import lists_labels
 from backend.questions.objects import IMAGE
-from backend.questions.prompts.messages import Messages, answer_schema, parse_answer, prompt_messages
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import Messages, answer_schema, prompt_messages
 from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor, redactor_named
 from backend.runtime.annotation_process import recall_usage
@@ -41,12 +43,13 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _LiveCall:
-    """The outcome of one call to one model."""
+    """The outcome of one call to one model; ``wordy`` if its server refused the JSON schema of the answer."""
 
     name: str
     vote: str | None = None
     answer: ModelAnswer | None = None
     problem: str | None = None
+    wordy: bool = False
 
 
 def _call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[_LiveCall]:
@@ -59,18 +62,37 @@ def _call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[_
 
 
 async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Messages) -> _LiveCall:
+    model = pool[name].model
+    is_known = model.takes_schema is not None
     try:
         answer = await pool[name].attempt(
             messages, answer_schema([question]), _PATIENCE, questions=[question]
         )
     except ModelError as error:
         return _LiveCall(name, problem=_described(error))
+    wordy = not is_known and not model.takes_schema
     try:
         vote = parse_answer(answer.content, [question])[question.name]
     except BadAnswerError:
-        problem = "its answer names none of the labels (set structured_output: true, or name another model)"
-        return _LiveCall(name, None, answer, problem)
-    return _LiveCall(name, vote, answer)
+        return _LiveCall(name, None, answer, _unusable(answer.content, model), wordy)
+    return _LiveCall(name, vote, answer, None, wordy)
+
+
+_SHOWN = 120
+"""Characters of an unusable answer that are shown."""
+
+
+def _unusable(content: str, model: Model) -> str:
+    """Say that an answer has no vote, and what to do about its model."""
+    words = " ".join(content.split())
+    shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
+    if model.takes_schema:
+        fix = "the JSON schema was sent along: name another model, or a server that keeps to schemas"
+    elif model.settings.structured_output is False:
+        fix = "set structured_output: true, or name another model"
+    else:
+        fix = "no JSON schema was sent along: name another model, or set structured_output: true"
+    return f"its answer names none of the labels: “{shown}” ({fix})"
 
 
 def _described(error: ModelError) -> str:
@@ -96,6 +118,9 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
         table.add_row(escape(call.name), escape(call.vote or "✗"), *_usage(call.answer))
     console.print(table)
     for call in calls:
+        if call.wordy:
+            text = "its server refuses JSON schemas; it is asked for JSON in words alone"
+            console.print(f"[yellow]–[/] {escape(call.name)}: {text}", highlight=False, soft_wrap=True)
         if call.problem is not None:
             text = f"[red]✗[/] {escape(call.name)}: {escape(call.problem)}"
             console.print(text, highlight=False, soft_wrap=True)
@@ -212,7 +237,7 @@ def _redaction(redactor: Redactor, loaded: Settings) -> str:
 
 
 def _keys(loaded: Settings, pool: Pool) -> str:
-    if _is_free(loaded):
+    if all(pool[name].model.needs_no_key for name in pool.names):
         return "none needed"
     missing = pool.missing_keys()
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -15,9 +16,13 @@ from backend.commands.shared.certificate import share_tables
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger
 from backend.datasets.tasks import task_name
-from backend.errors import ConfigError
+from backend.errors import ConfigError, LabelStudioError
+from backend.label_studio import predictions
+from backend.label_studio.client import Client
 from backend.ledger.database.statements import now
 from backend.ledger.projects import is_of_label_studio
+from backend.ledger.recounts import Recounts
+from backend.ledger.rounds import ProjectRounds
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
 from backend.server.status.report import (
@@ -42,6 +47,7 @@ from backend.server.status.report import (
     percent,
     seconds,
 )
+from backend.server.status.work import commands_of
 from backend.settings import Environment
 
 
@@ -170,7 +176,7 @@ def print_report(
     console.print(f"{opening}; spent today {dollars(today.spent_usd)}{limit}", highlight=False)
     _print_alerts(console, report.alerts)
     for reported in report.projects:
-        _print_project(console, reported)
+        _print_project(console, reported, _compared(environment, reported))
     if not report.projects:
         console.print("The ledger has no project yet.")
 
@@ -186,6 +192,7 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
             label_studio=environment.label_studio_url,
             annotators=annotators,
             certificates=True,
+            configured=environment.config is not None,
         )
     if project is not None and not report.projects:
         raise ConfigError(
@@ -196,12 +203,51 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
     return report
 
 
-def _print_project(console: Console, project: ProjectReport) -> None:
+_SAMPLE = 200
+"""Tasks whose score in Label Studio is compared with the ledger's."""
+
+_SAME = 1e-6
+"""Scores that differ by less are the same; Label Studio stores them as JSON numbers."""
+
+
+def _compared(environment: Environment, project: ProjectReport) -> str | None:
+    """Compare what Label Studio shows of random tasks with the ledger; ``None`` without access to it."""
+    url, key = environment.label_studio_url, environment.label_studio_api_key
+    if url is None or key is None or not is_of_label_studio(project.key) or not project.rounds:
+        return None
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        epochs = ProjectRounds(connection, project.key).latest_epochs()
+        scores = Recounts(connection, project.key).open_scores(epochs)
+    version = settings.load(environment.config).model_version
+    sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
+    try:
+        client = Client(url, key)
+        number = client.project_by_key(project.key)["id"]
+        tasks, _ = predictions.untouched(client.tasks(number, sample) if sample else [])
+    except LabelStudioError as error:
+        return f"not compared with the ledger: {error.message}"
+    shown = [(task["id"], predictions.of_version(task, version)) for task in tasks]
+    absent = sum(not stored for _, stored in shown)
+    differ = sum(
+        any(abs((each["score"] or 0.0) - scores[task]) > _SAME for each in stored) for task, stored in shown
+    )
+    if not absent and not differ:
+        return f"shows what the ledger holds, by {of(len(shown), 'random task')}"
+    return (
+        f"of {of(len(shown), 'random task')}, {count(differ)} show another score than the ledger holds and"
+        f" {count(absent)} no prediction: {commands_of(project.key).predict} corrects it"
+    )
+
+
+def _print_project(console: Console, project: ProjectReport, compared: str | None) -> None:
     title = f"Project {project.id}" + (f": {project.title}" if project.title else "")
     key = f" ({escape(project.key)})" if is_of_label_studio(project.key) else ""
     console.rule(f"[bold]{escape(title)}[/]{key}", align="left")
     _print_alerts(console, project.alerts)
-    for name, value in (*_headline(project), *_facts(project)):
+    facts = [*_headline(project), *_facts(project)]
+    if compared is not None:
+        facts.append(("label studio", compared))
+    for name, value in facts:
         console.print(f"{name:<16} {escape(value)}", highlight=False)
     for table in _tables(project):
         console.print(table)
@@ -220,7 +266,11 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
             yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
     cost, single = project.cost, project.cost.best_single
     beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
-    saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
+    if single is not None and single.labels is not None:
+        checked = of(single.labels.count, f"{single.basis} label")
+        beside += f" ({percent(single.share)} right on {checked}, where the"
+        beside += f" labels are {percent(single.labels.share)} right)"
+    saved = f" ({project.saving})" if project.saving else ""
     yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url
@@ -247,6 +297,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     yield "rounds", count(project.rounds)
     yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
     yield "spent", f"{dollars(budget.spent_usd)}{left}"
+    if project.cost.lost is not None:
+        yield "lost calls", str(project.cost.lost)
     if is_of_label_studio(project.key):
         yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
     yield "score, blind", _score(project.audit)
@@ -314,6 +366,8 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     void = f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
+    if not (guarantee.blind or guarantee.void):
+        return "nothing is certified, since no task is blind"
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}{void}"
     later = f"; {of(guarantee.beyond, 'label')} not covered" if guarantee.beyond else ""
@@ -330,14 +384,18 @@ def _spoken_for(shares: SharesReport) -> str:
     text = f"of {of(shares.tasks, 'task')}, by {of(shares.blind, 'blind label')}"
     text += f", {count(shares.unknown)} of them unknown" if shares.unknown else ""
     text += f"; {of(shares.deleted, 'blind task')} deleted" if shares.deleted else ""
-    return text + (f"; {of(shares.beyond, 'later task')} not covered" if shares.beyond else "")
+    return text + (f"; {of(shares.beyond, 'other task')} not covered" if shares.beyond else "")
 
 
 def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     changed = project.recounts
     if changed.countings:
-        line = f"{of(changed.labels, 'label')} changed, the last time {moment(changed.last_at)}"
+        line = f"{of(changed.labels, 'label')} changed; the last time, {moment(changed.last_at)}"
+        line += f", {of(changed.last_scores, 'score')} and {of(changed.last_labels, 'label')}, mean score"
+        line += f" {changed.score_before:.3f} → {changed.score_after:.3f}"
         yield "counted again", f"{of(changed.countings, 'time')}; {line}"
+        if changed.pending:
+            yield "label studio", f"does not show {of(changed.pending, 'change')} yet"
     for name, asked in (("asked more", changed.further), ("completed", changed.completed)):
         if asked.votes:
             yield name, f"{of(asked.votes, 'vote')} on {of(asked.tasks, 'task')}, {dollars(asked.usd)}"

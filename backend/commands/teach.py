@@ -24,7 +24,7 @@ from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_colum
 from backend.commands.shared.setup import environment_with, existing_ledger
 from backend.datasets.sinks import spreadsheet_text
 from backend.datasets.sources import Row, Source, open_source
-from backend.datasets.tasks import content_number, keys_read, plain, task_number
+from backend.datasets.tasks import content_number, keys_read, task_data, task_number
 from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
@@ -109,7 +109,8 @@ def _human_rows(
         project = _project(row, place, projects)
         label_config = project.label_config or ""
         config = parse_label_config(label_config)
-        data = {key: plain(row.data[key]) for key in keys_read(label_config) if key in row.data}
+        keys = [key for key in keys_read(label_config) if key in row.data]
+        data = task_data(row, dict(zip(keys, keys, strict=True)), place)
         if TASK in row.data:  # else the file is not one that we wrote
             data = {key: spreadsheet_text(text) for key, text in data.items()}
         columns = label_columns(config)

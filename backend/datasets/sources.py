@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import ijson
 
+from backend.datasets.csv_tables import CsvError, CsvRecord, csv_records
 from backend.errors import DatasetError
 
 
@@ -38,11 +38,15 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise DatasetError(
-            f"cannot be read: {error.strerror or type(error).__name__}",
-            where=str(path),
-            fix="check the path and the rights",
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"cannot be read: {error.strerror or type(error).__name__}",
+        where=str(path),
+        fix="check the path and the rights",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,61 +79,45 @@ class Source(Protocol):
         """
 
 
-_LONGEST = 1 << 27
-"""The longest cell in characters; Python's own limit is 131,072."""
-
-
 @dataclass(frozen=True, slots=True)
 class _CsvRows:
-    """A CSV file in UTF-8, with a header. The separator is a comma, a semicolon or a tab."""
+    """A CSV or TSV file with a header."""
 
     path: Path
 
     def rows(self) -> Iterator[Row]:
         """Read the rows; a row's place is the line on which it begins."""
-        csv.field_size_limit(_LONGEST)
-        with _reading(self.path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-            began = 1
-            try:
-                reader = csv.reader(text, delimiter=_separator(text), strict=True)
-                header = self._header(next(reader, []))
-                began = reader.line_num + 1
-                for cells in reader:
-                    if cells:
-                        yield self._row(header, cells, f"line {began}")
-                    began = reader.line_num + 1
-            except UnicodeDecodeError:
-                raise self._mistake("is not UTF-8", began, "save the file as UTF-8") from None
-            except csv.Error as error:
-                raise self._mistake(f"is not CSV: {error}", began, "quote cells that hold quotes") from None
+        try:
+            records = csv_records(self.path)
+            header = self._header(next(records, CsvRecord(1, [])))
+            for record in records:
+                cells = dict(zip(header, record.cells, strict=True))
+                yield Row(f"line {record.line}", {name: cell for name, cell in cells.items() if name})
+        except CsvError as error:
+            raise self._mistake(error.message, error.line, error.fix) from None
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
 
-    def _header(self, names: list[str]) -> list[str]:
-        if not names or not all(name.strip() for name in names):
-            raise self._mistake("has no header with a name for each column", 1, "name the columns in line 1")
-        repeated = next((name for position, name in enumerate(names) if name in names[:position]), None)
+    def _header(self, record: CsvRecord) -> list[str]:
+        """The columns' names; one without a name, as pandas writes its index, is called by its position."""
+        if not any(name.strip() for name in record.cells):
+            raise self._mistake("has no header", record.line, "name the columns in the first line")
+        last = max(position for position, name in enumerate(record.cells) if name.strip())
+        names = [
+            name if name.strip() else f"column {position + 1}" if position < last else ""
+            for position, name in enumerate(record.cells)
+        ]
+        repeated = next(
+            (name for position, name in enumerate(names) if name and name in names[:position]), None
+        )
         if repeated is not None:
-            raise self._mistake(f"has two columns {repeated!r}", 1, "give each column a name of its own")
-        return names
-
-    def _row(self, header: list[str], cells: list[str], place: str) -> Row:
-        if len(cells) != len(header):
-            raise DatasetError(
-                f"has {len(cells)} cells under {len(header)} columns",
-                where=f"{self.path}, {place}",
-                fix="put quotes around cells that hold the separator",
+            raise self._mistake(
+                f"has two columns {repeated!r}", record.line, "give each column a name of its own"
             )
-        return Row(place, dict(zip(header, cells, strict=True)))
+        return names
 
     def _mistake(self, message: str, line: int, fix: str) -> DatasetError:
         return DatasetError(message, where=f"{self.path}, line {line}", fix=fix)
-
-
-def _separator(text: io.TextIOWrapper) -> str:
-    """The separator that the header uses most, outside quotes; the file is rewound."""
-    header = text.readline()
-    text.seek(0)
-    outside = "".join(header.split('"')[::2])
-    return max(",;\t", key=outside.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +138,30 @@ class _JsonTasks:
                 )
             file.seek(3 if file.seek(0) == 0 and file.read(3) == b"\xef\xbb\xbf" else 0)
             try:
-                for number, value in enumerate(ijson.items(file, "item", use_float=True), start=1):
+                # With floats, ijson refuses integers beyond 64 bits, such as ids of 20 digits.
+                for number, value in enumerate(ijson.items(file, "item"), start=1):
                     place = f"task {number}"
-                    yield _task_row(value, place, self.path)
+                    yield _task_row(_without_decimals(value), place, self.path)
                     place = f"task {number + 1}"
             except ijson.JSONError:
                 raise DatasetError(
-                    "is not JSON", where=f"{self.path}, {place}", fix="export the tasks again"
+                    "is not JSON",
+                    where=f"{self.path}, {place}",
+                    fix="export the tasks again; NaN and Infinity are no JSON, null is",
                 ) from None
+
+
+def _without_decimals(value: Any) -> Any:
+    """A value of JSON with floats in place of decimals."""
+    match value:
+        case Decimal():
+            return float(value)
+        case dict():
+            return {key: _without_decimals(each) for key, each in value.items()}
+        case list():
+            return [_without_decimals(each) for each in value]
+        case _:
+            return value
 
 
 def _task_row(value: object, place: str, path: Path) -> Row:
@@ -221,12 +225,22 @@ class ParquetRows:
                         for position, values in enumerate(
                             batch.slice(skipped).to_pylist(), number + skipped + 1
                         ):
-                            yield Row(f"row {position}", values)
+                            yield Row(f"row {position}", {name: _decoded(values[name]) for name in values})
                         number += batch.num_rows
             except (ValueError, OSError) as error:  # pyarrow's errors are subclasses of these
                 raise DatasetError(
                     "is not Parquet", where=str(self.path), fix="write the file again"
                 ) from error
+
+
+def _decoded(value: Any) -> Any:
+    """Bytes as text if they are UTF-8: many writers mark no column as text."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from backend.datasets.sources import Row, Source
 from backend.errors import ConfigError, DatasetError, MissingFieldError, TaskError
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
+from backend.questions.objects import ABSENT, look_up
 
 _MOST = 2_000
 """The most columns: more are a sign of objects whose keys are data."""
@@ -37,7 +39,9 @@ class Columns:
         """
         for name, value in data.items():
             types = self._types.setdefault(name, set())
-            if value is not None:
+            if isinstance(value, int) and abs(value) >= 2**63:
+                types.add(str)  # no column of integers holds it
+            elif value is not None:
                 types.add(type(value))
         if len(self._types) > _MOST:
             raise DatasetError(
@@ -164,11 +168,7 @@ class Dataset:
         """
         keys, config = keys_read(self.label_config), self.config
         for row in self.source.rows():
-            data = {
-                key: plain(row.data[column])
-                for key in keys
-                if (column := self.renamed.get(key, key)) in row.data
-            }
+            data = task_data(row, {key: self.renamed.get(key, key) for key in keys}, self.place(row))
             self._require_columns(config, row, data)
             number = content_number(data)
             yield DatasetTask(row, self._id(row, number), number, data)
@@ -197,12 +197,32 @@ class Dataset:
             else:
                 return
         if missing is not None:
-            key = (missing.where or "").removeprefix("data.")
-            raise DatasetError(
-                f"has no text in column {self.renamed.get(key, key)!r}, which the question is about",
+            raise self._unusable((missing.where or "").removeprefix("data."), row, data, missing)
+
+    def _unusable(
+        self, key: str, row: Row, data: Mapping[str, Any], missing: MissingFieldError
+    ) -> DatasetError:
+        """The error about a row whose text is missing, or is no text."""
+        column = self.renamed.get(key, key)
+        value = data.get(key)
+        if key in data and not (isinstance(value, Mapping) and value and key in self.renamed):
+            return DatasetError(
+                f"has something else than text in column {column!r}: {missing.message}",
                 where=self.place(row),
-                fix=f"its columns are {', '.join(map(repr, list(row.data)[:20]))}: name one of them",
+                fix=missing.fix,
             )
+        if isinstance(value, Mapping):
+            return DatasetError(
+                f"has an object in column {column!r}, where text is expected",
+                where=self.place(row),
+                fix="name one of its keys: "
+                + ", ".join(f"--text-column {column}.{name}" for name in list(value)[:3]),
+            )
+        return DatasetError(
+            f"has no text in column {column!r}, which the question is about",
+            where=self.place(row),
+            fix=f"its columns are {', '.join(map(repr, list(row.data)[:20]))}: name one of them",
+        )
 
     def place(self, row: Row) -> str:
         """Return the position of a row: the file and the line."""
@@ -235,9 +255,46 @@ def task_number(name: str) -> int | None:
     return int(name[1:], 16) if re.fullmatch(r"t[0-9a-f]{16}", name) else None
 
 
-def plain(value: object) -> Any:
-    """A value as JSON can hold it: dates and the like become their text."""
-    return value if value is None or isinstance(value, str) else json.loads(json.dumps(value, default=str))
+def task_data(row: Row, columns: Mapping[str, str], place: str) -> dict[str, Any]:
+    """What a task holds of a row, as JSON can hold it: dates become text, NaN and infinities are missing.
+
+    Args:
+        row: the row.
+        columns: key of the task's data → its column, or a path such as ``text.en`` below a column.
+        place: the row's position, for errors.
+
+    Raises:
+        DatasetError: a value holds bytes that are not UTF-8.
+    """
+    data = {}
+    for key, column in columns.items():
+        value = row.data[column] if column in row.data else look_up(row.data, column)
+        try:
+            if value is not ABSENT:
+                data[key] = _plain(value)
+        except UnicodeDecodeError:
+            raise DatasetError(
+                f"holds bytes in column {column!r} that are not UTF-8",
+                where=place,
+                fix="write the column as text",
+            ) from None
+    return data
+
+
+def _plain(value: object) -> Any:
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return value.decode()
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return str(value)
 
 
 class IndexedTasks(Protocol):

@@ -1,4 +1,4 @@
-"""Answers of models: the right to request one, and its row, stored so that no answer is paid for twice.
+"""Answers of models, stored so that no answer is paid for twice.
 
 An answer's row names the task that it was bought for. The few further tasks that use it, because their prompt
 is the same, are rows of a table of their own.
@@ -6,10 +6,7 @@ is the same, are rows of a table of their own.
 
 from __future__ import annotations
 
-import math
-import time
-import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -22,7 +19,6 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    case,
     delete,
     exists,
     func,
@@ -30,14 +26,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy import insert as insert_rows
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import Usage
 from backend.ledger import money, projects
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now
-from backend.ledger.database.writer import Writer
+from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace
 from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
@@ -70,6 +64,7 @@ class StoredAnswer:
         seconds: duration of the call.
         confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
         version: what the provider said answered; ``None`` if it said nothing.
+        cut_off: whether ``max_tokens`` cut it off.
     """
 
     key: str
@@ -81,6 +76,7 @@ class StoredAnswer:
     seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
@@ -110,6 +106,7 @@ def store_each(
             "seconds": answer.seconds,
             "confidences": dict(answer.confidences) or None,
             "version": answer.version,
+            "cut_off": answer.cut_off,
             "created_at": now,
             "project": project,
             "task": task,
@@ -172,37 +169,70 @@ def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> 
     return deleted
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCall:
+    """What one call about a task brought: an answer, or a failure.
+
+    Attributes:
+        key: the key of the answer.
+        model: the model's name in the pool.
+        content: the answer's text; ``None`` for a failure.
+        code: the code of the failure; ``None`` for an answer.
+        cost: in $.
+        seconds: duration of the call; ``None`` if it is unknown.
+        at: unix seconds.
+        shared: whether the answer was bought for another task with the same prompt.
+    """
+
+    key: str
+    model: str
+    content: str | None
+    code: str | None
+    cost: float
+    seconds: float | None
+    at: float
+    shared: bool = False
+
+
+def calls_about(connection: Connection, project: str, task: int) -> list[TaskCall]:
+    """Return the answers that a task uses and the calls about it that failed, the oldest first."""
+    bought = and_(_table.c.project == project, _table.c.task == task)
+    linked = select(_links.c.key).where(_links.c.project == project, _links.c.task == task)
+    found = [
+        TaskCall(
+            key=row.key,
+            model=row.model,
+            content=row.content,
+            code=None,
+            cost=from_picodollars(row.cost),
+            seconds=row.seconds,
+            at=row.created_at,
+            shared=(row.project, row.task) != (project, task),
+        )
+        for row in connection.execute(select(_table).where(or_(bought, _table.c.key.in_(linked))))
+    ]
+    calls = tables.calls
+    failed = select(calls).where(
+        calls.c.project == project, calls.c.task == task, calls.c.error_code.is_not(None)
+    )
+    found += [
+        TaskCall(
+            key=row.key,
+            model=row.model,
+            content=None,
+            code=row.error_code,
+            cost=from_picodollars(row.cost or 0),
+            seconds=row.seconds,
+            at=row.created_at,
+        )
+        for row in connection.execute(failed)
+    ]
+    return sorted(found, key=lambda call: (call.at, call.model))
+
+
 def _storable(content: str) -> str:
     """Replace what a database refuses in a text: lone surrogates, and NUL, which PostgreSQL rejects."""
     return content.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
-
-
-class Contacts:
-    """When this process last reached the ledger.
-
-    A process that is back after an outage takes over no claim for a while: the claim's owner could not renew
-    it either, and may hold an answer that is not stored yet.
-
-    Args:
-        lease: seconds until a claim expires unless it is renewed.
-        clock: monotonic seconds.
-    """
-
-    def __init__(self, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lease, self._clock = lease, clock
-        self._last = self._back = -math.inf
-
-    def note(self) -> None:
-        """Record that the ledger has been reached."""
-        at = self._clock()
-        if math.isfinite(self._last) and at - self._last > 2 / 3 * self._lease:
-            self._back = at
-        self._last = at
-
-    @property
-    def grace(self) -> float:
-        """Seconds for which expired claims of other owners are not taken over."""
-        return self._lease if self._clock() - self._back < self._lease else 0.0
 
 
 _rates = tables.model_rates
@@ -294,6 +324,7 @@ class CallOutcome:
         seconds: duration of the attempt.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered; ``None`` if it says nothing.
+        cut_off: whether ``max_tokens`` cut the answer off.
     """
 
     content: str | None
@@ -302,6 +333,7 @@ class CallOutcome:
     seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +369,7 @@ class BoughtAnswer:
             seconds=self.outcome.seconds,
             confidences=self.outcome.confidences,
             version=self.outcome.version,
+            cut_off=self.outcome.cut_off,
         )
 
 
@@ -379,143 +412,3 @@ def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallO
         if call is not None
     ]
     money.settle_each(connection, settlements)
-
-
-_claims = tables.claims
-_RENEW = (
-    update(_claims)
-    .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
-    .values(expires_at=bindparam("until"))
-)
-_NOTE = (
-    update(_claims)
-    .where(_claims.c.key == bindparam("of"), _claims.c.owner == bindparam("by"))
-    .values(call=bindparam("number"))
-)
-_BATCH = "batch:"
-_OWNER = select(_claims.c.owner).where(_claims.c.key == bindparam("of"))
-_RELEASE = delete(_claims).where(
-    _claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by")
-)
-_CLAIMED = select(_claims.c.key).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
-_ADD_CLAIM = insert_rows(_claims)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim that its owner holds.
-
-    Attributes:
-        call: the call that the owner has reserved money for under this claim; ``None`` if there is none.
-    """
-
-    call: int | None
-
-
-@cache
-def _acquire(dialect: Dialect) -> ReturningInsert[Any]:
-    statement = insert(dialect, _claims)
-    mine = _claims.c.owner == statement.excluded.owner
-    return statement.on_conflict_do_update(
-        index_elements=[_claims.c.key],
-        set_={
-            "owner": statement.excluded.owner,
-            "expires_at": statement.excluded.expires_at,
-            "call": case((mine, _claims.c.call), else_=None),
-        },
-        where=or_(_claims.c.expires_at <= bindparam("expired"), mine),
-    ).returning(_claims.c.call)
-
-
-def batch_owner(job: str) -> str:
-    """Return the owner of the claims of a batch job, which belong to no process."""
-    return f"{_BATCH}{job}"
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """The rights to request answers, each held by one process or batch job at a time."""
-
-    connection: Connection
-
-    def acquire(self, key: str, owner: str, seconds: float, *, grace: float = 0.0) -> Claim | None:
-        """Claim the right to request an answer, for ``seconds``.
-
-        Args:
-            key: the key under which the answer will be stored.
-            owner: the process.
-            seconds: time until the claim expires.
-            grace: seconds for which an expired claim of another owner is still left alone.
-
-        Returns:
-            The claim if ``owner`` holds it now: it was free, had expired, or was held by this owner already.
-        """
-        at = now(self.connection)
-        row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
-        held = self.connection.execute(_acquire(self.connection.dialect), row).first()
-        return None if held is None else Claim(held.call)
-
-    def held_by_batch(self, key: str) -> bool:
-        """Whether a batch job holds the claim."""
-        owner = self.connection.execute(_OWNER, {"of": key}).scalar_one_or_none()
-        return owner is not None and owner.startswith(_BATCH)
-
-    def note_call(self, key: str, owner: str, call: int) -> None:
-        """Record the call that the owner has reserved money for.
-
-        An owner whose connection broke during the commit finds its reservation again by it.
-        """
-        self.connection.execute(_NOTE, {"of": key, "by": owner, "number": call})
-
-    def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
-        """Let the owner's claims last for ``seconds`` more; claims that others took over are unchanged."""
-        self.connection.execute(
-            _RENEW, {"keys": list(keys), "by": owner, "until": now(self.connection) + seconds}
-        )
-
-    def claimed(self, keys: Collection[str]) -> set[str]:
-        """Return those of the keys that anybody has claimed, also if the claim has expired."""
-        return set(self.connection.scalars(_CLAIMED, {"keys": list(keys)}))
-
-    def add(self, calls: Mapping[str, int], owner: str, seconds: float) -> None:
-        """Claim keys that nobody has claimed, for calls that the owner has reserved money for.
-
-        Args:
-            calls: key → the call.
-            owner: the process.
-            seconds: time until the claims expire.
-        """
-        until = now(self.connection) + seconds
-        rows = [
-            {"key": key, "owner": owner, "expires_at": until, "call": call} for key, call in calls.items()
-        ]
-        if rows:
-            self.connection.execute(_ADD_CLAIM, rows)
-
-    def release(self, keys: Collection[str], owner: str) -> None:
-        """Delete the owner's claims, at most some hundred; claims held by other owners are unchanged."""
-        self.connection.execute(_RELEASE, {"keys": list(keys), "by": owner})
-
-
-class ProjectClaims:
-    """This process's right to do one kind of work on a project, for as long as a lease lasts."""
-
-    def __init__(self, writer: Writer, work: str, lease: float) -> None:
-        self._writer, self._work, self._lease = writer, work, lease
-        self._owner = f"{work}-{uuid.uuid4()}"
-
-    async def acquire(self, project: str) -> bool:
-        """Claim a project, or renew the claim; whether no other process holds it."""
-
-        def claim(connection: Connection) -> bool:
-            return Claims(connection).acquire(self._key(project), self._owner, self._lease) is not None
-
-        return await self._writer.persist(claim)
-
-    async def release(self, project: str) -> None:
-        """Let other processes work on a project."""
-        key = self._key(project)
-        await self._writer.persist(lambda connection: Claims(connection).release([key], self._owner))
-
-    def _key(self, project: str) -> str:
-        return f"{self._work}:{project}"

@@ -1,8 +1,8 @@
 """Spending: money is reserved before a call and settled after it, within the budgets.
 
 Every call is a row. The accounts of its project and of its UTC day hold the sums of these rows. If the
-process dies during a call, the reservation counts as spent, because the provider may have charged for it.
-Days and expiry go by the ledger's clock.
+process dies during a call, what such a call usually costs counts as spent, because the provider may have
+charged for it. Days and expiry go by the ledger's clock.
 
 What the accounts must hold, what a task cost and what models used are sums over calls, too.
 """
@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,7 +21,19 @@ from functools import cache
 from typing import Any, Final, Literal
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, bindparam, case, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Insert,
+    Row,
+    and_,
+    bindparam,
+    case,
+    func,
+    select,
+    update,
+)
 from sqlalchemy import insert as sqlalchemy_insert
 
 from backend.errors import BudgetExhaustedError, LedgerError
@@ -264,8 +276,10 @@ class Settlements:
         """Return if, as far as is known, the answer of a call that starts now could be stored.
 
         Raises:
-            LedgerError: the latest write failed, or settlements wait for the database.
+            LedgerError: the latest write failed, settlements wait for the database, or the process must end
+                because the disk is full.
         """
+        self._writer.check_room()
         self._check_none_waits()
         if self._writer.ledger_is_down:
             raise _no_call("the ledger cannot be written")
@@ -283,7 +297,7 @@ class Settlements:
             _log.error(
                 "paid_answers_lost",
                 answers=len(self._under_way),
-                fix="the database did not come back in time; the money reserved for them counts as spent",
+                fix="the database did not come back in time; what they usually cost counts as spent",
             )
 
     def _wait(self, settlement: object) -> None:
@@ -483,6 +497,10 @@ _RENEW = (
 )
 
 
+_LATEST: Final = 5_000
+"""Calls of all models, of which the answered ones say what a model's calls usually cost."""
+
+
 def renew(connection: Connection, calls: Mapping[int, float]) -> None:
     """Let the reservations of calls that are not settled last for some seconds more, call → seconds."""
     at = now(connection)
@@ -492,16 +510,41 @@ def renew(connection: Connection, calls: Mapping[int, float]) -> None:
 
 
 def expire(connection: Connection) -> int:
-    """Mark calls whose reservation has expired as lost, and count their reservations as spent in full.
+    """Book calls whose reservation has expired as lost; see :func:`lose`.
 
     Returns:
-        How many calls were marked.
+        How many calls were booked.
     """
-    overdue = connection.execute(
-        select(_calls).where(_calls.c.state == tables.RESERVED, _calls.c.expires_at <= now(connection))
-    ).all()
-    _end(connection, [(call, {"state": "lost", "cost": call.reserved}) for call in overdue])
-    return len(overdue)
+    return _lose(connection, _calls.c.expires_at <= now(connection))
+
+
+def lose(connection: Connection, calls: Collection[int]) -> int:
+    """Book calls as lost, because their process has died: the provider may have charged for them.
+
+    A lost call counts with the share of its reservation that the latest answered calls of its model have
+    cost, or with all of it if there are none.
+
+    Returns:
+        How many of them were under way.
+    """
+    return _lose(connection, _calls.c.id.in_(sorted(calls)))
+
+
+def _lose(connection: Connection, which: ColumnElement[bool]) -> int:
+    lost = connection.execute(select(_calls).where(_calls.c.state == tables.RESERVED, which)).all()
+    shares = {model: _usual_share(connection, model) for model in sorted({call.model for call in lost})}
+    ends = [(call, {"state": "lost", "cost": round(shares[call.model] * call.reserved)}) for call in lost]
+    _end(connection, ends)
+    return len(lost)
+
+
+def _usual_share(connection: Connection, model: str) -> float:
+    """What a model's calls usually cost for each dollar that is reserved for them."""
+    newest = select(func.max(_calls.c.id)).scalar_subquery()
+    answered = and_(_calls.c.model == model, _calls.c.state == "settled", _calls.c.error_code.is_(None))
+    sums = select(func.sum(_calls.c.cost), func.sum(_calls.c.reserved))
+    cost, reserved = connection.execute(sums.where(answered, _calls.c.id > newest - _LATEST)).one()
+    return min(float(cost / reserved), 1.0) if reserved else 1.0
 
 
 def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]) -> None:

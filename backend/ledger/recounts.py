@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, true, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
@@ -20,8 +21,9 @@ _table, _rounds, _contexts = tables.recounts, tables.rounds.c, tables.contexts.c
 _checks, _countings, _looks = tables.recount_checks, tables.countings, tables.recount_looks
 _further_votes, _annotations = tables.further_votes, tables.human_annotations.c
 
-Purpose = Literal["doubt", "human"]
-"""Why a model was asked later: the label was in doubt, or people have labelled the task."""
+Purpose = Literal["doubt", "human", "missing"]
+"""Why a model was asked later: the label was in doubt, people have labelled the task, or the model could not
+vote in the round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class FurtherSum:
 NO_FURTHER_VOTES: Final = FurtherSum(0, 0, 0.0)
 
 
-_FELT = 0.005
+FELT = 0.005
 """The smallest change of a score that is stored; no order or threshold that people use depends on less."""
 
 
@@ -153,8 +155,8 @@ def _decided(recount: Recount | None) -> dict[str, Any]:
 
 
 def differs(before: tuple[str, float], after: tuple[str, float]) -> bool:
-    """Whether a label with its score differs from another; scores do from :data:`_FELT` on."""
-    return before[0] != after[0] or abs(before[1] - after[1]) >= _FELT
+    """Whether a label with its score differs from another; scores do from :data:`FELT` on."""
+    return before[0] != after[0] or abs(before[1] - after[1]) >= FELT
 
 
 _MAX_LABELLED_ROUNDS = 2000
@@ -284,12 +286,15 @@ class CountedRounds(QuestionRounds):
         )
         return list(self.connection.scalars(query.order_by(_rounds.id.desc()).limit(_MAX_LABELLED_ROUNDS)))
 
-    def countable(self, *, after: int, limit: int) -> list[CountableRound]:
+    def countable(
+        self, *, after: int, limit: int, tasks: Sequence[int] | None = None
+    ) -> list[CountableRound]:
         """Return rounds whose task nobody has annotated, and all blind ones, in the order of ids.
 
         A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds
-        are left out.
+        are left out, and so are those of other tasks than ``tasks``, if these are given.
         """
+        chosen = true() if tasks is None else among(self.connection.dialect, _rounds.task, tasks)
         later = tables.rounds.alias()
         is_latest = ~(
             select(later.c.id)
@@ -312,6 +317,7 @@ class CountedRounds(QuestionRounds):
                 _rounds.id > after,
                 is_latest,
                 _rounds.audit | is_open(self.project, _rounds.task),
+                chosen,
             )
             .order_by(_rounds.id)
             .limit(limit)
@@ -344,6 +350,8 @@ class Counting:
         counted: how many rounds were counted.
         labels: how many labels changed.
         scores: how many labels stayed and got another score.
+        score_before: the mean score of what was counted, before.
+        score_after: its mean score by this counting.
         created_at: unix seconds.
     """
 
@@ -353,6 +361,8 @@ class Counting:
     counted: int
     labels: int
     scores: int
+    score_before: float
+    score_after: float
     created_at: float
 
 
@@ -368,7 +378,7 @@ class Look:
         labels: how many labels would have changed.
         score_change: by how much the scores would have changed, on average over all that were counted.
         by_hand: whether the change is worth a counting and waits for a command, since the server has no key
-            for Label Studio.
+            for Label Studio, or since the counting would end what blind labels certify.
     """
 
     looked_at: float
@@ -411,12 +421,24 @@ class FurtherVotes:
             row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in self.connection.execute(query)
         }
 
+    def uncounted(self) -> list[int]:
+        """Return the tasks that have got a missing vote since the latest counting, by number."""
+        newest = select(func.max(_countings.c.created_at)).where(_countings.c.project == self.project)
+        since = self.connection.scalars(newest).one() or 0.0
+        query = select(_further_votes.c.task).where(
+            _further_votes.c.project == self.project,
+            _further_votes.c.purpose == "missing",
+            _further_votes.c.created_at > since,
+        )
+        return sorted(set(self.connection.scalars(query)))
+
     def incomplete(self, *, after: int, limit: int) -> list[int]:
         """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
 
         Blind tasks are left out: their labels teach nothing.
         """
-        further = select(func.count()).where(_further_votes.c.round_id == _rounds.id).scalar_subquery()
+        later = and_(_further_votes.c.round_id == _rounds.id, _further_votes.c.purpose != "missing")
+        further = select(func.count()).where(later).scalar_subquery()
         query = (
             select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
             .where(
@@ -519,6 +541,22 @@ class Recounts:
         chosen = among(self.connection.dialect, _table.c.task, tasks)
         of_project = and_(_table.c.project == self.project, _table.c.number <= through, ~_table.c.delivered)
         self.connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
+
+    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
+        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
+
+        Args:
+            epochs: control → its epoch; the prediction has the labels of these.
+        """
+        scores: dict[int, dict[str, float]] = {}
+        for control, epoch in sorted(epochs.items()):
+            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
+            query = select(_rounds.task, latest_score.label("score")).where(
+                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
+            )
+            for row in self.connection.execute(query.order_by(_rounds.id)):
+                scores.setdefault(row.task, {})[control] = row.score
+        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
 
     def are_there(self) -> bool:
         """Whether any of the project's rounds has a recount."""

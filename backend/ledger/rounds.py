@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -27,7 +28,13 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.statements import among, delete_tasks, insert_new, insert_or_replace
+from backend.ledger.database.statements import (
+    among,
+    delete_tasks,
+    found_among,
+    insert_new,
+    insert_or_replace,
+)
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
 
@@ -166,6 +173,8 @@ class Round:
         human: the human label, whether or not it teaches; ``None`` while there is none.
         confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
+        missing: arm → the code of the reason why it gave no vote, for those that may still give one
+            (:class:`IncompleteRounds`); ``None`` if the round is complete.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -185,7 +194,20 @@ class Round:
     human: str | None = None
     confirmed: float | None = None
     pruned: bool = False
+    missing: Mapping[str, str] | None = None
     id: int = 0
+
+
+_FIND_SHOWN = select(_table.c.task).where(
+    _table.c.project == bindparam("of"),
+    _table.c.task.in_(bindparam("numbers", expanding=True)),
+    ~_table.c.audit,
+)
+
+
+def shown_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks that have a round whose prediction was not held back, in any epoch."""
+    return found_among(connection, _FIND_SHOWN, tasks)
 
 
 def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
@@ -343,7 +365,13 @@ _Rewards = Mapping[str, float]
 
 
 def vote_rows_of(
-    round_: Round, round_id: int, *, agreed: _Rewards, confirmed: _Rewards, examples: Mapping[str, int]
+    round_: Round,
+    round_id: int,
+    *,
+    agreed: _Rewards,
+    confirmed: _Rewards,
+    examples: Mapping[str, int],
+    failures: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The rows of a new round's votes, one for each, for :func:`add_votes`.
 
@@ -355,6 +383,7 @@ def vote_rows_of(
         confirmed: agreement with the human label, for the arms that were asked regardless of other votes;
             empty without a human label.
         examples: arm → number of examples in its prompt; 0 where they were left out at random.
+        failures: arm → the code of the reason why it gave no vote.
     """
     return [
         {
@@ -363,6 +392,7 @@ def vote_rows_of(
             "project": round_.key.project,
             "audit": round_.audit,
             "voted": vote is not None,
+            "failure": None if vote is not None else failures.get(arm),
             "agreed": agreed.get(arm),
             "confirmed": confirmed.get(arm),
             "examples": examples.get(arm),
@@ -458,3 +488,63 @@ class ProjectRounds:
         of_tasks = select(_table.c.id).where(_table.c.project == self.project, chosen)
         self.connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))
         return delete_tasks(self.connection, _table, self.project, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Incomplete:
+    """A project's incomplete rounds in numbers.
+
+    Attributes:
+        tasks: how many tasks have one.
+        arms: arm → code of the reason → the tasks whose rounds lack its vote.
+        times: arm → when the first and the last of these tasks were decided, unix seconds.
+    """
+
+    tasks: int
+    arms: Mapping[str, Mapping[str, int]]
+    times: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteRounds:
+    """A project's rounds that lack a vote which may still come, in a transaction.
+
+    A round is incomplete if an arm that should have voted gave no vote, for a reason that can pass: an
+    outage, a time-out, a rate limit, a rejected key, or a budget. ``Round.missing`` names these arms until
+    each has voted or has failed for good.
+    """
+
+    connection: Connection
+    project: str
+
+    def count(self) -> _Incomplete:
+        """Count the tasks with an incomplete round, in all and by arm and reason."""
+        tasks: set[int] = set()
+        lacking: dict[str, dict[str, set[int]]] = {}
+        times: dict[str, tuple[float, float]] = {}
+        query = select(_table.c.task, _table.c.missing, _table.c.created_at).where(
+            _table.c.project == self.project, _table.c.missing.is_not(None)
+        )
+        for row in self.connection.execute(query):
+            tasks.add(row.task)
+            for arm, code in row.missing.items():
+                lacking.setdefault(arm, {}).setdefault(code, set()).add(row.task)
+                first, last = times.get(arm, (row.created_at, row.created_at))
+                times[arm] = min(first, row.created_at), max(last, row.created_at)
+        arms = {
+            arm: {code: len(of) for code, of in sorted(codes.items())}
+            for arm, codes in sorted(lacking.items())
+        }
+        return _Incomplete(len(tasks), arms, times)
+
+    def tasks(self) -> list[int]:
+        """Return the tasks that have one, by number; rounds that are pruned do not count."""
+        query = select(_table.c.task).where(
+            _table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned
+        )
+        return sorted(set(self.connection.scalars(query)))
+
+
+def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:
+    """Record which arms' votes a round still lacks: arm → the code of the reason."""
+    connection.execute(update(_table).where(_table.c.id == round_id).values(missing=dict(missing) or None))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -26,7 +25,8 @@ from backend.errors import (
     TaskError,
 )
 from backend.ledger import Writer, answers, money, projects
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, Contacts, settle_calls, store_answers
+from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
+from backend.ledger.claims import Claim, Claims, Contacts, process_owner
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import GroupedWrite, is_temporary
 from backend.ledger.money import MoneyQueue, Purse, Reservation, Settlements
@@ -70,6 +70,7 @@ class ModelQuery:
         again: whether the model makes another attempt after its last one.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
         hurried: whether the call ends at the deadline, because somebody waits for the task.
+        waits: whether the call waits for the end of an outage of its model.
     """
 
     project: str
@@ -82,6 +83,7 @@ class ModelQuery:
     again: bool = False
     purse: Purse | None = None
     hurried: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,14 @@ class CallEstimate:
 class ClaimResult:
     """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make.
 
-    ``confidences`` and ``version`` are those of the stored answer.
+    The other fields are those of the stored answer.
     """
 
     content: str | None = None
     call: int | None = None
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class PaidAnswer:
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it said nothing.
+        cut_off: whether ``max_tokens`` cut it off.
     """
 
     content: str
@@ -123,6 +127,7 @@ class PaidAnswer:
     stored: bool = False
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    cut_off: bool = False
 
 
 POLL = 0.2
@@ -201,7 +206,7 @@ class CallLedger:
 
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
         self._writer, self._clock = writer, clock
-        self.owner = uuid.uuid4().hex
+        self.owner = process_owner()
         self._claimed: dict[str, tuple[int, float]] = {}
         self._check: Callable[[], None] = lambda: None
         self._not_booked: set[int] = set()
@@ -294,7 +299,12 @@ class CallLedger:
         key, query = wanted.key, wanted.query
         if stored is not None:
             _record_use(connection, key, query)
-            return ClaimResult(content=stored.content, confidences=stored.confidences, version=stored.version)
+            return ClaimResult(
+                content=stored.content,
+                confidences=stored.confidences,
+                version=stored.version,
+                cut_off=stored.cut_off,
+            )
         claim = self.acquire(connection, key)
         if claim is None:
             refuse_batched(connection, key, query)
@@ -305,7 +315,7 @@ class CallLedger:
         Claims(connection).note_call(key, self.owner, call)
         return ClaimResult(call=call)
 
-    def acquire(self, connection: Connection, key: str) -> answers.Claim | None:
+    def acquire(self, connection: Connection, key: str) -> Claim | None:
         """Claim a call, in a write transaction; ``None`` if another process makes it.
 
         The claim names the call that money was reserved for, if the connection broke while that was
@@ -313,7 +323,7 @@ class CallLedger:
         """
         self._contacts.note()
         claim = Claims(connection).acquire(key, self.owner, LEASE, grace=self._contacts.grace)
-        return answers.Claim(None) if claim is not None and claim.call in self._not_booked else claim
+        return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
         """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.errors import BadAnswerError, ModelError, RefusedError, StoppingError, Usage
+from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, StoppingError, Usage
 from backend.questions.prompts.messages import AnswerToken, Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
@@ -80,6 +81,11 @@ class ProviderResponse:
     version: str | None = None
     cached_tokens: int = 0
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the answer was cut off by ``max_tokens``."""
+        return self.finish_reason == "length"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
@@ -96,6 +102,7 @@ class ModelAnswer:
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: as in :class:`ProviderResponse`.
         cached: the part of the input tokens that came from the provider's cache.
+        cut_off: whether it was cut off by ``max_tokens``.
     """
 
     content: str
@@ -108,6 +115,7 @@ class ModelAnswer:
     tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
     cached: int = 0
+    cut_off: bool = False
 
     @property
     def usage(self) -> Usage:
@@ -163,10 +171,9 @@ def read_response(response: Any) -> ProviderResponse:
     reported = [_token_count(getattr(usage, key, None)) for key in ("prompt_tokens", "completion_tokens")]
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
-    content = getattr(message, "content", None)
     provider_fields = getattr(message, "provider_specific_fields", None) or {}
     return ProviderResponse(
-        content=content if isinstance(content, str) else "",
+        content=_content_text(message),
         input_tokens=reported[0],
         output_tokens=reported[1],
         finish_reason=getattr(choices[0], "finish_reason", None) if choices else None,
@@ -177,6 +184,23 @@ def read_response(response: Any) -> ProviderResponse:
             getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
         ),
     )
+
+
+def _content_text(message: Any) -> str:
+    """The answer in a message: its text or text parts, else the arguments of its only call of a tool."""
+    content = _field(message, "content")
+    if isinstance(content, list):
+        parts = (part if isinstance(part, str) else _field(part, "text") for part in content)
+        content = "".join(part for part in parts if isinstance(part, str))
+    if isinstance(content, str) and content.strip():
+        return content
+    calls = _field(message, "tool_calls")
+    calls = [_field(call, "function") for call in calls] if isinstance(calls, list) else []
+    calls = calls or [_field(message, "function_call")]
+    arguments = _field(calls[0], "arguments") if len(calls) == 1 else None
+    if isinstance(arguments, Mapping):
+        return json.dumps(arguments, ensure_ascii=False)
+    return arguments if isinstance(arguments, str) else content if isinstance(content, str) else ""
 
 
 def _answer_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:
@@ -228,7 +252,7 @@ def response_error(response: ProviderResponse, settings: ModelSettings, usage: U
         return BadAnswerError(message, where=where, fix=fix, usage=usage)
     if response.content.strip():
         return None
-    if response.finish_reason == "length":
+    if response.cut_off:
         message = f"used all its {settings.max_tokens} tokens before it answered"
-        return BadAnswerError(message, where=where, fix="set max_tokens higher", usage=usage)
+        return CutOffError(message, where=where, fix=CutOffError.cure, usage=usage)
     return BadAnswerError("gave an empty answer", where=where, usage=usage)

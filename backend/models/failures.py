@@ -16,12 +16,10 @@ from backend.errors import (
     KeyRejectedError,
     ModelError,
     ModelTimeoutError,
-    NotBookedError,
     RateLimitedError,
     RefusedError,
     RejectedError,
     UnavailableError,
-    UnusableAnswersError,
 )
 
 BY_CLASS: dict[str, type[ModelError]] = {
@@ -85,47 +83,21 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     429: RateLimitedError,
 }
 
+_OVERLOADED = frozenset({503, 529})
+"""Statuses that say nothing about the request, but that the provider takes none at the moment."""
+
 _EMBEDDED_FIX = "embedded voters only answer questions with a list of labels: name other models in camvo.yaml"
 
-_MESSAGES: dict[type[ModelError], tuple[str, str | None]] = {
-    ModelTimeoutError: ("gave no answer in time", None),
-    RateLimitedError: (
-        "refused for its quota, or asks to wait",
-        "send fewer tasks, or ask the provider for more quota",
-    ),
-    UnavailableError: ("is unavailable", None),
-    KeyRejectedError: (
-        "does not accept the key, or none is set",
-        "check the variable that api_key_env names",
-    ),
-    RejectedError: (
-        "does not accept the request",
-        "check model, api_base and the entry's further parameters",
-    ),
-    ContextTooLongError: (
-        "has a context window shorter than the prompt",
-        "leave the model out for long texts",
-    ),
-    RefusedError: ("refused", None),
-    BadAnswerError: ("gave an answer that cannot be read", None),
+_MESSAGES: dict[type[ModelError], str] = {
+    ModelTimeoutError: "gave no answer in time",
+    RateLimitedError: "refused for its quota, or asks to wait",
+    UnavailableError: "is unavailable",
+    KeyRejectedError: "does not accept the key, or none is set",
+    RejectedError: "does not accept the request",
+    ContextTooLongError: "has a context window shorter than the prompt",
+    RefusedError: "refused",
+    BadAnswerError: "gave an answer that cannot be read",
 }
-
-_CURES: dict[type[ModelError], str] = {
-    ModelTimeoutError: "raise timeout of its entry in camvo.yaml, or take the model out",
-    UnavailableError: "look at the provider's status; for a server of your own, check api_base",
-    RefusedError: "take the model out of camvo.yaml if its provider refuses such texts",
-    BadAnswerError: "raise max_tokens of its entry, or set structured_output: false",
-    UnusableAnswersError: "give the labels hints in the label config, or take the model out",
-    NotBookedError: "look for ledger_down in the log: money could not be booked",
-}
-"""What to do about a model that fails repeatedly, if a single failure needs no fix."""
-
-
-def cure(code: str) -> str:
-    """What to do about a model whose calls fail with this code."""
-    fixes = {kind.code: fix for kind, (_, fix) in _MESSAGES.items() if fix is not None}
-    fixes |= {kind.code: fix for kind, fix in _CURES.items()}
-    return fixes.get(code, "look for model_failed in the server's log, and the code up in docs/errors.md")
 
 
 # for a key that was never set, litellm raises an InternalServerError or an APIConnectionError
@@ -148,18 +120,24 @@ def model_error(error: BaseException, model: str) -> ModelError:
         model: the model's name in the pool.
     """
     if (reason := _unreachable(error)) is not None:
-        return UnavailableError(
+        unreachable = UnavailableError(
             f"cannot be reached: {reason}",
             where=f"model {model}",
             fix="start its server, or correct api_base and check the network",
         )
+        unreachable.reason, unreachable.certain = reason, True
+        return unreachable
     status, code = _status_of(error), _code_of(error)
     kind = _BY_CODE.get(code) or _kind(error, status)
     detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
-    message, fix = _MESSAGES[kind]
-    if status == 400 and getattr(error, "llm_provider", None) == "embedded":
-        fix = _EMBEDDED_FIX
-    return kind(f"{message}: {detail}", where=f"model {model}", fix=fix)
+    embedded = status == 400 and getattr(error, "llm_provider", None) == "embedded"
+    fix = _EMBEDDED_FIX if embedded else kind.cure
+    failure = kind(f"{_MESSAGES[kind]}: {detail}", where=f"model {model}", fix=fix)
+    failure.reason = (
+        "no answer in time" if kind is ModelTimeoutError else f"HTTP {status}" if status else detail
+    )
+    failure.certain = status in _OVERLOADED
+    return failure
 
 
 def line_error(status: int | None, code: str | None, model: str) -> ModelError:
@@ -171,9 +149,8 @@ def line_error(status: int | None, code: str | None, model: str) -> ModelError:
         model: the model's name in the pool.
     """
     kind = _BY_CODE.get(code or "") or _BY_STATUS.get(status or 0, UnavailableError)
-    message, fix = _MESSAGES[kind]
     detail = f": HTTP {status}" if status else ""
-    return kind(message + detail, where=f"model {model}", fix=fix)
+    return kind(_MESSAGES[kind] + detail, where=f"model {model}", fix=kind.cure)
 
 
 def _unreachable(error: BaseException) -> str | None:

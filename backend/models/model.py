@@ -165,9 +165,14 @@ def _chat_models() -> dict[str, str]:
     return names
 
 
-def _takes_schema(model: str) -> bool:
-    """Return whether the model accepts a JSON schema."""
-    return bool(litellm().supports_response_schema(model))
+def _takes_schema(settings: ModelSettings, entry: Mapping[str, Any]) -> bool | None:
+    """Return whether the model accepts a JSON schema; ``None`` if neither the settings nor litellm say."""
+    if settings.structured_output is not None:
+        return settings.structured_output
+    if litellm().supports_response_schema(settings.model):
+        return True
+    is_unknown = not entry or str(entry.get("litellm_provider")).startswith("ollama")
+    return None if is_unknown else False
 
 
 def accepts_images(model: str) -> bool:
@@ -450,7 +455,9 @@ class Model:
         self.batch_prices = _prices_in_batches(settings, self.prices, entry)
         self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
         self._most_output = _whole(entry.get("max_output_tokens"))
-        self.key = key or (_NO_KEY if self._is_open_server else None)
+        self._entry = entry
+        self._observed_schema: bool | None = None
+        self.key = key or (_NO_KEY if self.needs_no_key and not settings.is_embedded else None)
 
     def __repr__(self) -> str:
         return f"Model({self.settings.name})"
@@ -461,14 +468,28 @@ class Model:
         return self._provider
 
     @property
-    def _is_open_server(self) -> bool:
+    def needs_no_key(self) -> bool:
+        """Whether it is an embedded voter, or a server of one's own for which the settings name no key."""
+        if self.settings.is_embedded:
+            return True
         has_own_address = not {"api_base", "base_url"}.isdisjoint(self.settings.parameters)
         return self._provider == "openai" and has_own_address and self.settings.api_key_env is None
 
     @cached_property
-    def _accepts_schema(self) -> bool:
-        configured = self.settings.structured_output
-        return _takes_schema(self.settings.model) if configured is None else configured
+    def _declared_schema(self) -> bool | None:
+        return _takes_schema(self.settings, self._entry)
+
+    @property
+    def takes_schema(self) -> bool | None:
+        """Whether it accepts a JSON schema; ``None`` until settings, litellm or an answer say it.
+
+        Requests carry the schema until that is known.
+        """
+        return self._observed_schema if self._declared_schema is None else self._declared_schema
+
+    def note_schema(self, *, taken: bool) -> None:
+        """Remember whether its server answered a call with a JSON schema, or only one without."""
+        self._observed_schema = taken
 
     @cached_property
     def _accepts_system_message(self) -> bool:
@@ -553,25 +574,30 @@ class Model:
 
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take; a usage above it is not believed."""
-        schemas = [json.dumps(schema)] if self._accepts_schema else []
+        schemas = [json.dumps(schema)] if self._declared_schema is not False else []
         return _max_input_tokens(texts_of(messages), schemas, len(image_addresses(messages)))
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""
-        request = self.request(messages, schema)
+        # A process finds the answers of others, whether or not it knows yet that the schema is refused.
+        request = self._request(messages, schema, structured=self._declared_schema is not False)
         # Only parameters are masked. Masking the messages would give different prompts the same fingerprint.
         request |= {key: masked(key, value) for key, value in self.settings.parameters.items()}
         return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
 
     def request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the litellm parameters of a call, without key and timeout."""
-        return litellm_request(
-            self.settings,
-            messages,
-            schema,
-            structured=self._accepts_schema,
-            system=self._accepts_system_message,
-        )
+        return self._request(messages, schema, structured=self.takes_schema is not False)
+
+    def batch_request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the parameters of a line of a batch: a refused schema would cost all lines a day."""
+        return self._request(messages, schema, structured=self.takes_schema is True)
+
+    def _request(
+        self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool
+    ) -> dict[str, Any]:
+        system = self._accepts_system_message
+        return litellm_request(self.settings, messages, schema, structured=structured, system=system)
 
 
 def _whole(value: object) -> int | None:

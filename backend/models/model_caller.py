@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import structlog
 
 from backend.errors import (
+    BadAnswerError,
     KeyRejectedError,
     LedgerError,
     ModelError,
@@ -18,7 +21,6 @@ from backend.errors import (
     RateLimitedError,
     RejectedError,
     StoppingError,
-    UnavailableError,
     Usage,
 )
 from backend.models import model as litellm_info
@@ -34,6 +36,7 @@ from backend.models.calls import (
 )
 from backend.models.failures import model_error
 from backend.models.model import Model, TokenPrices, Used
+from backend.models.outages import CircuitBreaker, Outage, Tries, Turn, Wait
 from backend.models.rates import answers
 from backend.models.rates.answers import CallEnd
 from backend.models.rates.controller import Clock, RateStore
@@ -44,55 +47,13 @@ from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.telemetry.tracing import traced
 
-
-class CircuitBreaker:
-    """Whether a model should rest, so that tasks do not wait for a failing model one after another.
-
-    The model rests for a minute in two cases:
-
-    - five failures in a row that do not concern the answer: a timeout, an unavailable provider, a rejected
-      key or request. One more failure after the rest starts another minute; an answer ends it.
-    - five answers in a row that contained no vote. Such a model earns no reward but would be paid each time.
-
-    Args:
-        clock: monotonic seconds.
-    """
-
-    FAILURES = 5
-    SECONDS = 60.0
-    COUNTED = (ModelTimeoutError, UnavailableError, KeyRejectedError, RejectedError)
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._failures = self._unusable = 0
-        self._until = self._unusable_until = -math.inf
-
-    @property
-    def resting(self) -> bool:
-        """Whether the model should not be asked now."""
-        return self._clock() < max(self._until, self._unusable_until)
-
-    def answered(self) -> None:
-        """Record a call that returned an answer, usable or not."""
-        self._failures, self._until = 0, -math.inf
-
-    def judged(self, *, usable: bool) -> None:
-        """Record whether an answer contained a vote."""
-        self._unusable = 0 if usable else self._unusable + 1
-        if self._unusable >= self.FAILURES:
-            self._unusable_until = self._clock() + self.SECONDS
-
-    def failed(self, error: ModelError) -> None:
-        """Record a failed call."""
-        if isinstance(error, self.COUNTED):
-            self._failures += 1
-            if self._failures >= self.FAILURES:
-                self._until = self._clock() + self.SECONDS
-        elif not isinstance(error, RateLimitedError):
-            self.answered()
-
+_LONG_HOLD = 10.0
+"""Seconds that a provider asks to wait, from which on somebody should be told."""
 
 _log = structlog.get_logger(__name__)
+
+_SCHEMA = "response_format"
+"""The parameter of a request that carries the JSON schema."""
 
 
 class ModelCaller:
@@ -111,6 +72,7 @@ class ModelCaller:
     ) -> None:
         self.model, self._gate = model, gate
         self.breaker = CircuitBreaker(clock)
+        self.outage: Outage = Outage(model.settings.name, clock) if twin is None else twin.outage
         self._clock = clock
         self._capped: set[str] = set()
         self._packed = twin is not None
@@ -126,8 +88,74 @@ class ModelCaller:
 
         It failed many times, or its provider asks to wait for longer than a call may take.
         """
-        wait = 0.0 if self._rates is None else self._rates.seconds_to_wait
-        return self.breaker.resting or wait > self.model.settings.timeout
+        return self.breaker.resting or self._held > self.model.settings.timeout
+
+    @property
+    def _held(self) -> float:
+        """The seconds that the provider still asks to wait."""
+        return 0.0 if self._rates is None else self._rates.seconds_to_wait
+
+    def rests(self, patience: float | None) -> str | None:
+        """The code of the reason why the model should not be asked now; ``None`` if it may be.
+
+        Args:
+            patience: the most seconds of an outage that the call waits; ``None`` if it waits for none.
+        """
+        if patience is not None and not self.model.settings.is_embedded:
+            awaited = self.breaker.waits_for_outage and not self.outage.hopeless(patience)
+            if self._held > patience:
+                return RateLimitedError.code
+            return None if awaited or not self.breaker.resting else self._reason
+        return self._reason if self.resting else None
+
+    @property
+    def _reason(self) -> str:
+        """The code of the reason why the model rests."""
+        if self._held > self.model.settings.timeout:
+            return RateLimitedError.code
+        return self.breaker.failure or BadAnswerError.code
+
+    @property
+    def wait(self) -> Wait | None:
+        """What the calls of jobs wait for; ``None`` if they are sent."""
+        if (wait := self.outage.wait) is not None:
+            return replace(wait, seconds=max(wait.seconds, self._held))
+        if self._rates is None or self._held < _LONG_HOLD:
+            return None
+        return Wait(self.model.settings.name, "HTTP 429", self._rates.held_since, self._held)
+
+    def tries(
+        self,
+        patience: float | None,
+        most: int,
+        until: float,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> Tries:
+        """The tries of one call; see :class:`.Tries`."""
+        if self.model.settings.is_embedded:
+            patience = None
+        return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng)
+
+    @property
+    def delay(self) -> float:
+        """The seconds by which asking about a task delays others while the model is busy."""
+        return 0.0 if self._rates is None else self._rates.delay / self.pack_size
+
+    @property
+    def busy(self) -> bool:
+        """Whether another call would delay others now."""
+        return self._rates is not None and self._rates.busy
+
+    @property
+    def answers(self) -> int:
+        """How many calls were answered so far."""
+        return 0 if self._rates is None else self._rates.answers
+
+    @property
+    def usual(self) -> float:
+        """The seconds that an answer usually takes while the model has no other calls."""
+        return 0.0 if self._rates is None else self._rates.usual
 
     @property
     def pack_size(self) -> int:
@@ -168,8 +196,12 @@ class ModelCaller:
         questions: Sequence[TaskQuestion] = (),
         tasks: int = 1,
         hurried: bool = False,
+        turn: Turn | None = None,
     ) -> ModelAnswer:
-        """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
+        """Ask once. Only a call that the provider refused, which costs nothing, is sent again.
+
+        That is a call after HTTP 429, and one whose JSON schema the server may have refused: it is sent again
+        without the schema.
 
         Args:
             messages: system and user message.
@@ -180,6 +212,7 @@ class ModelCaller:
                 other models ignore them.
             tasks: the number of tasks in the prompt.
             hurried: whether ``patience`` limits the call itself, too.
+            turn: the turn of a call that waits for outages; ``None`` for any other.
 
         Raises:
             ModelError: there is no answer; ``usage`` holds what the failure cost.
@@ -202,13 +235,24 @@ class ModelCaller:
                 passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:
                 raise refusal or error from None
+            if turn is not None:
+                if not turn.valid:
+                    self._leave(passage, CallEnd())
+                    raise self.outage.error()
+                turn.sent = True
             asked_at = self._clock()
             try:
                 call = self._send(request, until if hurried else math.inf)
                 response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
-                failure = self._failure(error)
+                failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
+                if isinstance(failure, RejectedError) and _SCHEMA in request and not model.takes_schema:
+                    request = {key: value for key, value in request.items() if key != _SCHEMA}
+                    passage = None
+                    continue
+                self.breaker.failed(failure)
+                self.outage.failed(failure, probe=turn is not None and turn.probe)
                 if not isinstance(failure, RateLimitedError):
                     raise failure from None
                 refusal = failure  # the call cost nothing, and waits for its turn again
@@ -218,10 +262,13 @@ class ModelCaller:
                 raise
             seconds = self._clock() - asked_at
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
+            if schema is not None and self.model.takes_schema is None:
+                self.model.note_schema(taken=_SCHEMA in request)
             return self._answer(model, response, counted, most, seconds, tasks)
 
     def refuse_waiting(self) -> None:
-        """Refuse the calls that wait for their turn, because the process stops."""
+        """Refuse the calls that wait for their turn or for an outage, because the process stops."""
+        self.outage.refuse_waiting(stopping)
         if self._rates is not None:
             self._rates.refuse_waiting(stopping)
 
@@ -278,11 +325,6 @@ class ModelCaller:
             options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
 
-    def _failure(self, error: Exception) -> ModelError:
-        failure = model_error(error, self.model.settings.name)
-        self.breaker.failed(failure)
-        return failure
-
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches, and learn from its usage.
 
@@ -332,6 +374,7 @@ class ModelCaller:
         cost = (prices or model.prices).cost(input_tokens, output_tokens, cached)
         model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
+        self.outage.answered()
         error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
             raise error
@@ -346,6 +389,7 @@ class ModelCaller:
             cached=cached,
             tokens=received.tokens,
             version=received.version,
+            cut_off=received.cut_off,
         )
 
     def _believed(self, direction: str, reported: int, most: int) -> int:

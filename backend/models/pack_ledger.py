@@ -13,7 +13,8 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.ledger import answers, money, projects
-from backend.ledger.answers import BoughtAnswer, CallOutcome, Claims, settle_calls, store_answers
+from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
+from backend.ledger.claims import Claims
 from backend.ledger.database.writer import GroupedWrite
 from backend.models.call_ledger import (
     GRACE,

@@ -29,6 +29,7 @@ from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.ledger.money import Purse
 from backend.models.call_ledger import POLL, CallEstimate, CallLedger, ModelQuery, PaidAnswer
+from backend.models.outages import Turn
 from backend.models.pack_ledger import (
     MOST_TOKENS,
     Member,
@@ -39,7 +40,7 @@ from backend.models.pack_ledger import (
     pack_key,
 )
 from backend.models.pool import OVERTIME, Pool
-from backend.models.rates.gate import Retries, forget_when_done
+from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics
 
@@ -52,8 +53,8 @@ LONGEST: Final = 2.0
 SHARE_OF_PATIENCE: Final = 0.05
 """A task in a hurry waits for others no longer than this share of its patience."""
 
-_BinKey: TypeAlias = tuple[str, str, str, Purse | None]
-"""Project, arm, system message, and who pays."""
+_BinKey: TypeAlias = tuple[str, str, str, Purse | None, bool]
+"""Project, arm, system message, who pays, and whether outages are waited for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +114,8 @@ class Collector:
             member: the task.
             most: the most tasks of a prompt.
         """
-        key = (member.query.project, member.query.model, member.task.system, member.query.purse)
+        query = member.query
+        key = (query.project, query.model, member.task.system, query.purse, query.waits)
         waiting, tokens = self._bins.get(key), own_tokens(member.task)
         if waiting is not None and waiting.tokens + tokens > MOST_TOKENS:
             self._flush(key)
@@ -175,10 +177,7 @@ class PackedPool:
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
         self._rng = rng or random.SystemRandom()
-        self._retries, self._clock = (
-            Retries(lambda name: pool[name].resting, retries, clock, self._rng),
-            clock,
-        )
+        self._retries, self._clock = retries, clock
         self.collector = Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}
@@ -206,6 +205,8 @@ class PackedPool:
         key = pack_key(self._pool, query.model, task)
         if (shared := self._running.get(key)) is not None:
             await self._calls.record_use(key, query)
+            if not query.waits and (outage := self._pool[query.model].outage).down:
+                raise outage.error()
             return replace(await asyncio.shield(shared), cost=0.0)
         future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
         forget_when_done(self._running, key, future)
@@ -251,24 +252,28 @@ class PackedPool:
 
     async def _ask_together(self, members: list[Member]) -> None:
         """Ask about members in one prompt, again after a failure that may be temporary."""
-        for tried in self._retries.tries:
-            until = min(member.until for member in members)
-            claimed = await self._claimed(members, until)
-            if claimed is None:
-                return
-            mine, call = claimed
-            try:
-                await self._call(mine, call, until)
-                return
-            except ModelError as error:
-                members = list(mine.members.values())
-                await self._retries.pause(members[0].query.model, error, tried, until)
-            finally:
-                self._packs.stop_renewing(mine)
+        query, until = members[0].query, min(member.until for member in members)
+        waits = max(until - self._clock(), 0.0) if query.waits else None
+        tries = self._pool[query.model].tries(waits, self._retries, until, self._clock, self._rng)
+        while True:
+            self._pool.gate.check()
+            async with tries.turn() as turn:
+                claimed = await self._claimed(members, until)
+                if claimed is None:
+                    return
+                mine, call = claimed
+                try:
+                    await self._call(mine, call, until, turn)
+                    return
+                except ModelError as error:
+                    failure = error
+                finally:
+                    self._packs.stop_renewing(mine)
+            members = list(mine.members.values())
+            await tries.pause(failure, turn)
 
     async def _claimed(self, members: list[Member], until: float) -> tuple[Pack[Member], int | None] | None:
         """The prompt about the members that nobody has asked about, with its call; ``None`` without any."""
-        self._pool.gate.check()
         if (pack := Pack.drawn(members, self._rng)) is None:
             return None
         seconds = self._pool[members[0].query.model].model.settings.timeout
@@ -307,7 +312,7 @@ class PackedPool:
             if not isinstance(error, Exception):
                 raise
 
-    async def _call(self, pack: Pack[Member], call: int | None, until: float) -> None:
+    async def _call(self, pack: Pack[Member], call: int | None, until: float, turn: Turn | None) -> None:
         """Send the prompt once, store the answer, and give each member its part.
 
         Raises:
@@ -318,7 +323,7 @@ class PackedPool:
         hurried = any(member.query.hurried for member in pack.members.values())
         try:
             answer = await self._pool[name].attempt(
-                messages, schema, until - started + OVERTIME, tasks=number, hurried=hurried
+                messages, schema, until - started + OVERTIME, tasks=number, hurried=hurried, turn=turn
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)

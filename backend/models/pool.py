@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,14 +16,17 @@ import structlog
 from backend.errors import (
     BadAnswerError,
     BudgetExhaustedError,
+    CutOffError,
     LedgerError,
     ModelError,
     ModelTimeoutError,
     ModelUnknownError,
     RefusedError,
     StoppingError,
+    UnavailableError,
     UnusableAnswersError,
     Usage,
+    WithdrawnError,
 )
 from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
@@ -30,8 +34,9 @@ from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, Model
 from backend.models.calls import CallGate
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
+from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
-from backend.models.rates.gate import Retries, forget_when_done
+from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.messages import answer_confidences
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
@@ -104,11 +109,19 @@ class Pool:
         missing = (self[name].model.missing_variables for name in names or self.names)
         return tuple(dict.fromkeys(variable for variables in missing for variable in variables))
 
+    @property
+    def waits(self) -> list[Wait]:
+        """What the calls of jobs wait for now: models that are down, or whose providers ask to wait."""
+        return [wait for caller in self._callers.values() if (wait := caller.wait) is not None]
+
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
         for caller in self._callers.values():
             caller.refuse_waiting()
 
+
+_LOOK = 0.2
+"""Seconds between two looks whether the model of another task's call has gone down."""
 
 OVERTIME = 30.0
 """Seconds that a hurried attempt may continue after the deadline, so that a paid answer is still stored."""
@@ -135,9 +148,10 @@ class CachingPool:
         clock: Callable[[], float],
     ) -> None:
         self._pool, self._calls = pool, calls
-        self._retries, self._clock = Retries(lambda name: pool[name].resting, retries, clock), clock
+        self._retries, self._clock, self._rng = retries, clock, random.SystemRandom()
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
         self._hurried: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
+        self._waiting: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
         pool.gate.hold_by(calls.settlements.check)
         calls.stop_by(pool.gate.check)
 
@@ -148,7 +162,8 @@ class CachingPool:
 
         The stored answers to the prompt are checked in the order of the attempts. If none is usable and
         there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
-        query asks once at most: it returns an unusable new answer, and only a later query asks again.
+        query asks once at most: it returns an unusable new answer, and only a later query asks again. After
+        an answer that ``max_tokens`` cut off, none does unless it says ``again``.
 
         While the database is down, this waits: ``patience`` starts again when it is back.
 
@@ -160,15 +175,19 @@ class CachingPool:
 
         Raises:
             UnusableAnswersError: all attempts were made, and no answer is usable.
+            CutOffError: an earlier answer was cut off.
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
+            WithdrawnError: the call was given up before it was sent.
         """
         fingerprint = self._pool[query.model].model.fingerprint(query.messages, query.schema)
         for attempt in itertools.count() if query.again else range(ATTEMPTS):
             answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
             if not answer.stored or usable(answer.content):
                 return answer
+            if answer.cut_off and not query.again:
+                raise _cut_off(query.model)
         raise UnusableAnswersError(
             f"gave {ATTEMPTS} unusable answers to the same prompt and is not asked it again",
             where=f"model {query.model}",
@@ -178,63 +197,82 @@ class CachingPool:
     async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
-            # The first query pays. If its project has no money left, or if it was in a hurry and this query
-            # is not, this query asks for itself.
+            # The first query pays. If its project has no money left, if it was given up, or if this query
+            # waits for outages and that one did not or was in a hurry, this query asks for itself.
             await self._calls.record_use(key, query)
             try:
                 return replace(await self._joined(shared, query, patience), cost=0.0)
-            except BudgetExhaustedError:
+            except (BudgetExhaustedError, WithdrawnError):
                 pass
-            except ModelTimeoutError:
-                if query.hurried or shared not in self._hurried:
+            except (ModelTimeoutError, UnavailableError) as error:
+                was_in_a_hurry = isinstance(error, ModelTimeoutError) and shared in self._hurried
+                gave_up = query.waits and shared not in self._waiting
+                if query.hurried or not (was_in_a_hurry or gave_up):
                     raise
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
-        task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
+        task = asyncio.create_task(outlast(lambda: self._ask(key, query, patience)))
         if query.hurried:
             self._hurried.add(task)
+        if query.waits:
+            self._waiting.add(task)
         forget_when_done(self._running, key, task)
         return await asyncio.shield(task)
 
     async def _joined(
         self, shared: asyncio.Task[PaidAnswer], query: ModelQuery, patience: float
     ) -> PaidAnswer:
-        """The answer to the same query; in a hurry, no longer than that after one that is not."""
+        """The answer to the same query; in a hurry, no longer than that after one that is not.
+
+        A query that waits for no outage does not wait with one that does.
+        """
+        outage = self._pool[query.model].outage
         waits = query.hurried and shared not in self._hurried
         try:
             async with asyncio.timeout(patience + OVERTIME if waits else None):
+                while not query.waits and shared in self._waiting and not shared.done():
+                    if outage.down:
+                        raise outage.error()
+                    await asyncio.wait({shared}, timeout=_LOOK)
                 return await asyncio.shield(shared)
         except TimeoutError:
             raise ModelTimeoutError(
                 "has not answered another task's call in time", where=f"model {query.model}"
             ) from None
 
-    async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
-        model = self._pool[query.model].model
+    async def _ask(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
+        caller, until = self._pool[query.model], self._clock() + patience
+        model = caller.model
         estimate = CallEstimate(
             model.ceiling(query.messages, query.schema),
             model.count(query.messages),
         )
-        for tried in self._retries.tries:
+        waits = patience if query.waits else None
+        tries = caller.tries(waits, self._retries, until, self._clock, self._rng)
+        while True:
             self._pool.gate.check()
-            claimed = await self._calls.claim(key, query, estimate, until, model.settings.timeout)
-            if claimed.content is not None:
-                metrics.answers_reused.labels(model=query.model).inc()
-                return PaidAnswer(
-                    claimed.content,
-                    0.0,
-                    stored=True,
-                    confidences=claimed.confidences,
-                    version=claimed.version,
-                )
-            try:
-                return await self._call(key, query, claimed.call, until)
-            except ModelError as error:
-                await self._retries.pause(query.model, error, tried, until)
-            finally:
-                self._calls.stop_renewing(key)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            async with tries.turn() as turn:
+                claimed = await self._calls.claim(key, query, estimate, until, model.settings.timeout)
+                if claimed.content is not None:
+                    metrics.answers_reused.labels(model=query.model).inc()
+                    return PaidAnswer(
+                        claimed.content,
+                        0.0,
+                        stored=True,
+                        confidences=claimed.confidences,
+                        version=claimed.version,
+                        cut_off=claimed.cut_off,
+                    )
+                try:
+                    return await self._call(key, query, claimed.call, until, turn)
+                except ModelError as error:
+                    failure = error
+                finally:
+                    self._calls.stop_renewing(key)
+            await tries.pause(failure, turn)
 
-    async def _call(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
+    async def _call(
+        self, key: str, query: ModelQuery, call: int | None, until: float, turn: Turn | None
+    ) -> PaidAnswer:
         """Ask once. A refusal, or an answer that cannot be read, is stored as an empty answer: no vote."""
         started, caller = self._clock(), self._pool[query.model]
         try:
@@ -244,6 +282,7 @@ class CachingPool:
                 until - started + OVERTIME,
                 questions=query.questions,
                 hurried=query.hurried,
+                turn=turn,
             )
         except ModelError as error:
             outcome = CallOutcome(
@@ -251,18 +290,35 @@ class CachingPool:
                 usage=caller.failure_usage(query.messages, error),
                 code=error.code,
                 seconds=self._clock() - started,
+                cut_off=isinstance(error, CutOffError),
             )
             await self._calls.settle(key, query, call, outcome)
             _log.warning(
                 "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
             )
             raise
-        except (StoppingError, LedgerError) as error:
+        except (StoppingError, WithdrawnError, LedgerError) as error:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
             await self._calls.settle(key, query, call, outcome)
             raise
         usage = answer.usage
         confidences = answer_confidences(answer.content, answer.tokens, query.questions)
-        outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
+        outcome = CallOutcome(
+            answer.content, usage, None, answer.seconds, confidences, answer.version, answer.cut_off
+        )
         await self._calls.settle(key, query, call, outcome)
-        return PaidAnswer(answer.content, answer.cost, confidences=confidences, version=answer.version)
+        return PaidAnswer(
+            answer.content,
+            answer.cost,
+            confidences=confidences,
+            version=answer.version,
+            cut_off=answer.cut_off,
+        )
+
+
+def _cut_off(model: str) -> CutOffError:
+    return CutOffError(
+        "was cut off by max_tokens at the same prompt, and is not asked it again",
+        where=f"model {model}",
+        fix=CutOffError.cure,
+    )

@@ -113,7 +113,7 @@ def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path
     if any(environment.get(name) for name in _ELSEWHERE):
         return None
     fixed = {name: value for name, value in request.items() if name not in _OURS and value is not None}
-    return _prepared(json.dumps(fixed, sort_keys=True))
+    return _prepared(json.dumps(fixed))  # a schema keeps the order in which it asks
 
 
 @lru_cache(maxsize=256)
@@ -164,12 +164,30 @@ def _read(response: Any, config: Any) -> Any:
         data = response.json()
     except ValueError:
         data = None
-    choices = data.get("choices") if isinstance(data, dict) else None
-    message = choices[0].get("message") if isinstance(choices, list) and choices else None
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(data, dict) and choices and message and isinstance(content, str) and "error" not in data:
-        return _plain(data, choices[0], message, response.headers)
-    return _by_litellm(response, config)
+    completion = completion_of(data, response.headers)
+    return _by_litellm(response, config) if completion is None else completion
+
+
+def completion_of(data: Any, headers: Mapping[str, str]) -> Any | None:
+    """Return a chat completion in the form of litellm's, as far as CaMVo reads it.
+
+    Args:
+        data: the JSON of the response.
+        headers: its headers.
+
+    Returns:
+        ``None`` if it is out of the ordinary, such as one without an answer.
+    """
+    if not isinstance(data, dict) or "error" in data:
+        return None
+    choices = data.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        return None
+    if not isinstance(message.get("content"), str | list) and not message.get("tool_calls"):
+        return None
+    return _plain(data, choice, message, headers)
 
 
 def _plain(
@@ -180,14 +198,18 @@ def _plain(
         extract_reasoning_content,
     )
 
-    _, content = extract_reasoning_content(message)
+    content = message.get("content")
+    if isinstance(content, str):
+        _, content = extract_reasoning_content(message)
     usage = _object(data.get("usage"))
     return SimpleNamespace(
         model=data.get("model"),
         system_fingerprint=data.get("system_fingerprint"),
         choices=[
             SimpleNamespace(
-                message=SimpleNamespace(content=content, refusal=message.get("refusal")),
+                message=SimpleNamespace(
+                    content=content, refusal=message.get("refusal"), tool_calls=message.get("tool_calls")
+                ),
                 finish_reason=map_finish_reason(choice.get("finish_reason") or "stop"),
                 logprobs=choice.get("logprobs"),
             )

@@ -1,4 +1,4 @@
-"""Controls, their answers as votes, and the label that a model's words name; ambiguous words are no vote."""
+"""Controls, and their answers as votes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from backend.questions.naming import GENERIC, label_named, labels_named, unwrapped
 from backend.questions.redaction import RedactedText
 from backend.questions.xml import Element, Label, Tree
 from camvo.errors import InvalidParameterError
@@ -123,84 +124,6 @@ def item_content(items: Sequence[ResultItem], key: str) -> object:
     return items[0]["value"].get(key)
 
 
-_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
-_FENCE = "```"
-_LANGUAGE = re.compile(r"[\w+-]*")
-
-
-def label_named(labels: Sequence[Label], words: str) -> str | None:
-    """Return the ``Label.value`` that ``words`` name; ``None`` if they fit no label, or several.
-
-    Wrappings are removed as in :func:`unwrapped`. An exact match with a visible text wins over one with a
-    stored value. Without an exact match, letter case and surrounding blanks are ignored.
-    """
-    forms = unwrapped(words)
-    for form in forms:
-        for exact in (
-            {label.text: label.value for label in labels},
-            {label.value: label.value for label in labels},
-        ):
-            if form in exact:
-                return exact[form]
-    for form in forms:
-        near = {
-            label.value for label in labels if _folded(form) in {_folded(label.text), _folded(label.value)}
-        }
-        if near:
-            return near.pop() if len(near) == 1 else None
-    return None
-
-
-def unwrapped(words: str) -> list[str]:
-    """Return the words as they are, then after each wrapping that is removed from the outside.
-
-    Wrappings are white space, a code fence, a pair of quotes (a JSON string is decoded) and a final full
-    stop. White space is removed each time, every other wrapping at most once.
-
-    >>> unwrapped('"Yes". ')
-    ['"Yes". ', '"Yes".', '"Yes"', 'Yes']
-    """
-    forms = [words]
-    wrappings = [_without_fence, _without_quotes, _without_full_stop]
-    while True:  # each wrapping is removed once
-        form = forms[-1].strip()
-        if form != forms[-1]:
-            forms.append(form)
-        for wrapping in wrappings:
-            inner = wrapping(form)
-            if inner is not None:
-                forms.append(inner)
-                wrappings.remove(wrapping)
-                break
-        else:
-            return forms
-
-
-def _without_fence(text: str) -> str | None:
-    if len(text) <= 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
-        return None
-    inner = text[len(_FENCE) : -len(_FENCE)]
-    language, newline, rest = inner.partition("\n")
-    return rest if newline and _LANGUAGE.fullmatch(language.strip()) else inner
-
-
-def _without_quotes(text: str) -> str | None:
-    if len(text) <= 1 or _QUOTES.get(text[0]) != text[-1]:
-        return None
-    try:
-        return str(json.loads(text)) if text[0] == '"' else text[1:-1]
-    except ValueError:
-        return text[1:-1]
-
-
-def _without_full_stop(text: str) -> str | None:
-    return text[:-1] if text.endswith(".") else None
-
-
-def _folded(text: str) -> str:
-    return text.strip().casefold()
-
-
 _FEWEST = 2
 ONE_LABEL = "<label>"
 """Stands for a label in the example of the answer's form."""
@@ -257,7 +180,7 @@ class OneOf:
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
         """Return the value of the label that the answer names."""
-        return label_named(self.labels, answer) if isinstance(answer, str) else None
+        return label_named(self.labels, answer)
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with one label."""
@@ -300,11 +223,9 @@ class AnyOf:
         return tuple(label.value for label in self.labels)
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
-        """Return the labels that the answer names; ``None`` if one of its entries names no label."""
-        if not isinstance(answer, list):
-            return None
-        named = [label_named(self.labels, words) if isinstance(words, str) else None for words in answer]
-        return None if None in named else self._canonical(named)
+        """Return the labels that the answer names; an unknown one is left out if there are others."""
+        named = labels_named(self.labels, answer)
+        return None if named is None else self._canonical(named)
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with all labels; no item if no label fits."""
@@ -318,7 +239,7 @@ class AnyOf:
         chosen = _chosen_values(self.labels, self.key, items)
         return None if chosen is None else self._canonical(chosen)
 
-    def _canonical(self, chosen: Sequence[str | None]) -> str:
+    def _canonical(self, chosen: Sequence[str]) -> str:
         return json.dumps(
             [label.value for label in self.labels if label.value in chosen],
             ensure_ascii=False,
@@ -358,6 +279,12 @@ def _chosen_values(labels: Sequence[Label], key: str, items: Sequence[ResultItem
 def _texts_and_hints(labels: Sequence[Label]) -> tuple[tuple[str, str | None], ...]:
     return tuple((label.text, label.hint) for label in labels)
 
+
+_SCALE = re.compile(
+    r"(?P<number>[+-]?\d+(?:\.\d+)?)\s*(?:(?:/|out of)\s*(?P<most>\d+(?:\.\d+)?)|stars?|points?)?",
+    re.IGNORECASE,
+)
+"""A number, perhaps with the most that is possible."""
 
 _STEP_ERROR = 1e-8
 """The distance from a step that the editor accepts."""
@@ -407,8 +334,8 @@ class NumberControl:
         return ()
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
-        """Return the number if it is within the bounds and on a step."""
-        return self._canonical(answer)
+        """Return the number if it is within the bounds and on a step; also ``"4/5"`` where 5 is the most."""
+        return self._canonical(self._number(answer))
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with the number."""
@@ -419,6 +346,19 @@ class NumberControl:
         """Return the number that the annotator entered."""
         number = item_content(items, self.key)
         return None if isinstance(number, str) else self._canonical(number)
+
+    def _number(self, answer: object) -> object:
+        """The number in an answer's wrappings."""
+        match answer:
+            case [inner]:
+                return self._number(inner)
+            case dict() if len(usual := [key for key in answer if str(key).casefold() in GENERIC]) == 1:
+                return self._number(answer[usual[0]])
+            case str() if (words := _SCALE.fullmatch(unwrapped(answer)[-1].strip("*_ "))) is not None:
+                most = words["most"]
+                return words["number"] if most is None or float(most) == self.high else None
+            case _:
+                return answer
 
     def _canonical(self, number: object) -> str | None:
         if isinstance(number, bool) or not isinstance(number, int | float | str):

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from backend.errors import MissingFieldError
 from backend.questions.xml import Element, Tree, attribute, targets
@@ -294,8 +295,8 @@ class Field:
 
     def content(self, data: Mapping[str, object]) -> object:
         """Return the field's value in the task's data."""
-        content = _look_up(data, self.key)
-        if content is _ABSENT:
+        content = look_up(data, self.key)
+        if content is ABSENT:
             raise MissingFieldError(
                 "the task's data lacks a key that the label config reads",
                 where=self.where,
@@ -306,6 +307,7 @@ class Field:
     def text(self, data: Mapping[str, object]) -> str:
         """Return the field's plain text, which may be blank; for an image, its address."""
         content = self.content(data)
+        self._require_words(content)
         match self.tag:
             case "Paragraphs" | "Chat":
                 text, expected = _dialogue_text(content, self.name_key, self.text_key), "a list of objects"
@@ -323,6 +325,19 @@ class Field:
             )
         return storable_text(_plain_text(text) if self.tag == "HyperText" else text)
 
+    def _require_words(self, content: object) -> None:
+        """Refuse a dialogue in which no entry has the key of the words: the editor would show nothing."""
+        if self.tag not in _LINE_KEYS or not isinstance(content, list):
+            return
+        entries = [entry for entry in content if isinstance(entry, Mapping)]
+        if entries and len(entries) == len(content) and not any(self.text_key in entry for entry in entries):
+            keys = ", ".join(map(repr, sorted({str(key) for entry in entries[:20] for key in entry})[:8]))
+            raise MissingFieldError(
+                f"no entry of the dialogue has the key {self.text_key!r}; its keys are {keys or 'none'}",
+                where=self.where,
+                fix=f"set textKey (and nameKey) of the {self.tag} in the label config to the data's keys",
+            )
+
 
 def scalar_text(content: object) -> str | None:
     """Return a JSON string, number, boolean or null as the editor shows it; ``None`` for anything else."""
@@ -333,10 +348,11 @@ def scalar_text(content: object) -> str | None:
     return str(content) if isinstance(content, str | int | float) else None
 
 
-_ABSENT = object()
+ABSENT: Final = object()
+"""Stands for a value that is not there; ``None`` may be one."""
 
 
-def _look_up(data: object, key: str) -> object:
+def look_up(data: object, key: str) -> object:
     """Return the value under a key, or under a path such as ``a.b[0]`` if no key has exactly this name.
 
     The editor resolves a ``$variable`` in the same way.
@@ -354,7 +370,7 @@ def _look_up(data: object, key: str) -> object:
         ):
             data = data[int(step)]
         else:
-            return _ABSENT
+            return ABSENT
     return data
 
 

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from backend.questions import objects
-from backend.questions.controls import AnswerFormat, ResultItem, TaskContent, label_named
+from backend.questions.controls import AnswerFormat, ResultItem, TaskContent
+from backend.questions.naming import label_named
 from backend.questions.objects import STRIDE, Field, LocatedText, scalar_text
 from backend.questions.xml import Label
 from camvo.errors import InvalidParameterError

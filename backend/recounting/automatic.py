@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -24,11 +24,12 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, parse_task
 from backend.learning.projects import project_settings
 from backend.ledger import Ledger, Writer, projects
-from backend.ledger.answers import ProjectClaims
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.claims import ProjectClaims
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import read_once
 from backend.ledger.human_annotations import Annotations
-from backend.ledger.recounts import Look, Recounts
+from backend.ledger.recounts import FELT, Look, Recounts
 from backend.questions import LabelConfig, parse_label_config
 from backend.recounting.recounter import ProjectCount, Recounter, Stopped
 from backend.settings import Environment, Settings
@@ -39,8 +40,8 @@ _log = structlog.get_logger(__name__)
 _DELIVERED_AT_ONCE = 50
 """Tasks that are fetched from Label Studio at once."""
 
-_BETWEEN = 0.1
-"""Seconds between two predictions that are replaced, so that annotators do not wait for Label Studio."""
+_SHARE = 0.5
+"""The share of the time in which Label Studio is busy with a delivery, so that annotators do not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,10 @@ class Delivery:
         readers: Executor,
         settings: Settings,
         environment: Environment,
-        pause: float = _BETWEEN,
+        share: float = _SHARE,
     ) -> None:
         self._ledger, self._writer, self._annotator, self._readers = ledger, writer, annotator, readers
-        self._settings, self._environment, self._pause = settings, environment, pause
+        self._settings, self._environment, self._share = settings, environment, share
 
     @property
     def possible(self) -> bool:
@@ -134,16 +135,14 @@ class Delivery:
         """
         found = await asyncio.to_thread(target.client.tasks, target.number, numbers)
         untouched, drafted = predictions.untouched(found)
+        answers = await asyncio.gather(*(self._predictions(target, project, task) for task in untouched))
         changed = 0
-        for task in untouched:
-            for prediction in await self._predictions(target, project, task):
-                existing = predictions.of_version(task, prediction["model_version"])
-                if not existing:
-                    continue
-                replace = predictions.replace_prediction
-                if await asyncio.to_thread(replace, target.client, existing, prediction):
-                    changed += 1
-                    await asyncio.sleep(self._pause)
+        for task, answer in zip(untouched, answers, strict=True):
+            for outdated in predictions.outdated(task, answer):
+                began = time.monotonic()
+                await asyncio.to_thread(outdated.replace, target.client)
+                changed += 1
+                await asyncio.sleep((time.monotonic() - began) * (1.0 / self._share - 1.0))
         return changed, [number for number in numbers if number not in drafted]
 
     async def _predictions(self, target: _Target, project: str, raw: object) -> list[dict[str, Any]]:
@@ -168,8 +167,14 @@ def _note_delivered(connection: Connection, project: str, tasks: Sequence[int], 
     Recounts(connection, project).set_delivered(tasks, through)
 
 
+_Read = TypeVar("_Read")
+
 _LABELS, _SCORES = 0.01, 0.05
-"""A recount is worth it above this share of changed labels, or this mean change of the scores."""
+"""A recount is worth it above this share of changed labels, or this mean change of the scores.
+
+It is also worth it for less, from :data:`FELT` on, once people have labelled :data:`_NEWS` tasks: they were
+told that the labels and scores of the others follow. It is not if that ends what blind labels certify.
+"""
 
 HOUR = 3600.0
 """Seconds between two recounts that nobody asked for, unless people have labelled much more."""
@@ -190,9 +195,28 @@ _AFTER_FAILURE = 600.0
 """Seconds for which a project is left alone after a failure, such as a Label Studio that is down."""
 
 
-def _is_worth_it(found: ProjectCount) -> bool:
-    """Whether a recount would change enough to be made without being asked for."""
+def _changes_much(found: ProjectCount) -> bool:
+    """Whether a recount would change enough to be made whatever people have labelled."""
     return found.labels > _LABELS * found.counted or found.score_change > _SCORES
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What people have labelled since the last counting, and whether blind labels certify something."""
+
+    news: int
+    certified: bool
+
+    @classmethod
+    def of(cls, connection: Connection, project: str) -> _Told:
+        made = Recounts(connection, project).countings()
+        _, news = Annotations(connection, project).count_received(made[0].created_at if made else 0.0)
+        queues = BlindQueues(connection, project).all().values()
+        return cls(news, any(queue.run for queue in queues))
+
+    def would_move(self, found: ProjectCount) -> bool:
+        """Whether the labels of people change others enough to be seen."""
+        return self.news >= _NEWS and (found.labels > 0 or found.score_change >= FELT)
 
 
 class AutomaticRecounts:
@@ -271,8 +295,10 @@ class AutomaticRecounts:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
             return
         found = await self._recounter.count(project)
-        worth_it = _is_worth_it(found)
-        if worth_it and self._stores(project) and await self._claims.acquire(project):
+        told = await asyncio.to_thread(self._read, partial(_Told.of, project=project))
+        seen = _changes_much(found) or told.would_move(found)
+        by_hand = seen and (not self._stores(project) or (told.certified and not _changes_much(found)))
+        if seen and not by_hand and await self._claims.acquire(project):
             await self._recounter.store(project, found, "automatic")
 
         def remember(connection: Connection) -> None:
@@ -283,7 +309,7 @@ class AutomaticRecounts:
                 counted=found.counted,
                 labels=found.labels,
                 score_change=found.score_change,
-                by_hand=worth_it and not self._stores(project),
+                by_hand=by_hand,
             )
             Recounts(connection, project).remember_look(look)
 
@@ -303,7 +329,7 @@ class AutomaticRecounts:
         """Whether it recounts a project automatically; a labelled file stays as it was written."""
         return self._by_itself and projects.is_of_label_studio(project)
 
-    def _read(self, function: Callable[[Connection], bool]) -> bool:
+    def _read(self, function: Callable[[Connection], _Read]) -> _Read:
         with self._ledger.read() as connection:
             return function(connection)
 

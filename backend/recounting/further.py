@@ -17,7 +17,7 @@ from backend.annotation.asking import Asking, Voters
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
-from backend.annotation.replies import ModelReply
+from backend.annotation.replies import PASSING, ModelReply
 from backend.annotation.task_prompt import StoredContexts, TaskPrompt, write_prompt
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
@@ -33,7 +33,7 @@ from backend.ledger import (
     recounts,
     rounds,
 )
-from backend.ledger.answers import ProjectClaims
+from backend.ledger.claims import ProjectClaims
 from backend.ledger.database import writer as outages
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import Purse, from_picodollars
@@ -47,7 +47,7 @@ from camvo.errors import CamvoError
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions
 from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import not_voted
+from camvo.twins.twins import not_voted, twins
 
 _BULK = 1_000_000
 """The size of request that these calls count as: those of predictions go first."""
@@ -76,6 +76,11 @@ class _Found:
         """The contexts that the rounds hold."""
         pairs = zip(self.questions, self.rounds, strict=True)
         return StoredContexts({question.name: round_.context for question, round_ in pairs})
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The arms whose votes a round lacks: arm → the code of the reason."""
+        return {arm: code for round_ in self.rounds for arm, code in (round_.missing or {}).items()}
 
     @property
     def replies(self) -> dict[str, ModelReply]:
@@ -141,7 +146,8 @@ class FurtherAsking:
             return _Bought()
         prompt, policy = await self._prompt(job, found), further.policy_for(worth_usd)
         costs = found.costs(not_voted(self._voters.expected_costs(job, prompt), found.replies))
-        terms = Terms(policy, costs, Conditions(decided=True))
+        waits = self._voters.waits(job, set(costs) - found.replies.keys())
+        terms = Terms(policy, costs, Conditions(decided=True, waits=waits))
         planned = await self._planner.plan(job, found.questions, found.contexts, terms)
         request_size.set(_BULK)
         known, asking = found.replies, Asking(self._voters, job, prompt)
@@ -170,24 +176,43 @@ class FurtherAsking:
         answers = await asyncio.gather(
             *(self._voters.vote(job, arm, prompt) for arm in left), return_exceptions=True
         )
-        replies = dict(known)
-        for arm, answer in zip(left, answers, strict=True):
-            if isinstance(answer, BudgetExhaustedError):
-                replies[arm] = ModelReply({}, 0.0, answer.code)
-            elif isinstance(answer, TaskError):
-                raise answer
-            elif isinstance(answer, BaseException):
-                _log.error("vote_failed", model=arm, task=job.task, kind=type(answer).__name__)
-            else:
-                replies[arm] = answer
+        replies = {**known, **_replies(job, dict(zip(left, answers, strict=True)))}
         return await self._store(job, found, known, replies, "human")
 
-    async def _find(self, job: Job, *, annotated: bool) -> _Found | None:
-        """The task's questions with a round; ``None`` without any, or if people have come in between."""
+    async def complete(self, job: Job) -> _Bought:
+        """Ask the models whose votes a task's rounds lack (:class:`backend.ledger.rounds.IncompleteRounds`).
+
+        The vote of a packed arm comes from its model, asked about this task alone.
+
+        Args:
+            job: the task; its purse pays.
+
+        Raises:
+            TaskError: the task has no text, or models cannot be asked.
+            LedgerError: the ledger failed.
+        """
+        found = await self._find(job, annotated=None)
+        if found is None:
+            return _Bought()
+        prompt, singly = await self._prompt(job, found), twins(job.settings.arms)
+        lacking = [arm for arm in found.missing if arm in job.settings.arms]
+        request_size.set(_BULK)
+        answers = await asyncio.gather(
+            *(self._voters.vote(job, singly.get(arm, arm), prompt) for arm in lacking), return_exceptions=True
+        )
+        known = {arm: reply for arm, reply in found.replies.items() if arm not in found.missing}
+        replies = {**known, **_replies(job, dict(zip(lacking, answers, strict=True)))}
+        return await self._store(job, found, known, replies, "missing")
+
+    async def _find(self, job: Job, *, annotated: bool | None) -> _Found | None:
+        """The task's questions with a round; ``None`` without any, or if people have come in between.
+
+        With ``annotated=None`` it does not matter whether people have labelled the task.
+        """
         questions = self._questions.with_texts(job)
 
         def read(connection: Connection) -> _Found | None:
-            if _is_annotated(connection, job) != annotated:
+            if annotated is not None and _is_annotated(connection, job) != annotated:
                 return None
             stored = recounts.with_latest(
                 connection, rounds.find_by_key(connection, [question.key for question in questions])
@@ -219,21 +244,64 @@ class FurtherAsking:
         replies: Mapping[str, ModelReply],
         purpose: Purpose,
     ) -> _Bought:
-        """Store the new votes. A call that failed for nothing is not stored, so that it can be repeated."""
+        """Store the new votes, and which votes are still missing.
+
+        A call that failed for nothing is not stored, so that it can be repeated; nor is one whose vote is
+        missing and may still come.
+        """
         news = {arm: reply for arm, reply in replies.items() if arm not in known}
         exhausted = any(reply.failure == BudgetExhaustedError.code for reply in news.values())
-        paid = {arm: reply for arm, reply in news.items() if reply.votes or reply.cost > 0.0}
-        if not paid:
+        paid = {
+            arm: reply
+            for arm, reply in news.items()
+            if reply.votes or (reply.cost > 0.0 and not (arm in found.missing and reply.failure in PASSING))
+        }
+        missing = {round_.id: _still_missing(job, round_, news) for round_ in found.rounds}
+        completed = any(missing[round_.id] != (round_.missing or {}) for round_ in found.rounds)
+        if not paid and not completed:
             return _Bought(exhausted=exhausted)
 
         def store(connection: Connection) -> None:
             if projects.is_deleted(connection, job.project, job.task):
                 return
             FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._clock()))
+            for round_id, arms in missing.items():
+                rounds.set_missing(connection, round_id, arms)
             correct_rewards(connection, job.project, job.task, job.settings, self._clock())
 
         await self._writer.persist(store)
         return _Bought(len(paid), sum(reply.cost for reply in paid.values()), exhausted)
+
+
+def _still_missing(job: Job, round_: Round, news: Mapping[str, ModelReply]) -> dict[str, str]:
+    """The votes that a round lacks after some replies; an arm that the pool lost lacks none."""
+    missing: dict[str, str] = {}
+    for arm, code in (round_.missing or {}).items():
+        reply = news.get(arm)
+        if reply is None and arm in job.settings.arms:
+            missing[arm] = code
+        elif reply is not None and reply.failure in PASSING:
+            missing[arm] = reply.failure
+    return missing
+
+
+def _replies(job: Job, answers: Mapping[str, ModelReply | BaseException]) -> dict[str, ModelReply]:
+    """The replies among the results of asking some arms; one that failed unexpectedly is absent.
+
+    Raises:
+        TaskError: no model can be asked.
+    """
+    replies: dict[str, ModelReply] = {}
+    for arm, answer in answers.items():
+        if isinstance(answer, BudgetExhaustedError):
+            replies[arm] = ModelReply({}, 0.0, answer.code)
+        elif isinstance(answer, TaskError):
+            raise answer
+        elif isinstance(answer, BaseException):
+            _log.error("vote_failed", model=arm, task=job.task, kind=type(answer).__name__)
+        else:
+            replies[arm] = answer
+    return replies
 
 
 def _is_annotated(connection: Connection, job: Job) -> bool:

@@ -61,8 +61,9 @@ _Relabelled = Mapping[int, tuple[str, float]]
 class QuestionCount:
     """The result of a recount of one question: ``results`` has the rounds that would change.
 
-    Blind rounds are in ``results`` and ``blind``, but in no number; ``score_change`` is a sum of absolute
-    changes. ``checks`` is what it says of rounds that people have answered; none if nothing would change.
+    Blind rounds are in ``results`` and ``blind``, but in no number; the scores are sums, and ``score_change``
+    is one of absolute changes. ``checks`` is what it says of rounds that people have answered; none if
+    nothing would change.
     """
 
     key: StateKey
@@ -71,6 +72,8 @@ class QuestionCount:
     counted: int = 0
     labels: int = 0
     score_change: float = 0.0
+    score_before: float = 0.0
+    score_after: float = 0.0
     prices: Mapping[str, float] = field(default_factory=dict)
     checks: list[RecountCheck] = field(default_factory=list)
 
@@ -80,6 +83,8 @@ class QuestionCount:
             self.counted += 1
             self.labels += label != kept.label
             self.score_change += abs(score - kept.score)
+            self.score_before += kept.score
+            self.score_after += score
         if differs((kept.label, kept.score), (label, score)):
             self.results.append(Recount(kept.id, kept.task, label, score, label != kept.label))
             if kept.audit:
@@ -88,13 +93,14 @@ class QuestionCount:
 
 @dataclass(frozen=True, slots=True)
 class _QuestionCounter:
-    """Counts one question's kept votes again. Runs slowly in a thread of its own."""
+    """Counts one question's kept votes again, on some tasks or all. Runs slowly in a thread of its own."""
 
     ledger: Ledger
     policy: Policy
     models: Sequence[str]
     calibrate: bool
     pause: Callable[[], None]
+    tasks: Sequence[int] | None = None
 
     def count(
         self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], _Relabelled]
@@ -128,7 +134,7 @@ class _QuestionCounter:
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
             return CountedRounds(connection, key.project, key.control, key.epoch).countable(
-                after=after, limit=_PAGE
+                after=after, limit=_PAGE, tasks=self.tasks
             )
 
     def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
@@ -264,7 +270,7 @@ class _AnsweredRounds:
 
 def _countable(round_: Round, further: Sequence[FurtherVote]) -> CountableRound:
     """The round with the votes that it would have if nobody had answered it."""
-    bought = [vote for vote in further if vote.purpose == "doubt"]
+    bought = [vote for vote in further if vote.purpose != "human"]
     return CountableRound(
         id=round_.id,
         task=round_.key.task,
@@ -398,13 +404,16 @@ def record(
     if not any(new for _, new in news):
         return None
     recounted = Recounts(connection, project)
+    counted = sum(question.counted for question in found)
     counting = Counting(
         number=recounted.latest_number() + 1,
         reason=reason,
         sequence=sequence,
-        counted=sum(question.counted for question in found),
+        counted=counted,
         labels=sum(recount.label_changed for recount in changes),
         scores=sum(not recount.label_changed for recount in changes),
+        score_before=sum(question.score_before for question in found) / max(counted, 1),
+        score_after=sum(question.score_after for question in found) / max(counted, 1),
         created_at=now,
     )
     recounted.store_counting(counting)
@@ -517,6 +526,18 @@ class Recounter:
     async def _recount(self, project: str, reason: CountingReason) -> Counting | None:
         return await self.store(project, await self.count(project), reason)
 
+    async def recount_tasks(self, project: str, tasks: Sequence[int]) -> Counting | None:
+        """Decide some tasks of a project anew, because they have got votes that were missing.
+
+        Returns:
+            The counting; ``None`` if nothing changed.
+
+        Raises:
+            LedgerError: the ledger failed.
+            Stopped: the process stops.
+        """
+        return await self.store(project, await self.count(project, tasks), "command") if tasks else None
+
     async def store(self, project: str, found: ProjectCount, reason: CountingReason) -> Counting | None:
         """Store what a counting found; ``None`` if nothing changes."""
 
@@ -536,8 +557,8 @@ class Recounter:
             _log.info("recounted", project=project, number=counting.number, reason=reason, **numbers)
         return counting
 
-    async def count(self, project: str) -> ProjectCount:
-        """Count a project again without storing anything.
+    async def count(self, project: str, tasks: Sequence[int] | None = None) -> ProjectCount:
+        """Count a project again, or some of its tasks, without storing anything.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -552,7 +573,7 @@ class Recounter:
                 question.checks = answered.checks(question.prices)
             found.append(question)
 
-        sequence = await self._through_questions(project, count)
+        sequence = await self._through_questions(project, count, tasks)
         return ProjectCount(tuple(found), sequence, time.monotonic() - began)
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
@@ -576,7 +597,10 @@ class Recounter:
         return doubting
 
     async def _through_questions(
-        self, project: str, function: Callable[[_QuestionCounter, StateKey, State], None]
+        self,
+        project: str,
+        function: Callable[[_QuestionCounter, StateKey, State], None],
+        tasks: Sequence[int] | None = None,
     ) -> int:
         """Call a function in the counting thread for each question, with a state that no one else changes.
 
@@ -599,7 +623,9 @@ class Recounter:
                 linear=linear,
             )
             own = State.restore(state.snapshot(), linear=linear)  # the original continues to learn
-            counter = _QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
+            counter = _QuestionCounter(
+                self._ledger, policy, settings.arms, settings.calibrate, self._pause, tasks
+            )
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence
 

@@ -85,7 +85,8 @@ class ModelSettings(BaseModel):
     tpm: Annotated[Whole, Field(ge=1)] | None = None
     """The most tokens per minute, input and output, over all processes."""
     structured_output: bool | None = None
-    """Whether calls carry the JSON schema of the answer; if absent, litellm's map decides."""
+    """Whether calls carry the JSON schema of the answer; if absent, litellm's map decides. To a model that
+    it does not know, the schema is sent until its server refuses it."""
     system_message: bool | None = None
     """Whether the model takes a system message; if absent, litellm's map decides."""
     vision: bool | None = None

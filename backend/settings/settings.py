@@ -151,6 +151,8 @@ class Settings(BaseModel):
     """Seconds that a request to ``/predict`` may take; Label Studio gives up after 100."""
     patience_hours: Annotated[Real, Field(gt=0, allow_inf_nan=False)] = 12.0
     """Hours that a call may wait for its turn, or for money, if nobody waits for its answer."""
+    hour_usd: NotNegative = 10.0
+    """Dollars that an hour is worth by which a slow model delays the tasks; 0 to ignore delays."""
     model_version: str = Field(default="camvo", min_length=1)
     """The model version of the predictions; it must equal the backend's title in Label Studio."""
     human_rewards: bool = True

@@ -171,27 +171,35 @@ def shadow_price(
     shares: tuple[float, ...],
     allowance: float,
     draw: float,
+    *,
+    waits: tuple[float, ...] = (),
 ) -> float:
     """Find the multiplier of the prices, at least 1, at which plans keep to the allowance on average.
 
     Between two multipliers the plan jumps, for example from one arm to two. A draw from [0, 1) then chooses
     one of the two plans, so that the allowance is used up. If no plan is cheap enough, the result is the
     largest multiplier. ``prices`` are in right labels; ``shares`` are what the arms cost, in the unit of
-    ``allowance``.
+    ``allowance``. ``waits``, in right labels, are added to the multiplied prices: an allowance limits money.
     """
-    (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance)
+    waits = waits or (0.0,) * len(prices)
+    (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance, waits)
     return beyond if dearer > cost and draw < (allowance - cost) / (dearer - cost) else within
 
 
 @lru_cache(maxsize=256)
 def _around(
-    beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...], allowance: float
+    beliefs: Beliefs,
+    prices: tuple[float, ...],
+    shares: tuple[float, ...],
+    allowance: float,
+    waits: tuple[float, ...],
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """The least multiplier that keeps to the allowance and the one before it, each with its expected cost."""
 
     def at(step: int) -> tuple[float, float]:
         multiplier = _BISECTION_STEP**step
-        return multiplier, _expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
+        dearer = [price * multiplier + wait for price, wait in zip(prices, waits, strict=True)]
+        return multiplier, _expected_cost(beliefs, tuple(dearer), shares)
 
     if at(0)[1] <= allowance + TIE:
         return at(0), at(0)

@@ -110,7 +110,7 @@ class CaMVo(Ensemble, CaMVoParameters):
 
     def choose(self, situation: Situation) -> Choice:
         """Choose the Oracle's subset and the arms below n₀ (line 11)."""
-        count, prices, estimates = len(situation.costs), situation.prices, situation.estimates
+        count, prices, estimates = len(situation.costs), situation.prices_with_waits, situation.estimates
         held = self.newcomers([*estimates.values()])
         demands = [self.demand(columns) for columns in estimates.values()]
         least = count if situation.conditions.everyone else self.k_min

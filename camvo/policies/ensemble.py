@@ -61,6 +61,12 @@ class Situation:
         return _arms_and_prices(tuple(self.costs.items()))[1]
 
     @property
+    def prices_with_waits(self) -> Array:
+        """The arms' prices and what waiting for them is worth, shape (K,): what a choice goes by."""
+        waits = self.conditions.waits
+        return self.prices + np.array([waits.get(arm, 0.0) for arm in self.arms]) if waits else self.prices
+
+    @property
     def rounds(self) -> int:
         """The fewest rounds that the state of any question has learnt from."""
         return min(observation.state.rounds for observation in self.observations.values())
@@ -91,6 +97,11 @@ class Ensemble(EnsembleParameters):
     @property
     def studies(self) -> bool:
         """Whether a student (:mod:`camvo.student.student`) votes too, unless it is turned off."""
+        return False
+
+    @property
+    def spares(self) -> bool:
+        """Whether a task may be decided without an arm that is slow, although the policy would ask it."""
         return False
 
     def linear(self, aggregation: Aggregation) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,6 +31,7 @@ from camvo.stages.stages import (
     cheapest_first,
     next_arms,
     on_question,
+    shares_of_waits,
     uniform_draw,
 )
 from camvo.student.taught_texts import STUDENT
@@ -75,6 +76,37 @@ def _explore(conditions: Conditions, draw: float, rate: float) -> Drawn:
     return conditions.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
 
 
+def _tasks(situation: Situation) -> list[Array | str]:
+    """What identifies the task in draws: for each question its name or its context."""
+    named = [observation for _, observation in sorted(situation.observations.items())]
+    return [observation.task or observation.context for observation in named]
+
+
+def _everyone_rounds(situation: Situation, slow: Container[str]) -> int:
+    """How many rounds asked all arms whatever they voted, on the least explored question.
+
+    A round that spared slow arms counts too: the others need not be explored again because of them.
+    """
+    models = [arm for arm in situation.costs if arm != STUDENT]
+    models = [arm for arm in models if arm not in slow] or models
+    explored = (observation.state.exploration for observation in situation.observations.values())
+    return min(sums.everyone_rounds(models) for sums in explored)
+
+
+def _spared(situation: Situation, waits: Mapping[str, float]) -> set[str]:
+    """The arms that the task spares if its round asks everyone: at random, but never all of them.
+
+    On average the wait for such an arm is worth no more than the price of asking all arms. ``waits`` are
+    shares of that price.
+    """
+    spared = {
+        arm
+        for arm, wait in waits.items()
+        if uniform_draw([*_tasks(situation), arm], situation.rounds) * wait >= 1.0
+    }
+    return spared if len(spared) < len(situation.costs.keys() - {STUDENT}) else set()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Joint(Ensemble, JointParameters):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
@@ -83,7 +115,8 @@ class Joint(Ensemble, JointParameters):
 
     Some rounds ask all arms: the first 36, and later ones drawn at random with probability 18/E after E such
     rounds, so that n rounds include about 6·√n of them. The model of votes is fitted to these rounds without
-    any ground truth. Human labels correct it.
+    any ground truth. Human labels correct it. A slow arm (:attr:`.Conditions.waits`) is spared at random, so
+    often that waiting for it is worth no more than the price of asking all arms.
 
     Attributes:
         worth: the worth of one more right label, in prices of asking all models; positive and finite.
@@ -91,7 +124,7 @@ class Joint(Ensemble, JointParameters):
             asking all models costs for a task then says how many askings a right label is worth there.
         agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
             ``None`` to stop by ``worth``. With 1 a round stops only where no further vote can change the
-            label. Contexts, confidences and a student have no part in it.
+            label. Contexts, confidences, a student and waits have no part in it.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -108,6 +141,11 @@ class Joint(Ensemble, JointParameters):
     @property
     def studies(self) -> bool:
         """Whether a student votes too: not where the label must be that of all models."""
+        return self.agreement is None
+
+    @property
+    def spares(self) -> bool:
+        """Whether slow arms may be left out: not where the label must be that of all models."""
         return self.agreement is None
 
     def worth_in_askings(self, costs: Mapping[str, float]) -> float:
@@ -135,11 +173,7 @@ class Joint(Ensemble, JointParameters):
 
     def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan: draw for exploration, and freeze the order and the stops."""
-        plan = super().assemble(situation, choice)
-        named = [observation for _, observation in sorted(situation.observations.items())]
-        tasks = [observation.task or observation.context for observation in named]
-        draw = uniform_draw(tasks, situation.rounds)
-        return plan.staged(self._staged(plan, situation, draw))
+        return super().assemble(situation, choice).staged(self._staged(situation))
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
@@ -176,31 +210,37 @@ class Joint(Ensemble, JointParameters):
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
 
-    def _staged(self, plan: Plan, situation: Situation, draw: float) -> Stages:
-        """The stages of a task; ``draw`` in [0, 1) is its exploration draw."""
+    def _staged(self, situation: Situation) -> Stages:
+        """The stages of a task."""
         observations, costs, conditions = situation.observations, situation.costs, situation.conditions
-        models = [arm for arm in plan.arms if arm != STUDENT]
-        everyone = min(
-            observation.state.exploration.everyone_rounds(models) for observation in observations.values()
-        )
+        draw = uniform_draw(_tasks(situation), situation.rounds)
+        order, shares = cheapest_first(costs)
+        slow = conditions.waits if self.spares else {}
+        waits = shares_of_waits(costs, slow)
+        spared = set() if conditions.everyone else _spared(situation, waits)
+        everyone = _everyone_rounds(situation, slow)
         rate = 0.0 if conditions.decided else self.exploration_rate(everyone + conditions.waiting.everyone)
         allowance = self._allowance(conditions)
         if allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
         drawn = _explore(conditions, draw, rate)
-        order, shares = cheapest_first(costs)
         unit = self._unit(costs, everyone, conditions)
         prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
+        # A right label is worth more where little is known, so that plans do not stop too early: this is no
+        # reason to wait for a slow arm in place of asking the others.
+        waits = {arm: share / self.worth_in_askings(costs) for arm, share in waits.items()}
         if allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
-            dearer = self._shadow_price(observations, costs, prices, allowance=allowance, draw=draw)
+            dearer = self._shadow_price(situation, prices, waits, allowance=allowance, draw=draw)
             prices = {arm: dearer * price for arm, price in prices.items()}
+        prices = {arm: price + waits.get(arm, 0.0) for arm, price in prices.items()}
         questions = {
             name: self._question(observation, costs, prices) for name, observation in observations.items()
         }
         if STUDENT in costs:  # it answers at once, so its vote is known before any model is asked
             del prices[STUDENT]
-        first = self._first(questions, prices, costs, conditions, drawn)
+        all_arms = tuple([arm for arm in order if arm not in spared])
+        first = self._first(questions, prices, all_arms, conditions, drawn)
         return Stages(
             order=(*first, *[arm for arm in order if arm not in first]),
             exploration=drawn.exploration,
@@ -215,18 +255,18 @@ class Joint(Ensemble, JointParameters):
     def _first(
         questions: Mapping[str, QuestionStages],
         prices: Mapping[str, float],
-        costs: Mapping[str, float],
+        everyone: tuple[str, ...],
         conditions: Conditions,
         drawn: Drawn,
     ) -> tuple[str, ...]:
-        """The arms of the first stage."""
+        """The arms of the first stage; ``everyone`` are those of a round that asks everyone."""
         if conditions.decided:
             return ()
         if drawn.exploration == "everyone":
-            return cheapest_first(costs)[0]
+            return everyone
         if drawn.first:
-            return tuple([arm for arm in drawn.first if arm in costs])
-        if STUDENT in costs:
+            return tuple([arm for arm in drawn.first if arm in everyone])
+        if STUDENT in everyone:
             return (STUDENT,)
         return tuple(next_arms(questions, prices, {}, left=conditions.stages))
 
@@ -250,24 +290,25 @@ class Joint(Ensemble, JointParameters):
 
     def _shadow_price(
         self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
+        situation: Situation,
         prices: Mapping[str, float],
+        waits: Mapping[str, float],
         *,
         allowance: float,
         draw: float,
     ) -> float:
         """The factor on prices with which each question keeps to the allowance on average."""
-        order, shares = cheapest_first(costs)
+        costs, (order, shares) = situation.costs, cheapest_first(situation.costs)
         share = dict(zip(order, shares, strict=True))
         dearer = [1.0]
-        for observation in observations.values():
+        for observation in situation.observations.values():
             joint = self.joint_fit(observation, costs)
             if joint is None:
                 continue
             in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
             paid = tuple([share[arm] for arm in joint.shortlist])
-            dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw))
+            waited = tuple([waits.get(arm, 0.0) for arm in joint.shortlist])
+            dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw, waits=waited))
         return max(dearer)
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:

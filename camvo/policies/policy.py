@@ -216,6 +216,9 @@ class Conditions:
         waiting: other tasks that wait for votes: they explore already, so this one need not.
         decided: whether the task is decided and further votes are planned. No draw asks all arms, and there
             is no first stage: the plan begins with the votes that are there.
+        waits: slow arm → what the time is worth by which one more call to it delays other tasks, in the unit
+            of prices; 0 while the arm has nothing to do. Nobody pays it, so it counts only where arms are
+            chosen: it is no part of a plan's costs, of the worth of a right label, or of an allowance.
     """
 
     everyone: bool = False
@@ -224,10 +227,14 @@ class Conditions:
     drawn: Drawn | None = None
     waiting: Waiting = Waiting()
     decided: bool = False
+    waits: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.allowance >= 0.0:
             raise InvalidParameterError(f"an allowance must be at least 0, got {self.allowance}")
+        for arm, wait in self.waits.items():
+            if not 0.0 <= wait < math.inf:
+                raise InvalidParameterError(f"the wait for {arm!r} must be finite and at least 0, got {wait}")
 
 
 ORDINARY: Final = Conditions()
@@ -451,6 +458,11 @@ class Policy(Protocol):
     ((), 'pos')
     >>> state.add(policy.contribution(plan, "mood", votes, "pos"))
     """
+
+    @property
+    def spares(self) -> bool:
+        """Whether a task may be decided without an arm that is slow, although the policy would ask it."""
+        ...
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether it reads the linear models of the context; if not, the state need not keep them."""

@@ -285,7 +285,7 @@ def _choose(policy: Ensemble, situations: Sequence[Situation]) -> list[Choice]:
         weights = policy.counted(np.array([one.weights for one in each]), columns.rewards)
         demands.append((np.array([one.lower for one in each]), weights))
     subsets = cheapest_subsets(
-        first.prices,
+        first.prices_with_waits,
         demands,
         policy.delta,
         policy.k_min,

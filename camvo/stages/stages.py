@@ -35,6 +35,16 @@ def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[f
     return order, tuple(shares)
 
 
+def shares_of_waits(costs: Mapping[str, float], waits: Mapping[str, float]) -> dict[str, float]:
+    """Each arm's wait as a share of the price of all, rounded as prices are; of all waits if arms are free.
+
+    Arms without a wait, and waits without a price, are left out.
+    """
+    waits = {arm: waits[arm] for arm in costs if waits.get(arm, 0.0) > 0.0}
+    total = sum(costs[arm] for arm in sorted(costs)) or sum(waits[arm] for arm in sorted(waits))
+    return {arm: float(f"{wait / total:.2g}") for arm, wait in waits.items()}
+
+
 Cast: TypeAlias = Mapping[str, str | None]
 """Votes on one question: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent."""
 
@@ -360,12 +370,13 @@ class Stages:
 
     Attributes:
         order: all arms; those of the first stage come first, the others by price.
-        exploration: the outcome of the exploration draw; ``"everyone"`` asks all arms whatever they vote.
+        exploration: the outcome of the exploration draw; ``"everyone"`` asks all arms whatever they vote, but
+            for those that the task spares (:meth:`camvo.policies.joint.Joint.assemble`).
         propensity: the probability of asking all arms independently of the votes.
         questions: question → its stages.
         count: how many arms the first stage asks.
-        prices: arm → its price in right labels, or as a share of the price of all where an agreement is
-            required; for all arms but the student.
+        prices: arm → its price, with what the wait for it is worth, in right labels, or as a share of the
+            price of all where an agreement is required; for all arms but the student.
         left: how many stages are left, the next one included; ``None`` for as many as there are arms.
     """
 
@@ -395,6 +406,9 @@ class Stages:
         """
         stages = self.questions[question]
         everyone = self.exploration == "everyone"
+        if everyone:  # an arm that the round spared may have been asked later, because of the votes
+            votes = {arm: vote for arm, vote in votes.items() if arm in self.first or arm == STUDENT}
+            sure = {arm: share for arm, share in sure.items() if arm in votes}
         named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
         early = self._early_votes(question, votes, sure) if everyone else None
@@ -416,7 +430,7 @@ class Stages:
         return {"stages": common | stages} | beside
 
     def _early_votes(self, question: str, votes: Cast, sure: Sure) -> Cast | None:
-        """The votes that are asked for without exploration; ``None`` without a plan or a vote."""
+        """The votes that are asked for without exploration; ``None`` if the round does not show them."""
         stages = self.questions[question]
         if stages.fit is None or not any(votes.values()):
             return None
@@ -425,6 +439,8 @@ class Stages:
         early: dict[str, dict[str, str]] = {} if said is None else {STUDENT: {question: said}}
         confidences = {arm: {question: confidence} for arm, confidence in sure.items()}
         while arms := next_arms(alone, self.prices, early, confidences):
+            if not votes.keys() >= {*arms}:
+                return None  # a draw spared an arm that the plan asks
             for arm in arms:
                 vote = votes.get(arm)
                 early[arm] = {} if vote is None else {question: vote}

@@ -13,7 +13,7 @@ import pytest
 from command_line import called
 from postgres import Postgres
 from server_process import child, config_for, task_of, wait_until
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from warm_start import WarmProcess
 
 from backend.datasets.sources import open_source
@@ -93,7 +93,6 @@ def test_three_shards_at_once_of_which_one_is_killed_buy_each_answer_once(tmp_pa
         running[KILLED].send_signal(signal.SIGKILL)
         running[KILLED].wait(60)
         models.killed.set()
-        _let_claims_expire(ledger, KILLED)  # the shard would wait for them, 15 seconds
         running[KILLED] = start(KILLED)
         before = models.calls[KILLED]
         wait_until(lambda: models.calls[KILLED] >= before + 5, "calls of the shard that was run again")
@@ -131,16 +130,6 @@ def _settled(ledger: Ledger, shard: Shard) -> int:
     of_shard = (calls.c.task % shard.of == shard.number - 1) & (calls.c.state == "settled")
     with ledger.read() as connection:
         return connection.scalar(select(func.count()).select_from(calls).where(of_shard)) or 0
-
-
-def _let_claims_expire(ledger: Ledger, shard: Shard) -> None:
-    """Back-date what the only process of a shard has claimed, and nothing of the processes that live."""
-    calls, claims = tables.calls, tables.claims
-    of_shard = select(calls.c.key).where(calls.c.task % shard.of == shard.number - 1)
-    with ledger.write() as connection:
-        for table in (claims, calls):
-            later = update(table).values(expires_at=table.c.expires_at - 3600.0)
-            connection.execute(later.where(table.c.key.in_(of_shard)))
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

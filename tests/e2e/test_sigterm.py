@@ -92,7 +92,6 @@ def stop(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Itera
         code, seconds = server.end(), time.monotonic() - signalled
         stopped = installation.per_task(project)
         script.may[NEVER].set()
-        server.let_claims_expire()
         server.start("--port", server.url.rpartition(":")[2])
         installation.retrieve(project)
         yield Stop(

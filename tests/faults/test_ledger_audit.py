@@ -123,6 +123,18 @@ DAMAGES: dict[str, tuple[Callable[[Connection], object], set[str]]] = {
         lambda connection: connection.execute(delete(tables.events).where(tables.events.c.sequence == 3)),
         {"doubled", "state"},  # its round was never learnt
     ),
+    "a round that was learnt from other votes": (
+        lambda connection: connection.execute(
+            update(tables.rounds).where(tables.rounds.c.task != 2).values(votes={"red": "Glad"})
+        ),
+        {"state"},
+    ),
+    "a round that has not heard what people say": (
+        lambda connection: connection.execute(
+            update(tables.human_annotations).values(labels={"mood": "Calm"})
+        ),
+        {"lost", "state"},
+    ),
     "a round that teaches another label": (
         lambda connection: connection.execute(update(tables.rounds).values(taught="Cross")),
         {"state"},

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from ledger_audit import audited
 from provider import Provider
-from server_process import MODELS, ServerProcess, config_for, let_claims_expire, open_calls, wait_until
+from server_process import MODELS, ServerProcess, config_for, open_calls, wait_until
 
 KILLS = 5
 """For each kind of database, so that a run has 10."""
@@ -51,7 +51,7 @@ def _kill_servers(url: str, folder: Path, seed: int, kills: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - a repeatable run
     with (
         Provider(seed) as provider,
-        ServerProcess(folder, config_for(provider, folder), database_url=url) as server,
+        ServerProcess(folder, _config(provider, folder), database_url=url) as server,
         ThreadPoolExecutor(2) as people,
     ):
         for kill in range(kills):
@@ -69,8 +69,6 @@ def _kill_servers(url: str, folder: Path, seed: int, kills: int) -> None:
             provider.books.killed.add(kill)
             for request in requests:
                 request.result()
-            let_claims_expire(server.ledger)
-            server.ledger.close()
         provider.buyer = kills
         server.start()
         everything = range(1, _batch(kills - 1).stop)
@@ -81,6 +79,10 @@ def _kill_servers(url: str, folder: Path, seed: int, kills: int) -> None:
     assert set(provider.books.predicted) == set(everything)
     assert provider.books.annotated
     assert audit.bought_again <= kills * BATCH * len(MODELS)
+
+
+def _config(provider: Provider, folder: Path) -> Path:
+    return config_for(provider, folder, policy={"name": "joint"})
 
 
 def _batch(kill: int) -> range:
@@ -96,8 +98,11 @@ def _predict(server: ServerProcess, provider: Provider, tasks: Iterable[int]) ->
 
 
 def _annotate(server: ServerProcess, provider: Provider, tasks: range, first: int, mood: str) -> None:
-    """Post annotations until the server is killed; those answered with 200 are acknowledged."""
+    """Post annotations until the server is killed; those answered with 200 are acknowledged.
+
+    The annotator annotates each task twice.
+    """
     with suppress(httpx.HTTPError):
-        for annotation, number in enumerate(tasks, first):
+        for annotation, number in enumerate(sorted([*tasks, *tasks]), first):
             assert server.annotate(number, mood, annotation).status_code == httpx.codes.OK
             provider.books.annotated[annotation] = (number, mood)

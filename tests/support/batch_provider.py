@@ -65,6 +65,7 @@ class BatchServer:
         ends: whether a batch has ended by now.
         lapses: whether a line of a batch expires.
         fails: the HTTP status with which a line fails; 0 if it does not.
+        garbles: changes the bytes of a file of results.
         enqueued: the most characters of prompts in batches that have not ended; ``None`` for any number.
         cut: called with method and path; if it returns true the request is done, but its answer is lost.
         refused: called with method and path; an HTTP status other than 0 refuses the request.
@@ -75,6 +76,7 @@ class BatchServer:
         self.ends: Callable[[Batch], bool] = lambda batch: True
         self.lapses: Callable[[Body], bool] = lambda body: False
         self.fails: Callable[[Body], int] = lambda body: 0
+        self.garbles: Callable[[bytes], bytes] = lambda content: content
         self.enqueued: int | None = None
         self.cut: Callable[[str, str], bool] = lambda method, path: False
         self.refused: Callable[[str, str], int] = lambda method, path: 0
@@ -294,7 +296,7 @@ class BatchServer:
             if lines:
                 batch.files[purpose] = self._name("file")
                 content = "\n".join(map(json.dumps, lines)).encode() + b"\n"
-                self.files[batch.files[purpose]] = (f"{purpose}.jsonl", content)
+                self.files[batch.files[purpose]] = (f"{purpose}.jsonl", self.garbles(content))
         batch.status = "cancelled" if cancelled else "expired" if lapsed else "completed"
 
     def _openai_batch(self, batch: Batch) -> Body:

@@ -52,7 +52,7 @@ class LabelStudioApi:
         self.before: Callable[[str, str], None] = lambda method, path: None
         """Called with every request before it is answered."""
         self.requests: list[tuple[str, str, Any]] = []
-        self._numbers = itertools.count(100)
+        self.numbers = itertools.count(100)
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -94,7 +94,7 @@ class LabelStudioApi:
         template = ANSWERS["tasks"]["body"]["tasks"][0]
         numbers = []
         for text in texts:
-            number = next(self._numbers)
+            number = next(self.numbers)
             new = {"id": number, "data": {"text": text}, "annotations": [], "predictions": []}
             new |= {"total_annotations": 0, "cancelled_annotations": 0}
             self.tasks[number] = copy.deepcopy(template) | new
@@ -104,7 +104,7 @@ class LabelStudioApi:
     def annotate(self, task: int, mood: str, **changes: Any) -> int:
         """Add an annotation as an import does, which sends no webhook event; return its number."""
         annotation = copy.deepcopy(ANSWERS["tasks"]["body"]["tasks"][0]["annotations"][0])
-        annotation |= {"id": next(self._numbers), "task": task, **changes}
+        annotation |= {"id": next(self.numbers), "task": task, **changes}
         annotation["result"][0]["value"]["choices"] = [mood]
         self.tasks[task]["annotations"].append(annotation)
         return int(annotation["id"])
@@ -112,7 +112,7 @@ class LabelStudioApi:
     def predict(self, task: int, version: str, score: float = 0.5, mood: str = "Glad") -> int:
         """Add a prediction that some model version stored earlier; return its number."""
         prediction = copy.deepcopy(ANSWERS["tasks"]["body"]["tasks"][1]["predictions"][0])
-        prediction |= {"id": next(self._numbers), "model_version": version, "score": score}
+        prediction |= {"id": next(self.numbers), "model_version": version, "score": score}
         prediction["result"] = [region(mood)]
         self.tasks[task]["predictions"].append(prediction)
         return int(prediction["id"])
@@ -165,7 +165,7 @@ class LabelStudioApi:
         return 201, {"created": len(accepted)}
 
     def _add_prediction(self, prediction: dict[str, Any]) -> dict[str, Any]:
-        stored = {**prediction, "id": next(self._numbers)}
+        stored = {**prediction, "id": next(self.numbers)}
         self.tasks[prediction["task"]]["predictions"].append(stored)
         return stored
 
@@ -176,7 +176,7 @@ class LabelStudioApi:
             return 200, list(self.backends.values())
         if method == "POST":
             backend = copy.deepcopy(ANSWERS["backend_created"]["body"]) | {"description": "", **body}
-            backend |= {"id": next(self._numbers), "model_version": "camvo"}
+            backend |= {"id": next(self.numbers), "model_version": "camvo"}
             backend.pop("basic_auth_pass", None)
             self.backends[backend["id"]] = backend
             self._make_webhook(backend["url"])
@@ -208,7 +208,7 @@ class LabelStudioApi:
         if method == "PATCH":
             self.webhooks[int(rest[0])] |= {"actions": [], **body}
             return 200, self.webhooks[int(rest[0])]
-        webhook = copy.deepcopy(ANSWERS["webhook_created"]["body"]) | body | {"id": next(self._numbers)}
+        webhook = copy.deepcopy(ANSWERS["webhook_created"]["body"]) | body | {"id": next(self.numbers)}
         self.webhooks[webhook["id"]] = webhook
         return 201, webhook
 
@@ -222,7 +222,7 @@ class LabelStudioApi:
         if method == "DELETE":
             del self.tabs[int(rest[1])]
             return 204, None
-        number = next(self._numbers) if method == "POST" else int(rest[1])
+        number = next(self.numbers) if method == "POST" else int(rest[1])
         self.tabs[number] = {"id": number, "project": body["project"], "data": body["data"]}
         return 201 if method == "POST" else 200, self.tabs[number]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -45,7 +45,7 @@ def always(label: str) -> Script:
 
 
 class LabelFolder:
-    """A folder with a ledger, a ``camvo.yaml`` of two models, and a scripted provider."""
+    """A folder with a ledger, a ``camvo.yaml`` of models, and a scripted provider."""
 
     def __init__(
         self,
@@ -54,9 +54,11 @@ class LabelFolder:
         *,
         server: Any = None,
         of_models: Mapping[str, object] = MappingProxyType({}),
+        models: Mapping[str, Mapping[str, object]] | Sequence[str] = ("red", "green"),
         **settings: Any,
     ) -> None:
         self.path, self._of_models = folder, of_models
+        self._models = models if isinstance(models, Mapping) else {name: {} for name in models}
         self.server: Any = OpenAIServer(script) if server is None else server
         self._settings = {"retries": 0, "policy": {"name": "baseline"}, "concurrency": 1, **settings}
         self.console = Console(file=io.StringIO(), width=200)
@@ -69,7 +71,9 @@ class LabelFolder:
     def _open(self) -> None:
         common = {"api_base": self.server.url, "input_price": 1.0, "output_price": 2.0}
         common |= self._of_models
-        models = [{"name": name, "model": f"openai/{name}", **common} for name in ("red", "green")]
+        models = [
+            {"name": name, "model": f"openai/{name}", **common, **own} for name, own in self._models.items()
+        ]
         config = self.path / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": models, **self._settings}))
         url = migrated.sqlite(self.path / "ledger.sqlite")

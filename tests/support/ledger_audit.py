@@ -19,17 +19,20 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from same_state import assert_same_state
-from sqlalchemy import ColumnElement, Connection, Select, Table, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, select
 
+from backend.learning.teaching import human_label
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context, unpack_text, with_context
+from backend.ledger.rounds import RoundKey
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
+from camvo.state.exploration import VotePattern
 from camvo.state.state import State
 
 
@@ -83,7 +86,8 @@ class Audit:
         doubled: what was bought again, although its buyer was not killed or had stored it already, and rounds
             that were recorded or learnt twice.
         money: accounts that are not the sums of their calls.
-        state: states that are not the sums of their events, or not what the rounds teach.
+        state: states that are not the sums of their events, or not what the rounds teach; and rounds that
+            are not taught by what people say.
         bought_again: purchases that repeat one of a buyer killed before it had stored the answer.
     """
 
@@ -109,6 +113,7 @@ def audited(ledger: Ledger, books: Books) -> Audit:
         audit.doubled += _doubled_rounds(connection)
         audit.state += _sequences(connection)
         audit.state += _states(connection)
+        audit.state += _unheard(connection)
     return audit
 
 
@@ -153,7 +158,8 @@ def _money(connection: Connection) -> Iterator[str]:
     for call in connection.execute(select(tables.calls)):
         if call.state == "reserved":
             yield f"call {call.id} is still open"
-        for account in ((call.project, "total"), ("*", call.day)):
+        purse = [] if call.purse is None else [(call.project, call.purse)]
+        for account in ((call.project, "total"), ("*", call.day), *purse):
             still_reserved = call.reserved if call.state == "reserved" else 0
             sums[account].update(spent=call.cost or 0, reserved=still_reserved)
     accounts = {(row.project, row.scope): row for row in connection.execute(select(tables.accounts))}
@@ -197,31 +203,72 @@ def _sequences(connection: Connection) -> Iterator[str]:
             yield f"the events of project {project} have gaps or doubles"
 
 
+_TAUGHT_ONCE = ("exploration", "compared", "versions", "restarts")
+"""Parts of a contribution that a stored round does not tell."""
+
+
 def _states(connection: Connection) -> Iterator[str]:
-    """Compare the sum of the events with what the rounds teach now, and with each snapshot's continuation."""
+    """Compare the sum of the events with what the rounds teach now, and with each snapshot's continuation.
+
+    What a round shows about stopping early, and which versions answered, is taught once, by the round's own
+    event. Only its pattern of votes can be checked against the round.
+    """
+    rounds = {row.id: row for row in connection.execute(_with_contexts(tables.rounds, tables.rounds.c.id))}
     events: dict[tuple[str, str, str], list[tuple[int, Contribution]]] = defaultdict(list)
     taught: dict[tuple[str, str, str], list[Contribution]] = defaultdict(list)
     for row in connection.execute(
         _with_contexts(tables.events, tables.events.c.round_id).order_by("sequence")
     ):
         lesson = Contribution.unpack(with_context(row.contribution, row.context))
-        events[row.project, row.control, row.epoch].append((row.sequence, lesson))
-    for row in connection.execute(_with_contexts(tables.rounds, tables.rounds.c.id).order_by("id")):
-        beside = row.context
-        record = TaughtRound.stored(row.plan, unpack_context(beside), row.votes, unpack_text(beside))
-        contribution = record.contribution(row.taught or row.label, human=row.taught_by == "human")
-        taught[row.project, row.control, row.epoch].append(contribution)
-    for key in {*events, *taught}:
-        total = _sum([lesson for _, lesson in events[key]])
-        if total is None or (from_rounds := _sum(taught[key])) is None or _differ(total, from_rounds):
+        key = row.project, row.control, row.epoch
+        events[key].append((row.sequence, lesson))
+        if row.kind == "round" and (round_ := rounds.pop(row.round_id, None)) is not None:
+            if lesson.exploration is not None and lesson.exploration.pattern != _pattern(round_):
+                yield f"round {round_.id} taught another pattern than that of its votes"
+            once = {name: getattr(lesson, name) for name in _TAUGHT_ONCE}
+            taught[key].append(replace(_lesson(round_), **once))
+        elif lesson.restart is not None:
+            taught[key].append(lesson)
+    for round_ in rounds.values():  # they were never learnt
+        taught[round_.project, round_.control, round_.epoch].append(_lesson(round_))
+    for key, of_state in events.items():
+        total = _sum([lesson for _, lesson in of_state])
+        if _differ(total, _sum(taught[key])):
             yield f"the state of {key} is not what its rounds teach"
     for snapshot in connection.execute(select(tables.snapshots)):
         lessons = events[snapshot.project, snapshot.control, snapshot.epoch]
         state = State.restore(snapshot.state)
         state.add(*(lesson for sequence, lesson in lessons if sequence > snapshot.sequence))
-        total = _sum([lesson for _, lesson in lessons])
+        total = _sum([lesson for _, lesson in lessons], linear=state.linear)
         if total is None or _differ(state, total):
             yield f"snapshot {snapshot.sequence} of {snapshot.control} is not the sum of its events"
+
+
+def _unheard(connection: Connection) -> Iterator[str]:
+    """Rounds that are not taught by what people say about them."""
+    for row in connection.execute(select(tables.rounds)):
+        key = RoundKey(row.project, row.task, row.control, row.question, row.epoch)
+        human = human_label(connection, key, row.plan)
+        taught = (row.label, "vote") if human is None or row.audit else (human, "human")
+        if (row.human, row.taught, row.taught_by) != (human, *taught):
+            yield f"round {row.id} is taught {row.taught} by a {row.taught_by}, and people say {human}"
+
+
+def _lesson(row: Row[Any]) -> Contribution:
+    """What a round teaches now."""
+    record = TaughtRound.stored(row.plan, unpack_context(row.context), row.votes, unpack_text(row.context))
+    return record.contribution(row.taught or row.label, human=row.taught_by == "human")
+
+
+def _pattern(row: Row[Any]) -> VotePattern:
+    """The pattern of a round's votes; with two labels it names them."""
+    stages, labels = row.plan["stages"], tuple(sorted(row.plan["labels"]))
+    return VotePattern.of(
+        sorted(stages["order"]),
+        row.votes,
+        everyone=stages["coin"] == "everyone",
+        labels=labels if len(labels) == 2 else (),
+    )
 
 
 def _with_contexts(table: Table, round_id: ColumnElement[int]) -> Select[Any]:
@@ -229,15 +276,17 @@ def _with_contexts(table: Table, round_id: ColumnElement[int]) -> Select[Any]:
     return select(table, contexts.context).outerjoin(tables.contexts, contexts.round_id == round_id)
 
 
-def _sum(contributions: list[Contribution]) -> State | None:
+def _sum(contributions: list[Contribution], *, linear: bool = True) -> State | None:
     if not contributions:
         return None
-    state = State(len(contributions[0].context))
+    state = State(len(contributions[0].context), linear=linear)
     state.add(*contributions)
     return state
 
 
-def _differ(state: State, other: State) -> bool:
+def _differ(state: State | None, other: State | None) -> bool:
+    if state is None or other is None:
+        return True
     try:
         assert_same_state(state, other)
     except AssertionError:

@@ -25,7 +25,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,13 +37,10 @@ from journal import Journal
 from label_studio_requests import Annotation, Project, annotated, task
 from ledger_audit import Books
 from scripted_litellm import LABELS, HashedTexts, ScriptedLitellm
-from server_process import child, let_claims_expire, open_calls, wait_until
-from sqlalchemy import update
+from server_process import child, open_calls, wait_until
 
 from backend import settings
 from backend.label_studio.payloads import parse_webhook
-from backend.ledger import Ledger
-from backend.ledger.database import tables
 from backend.models import model as litellm_info
 from backend.models.call_ledger import CallLedger
 from backend.questions import parse_label_config
@@ -78,6 +74,8 @@ class Killing:
         folder: where ``journal.jsonl`` is written.
         seed: of the moments, the victims and the order of tasks.
         kills: how many workers are killed with SIGKILL.
+        policy: the name of the policy.
+        ahead: by how many seconds the clock of every third worker is ahead, as on another host.
         workers: how many run at a time.
         longest: seconds that a worker which has started is left alone before it is killed, at most.
     """
@@ -86,6 +84,8 @@ class Killing:
     folder: str
     seed: int
     kills: int
+    policy: str = "joint"
+    ahead: float = 0.0
     workers: int = 3
     longest: float = 0.25
 
@@ -115,6 +115,7 @@ def light_runtime(
     seconds: Callable[[], float],
     clock: Callable[[], float] = time.time,
     deadline: float = 60.0,
+    policy: str = "joint",
 ) -> Iterator[Runtime]:
     """A runtime with the scripted provider, which replaces litellm in this process meanwhile."""
     provider = ScriptedLitellm(purchased, seconds)
@@ -132,7 +133,7 @@ def light_runtime(
             for name in MODELS
         ]
         temporary.write_text(
-            yaml.safe_dump({"models": entries, "deadline": deadline, "policy": {"name": "camvo", "k_min": 3}})
+            yaml.safe_dump({"models": entries, "deadline": deadline, "policy": {"name": policy}})
         )
         temporary.rename(config)
     environment = Environment(database_url=url, config=config)
@@ -171,14 +172,14 @@ def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:
 
 
 class _KnownCalls(CallLedger):
-    """The call ledger of a worker, whose claims the supervisor lets expire when it has killed the worker."""
+    """The call ledger of a worker, which notes that the worker has started."""
 
     journal: Journal
     worker: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.journal.note("started", worker=self.worker, owner=self.owner)
+        self.journal.note("started", worker=self.worker)
 
 
 def _work(killing: Killing, number: int) -> None:
@@ -187,24 +188,31 @@ def _work(killing: Killing, number: int) -> None:
     journal = Journal(killing.journal)
     _KnownCalls.journal, _KnownCalls.worker = journal, number
     annotation_process.CallLedger = _KnownCalls  # type: ignore[misc]
-    with light_runtime(
-        killing.url,
-        Path(killing.folder),
-        purchases(journal, number),
-        seconds=lambda: rng.uniform(0.0, 0.05),
-    ) as runtime:
+    true_time, ahead = time.time, 0.0 if number % 3 else killing.ahead
+
+    def clock() -> float:
+        return true_time() + ahead
+
+    with (
+        patch("time.time", clock),
+        light_runtime(
+            killing.url,
+            Path(killing.folder),
+            purchases(journal, number),
+            seconds=lambda: rng.uniform(0.0, 0.05),
+            clock=clock,
+            policy=killing.policy,
+        ) as runtime,
+    ):
         for count in itertools.count(1):
             numbers = rng.sample(killing.window(number), AT_ONCE)
             for predicted, label in predict(runtime, numbers).items():
                 journal.note("predicted", task=predicted, label=label)
             # Some annotations come before the prediction of their task, and some after it.
-            annotate(
-                runtime,
-                journal,
-                1000 * number + count,
-                rng.choice(killing.window(number)),
-                rng.choice(LABELS),
-            )
+            annotated_task, first = rng.choice(killing.window(number)), 1000 * number + 2 * count
+            # The same annotator may annotate a task again, and see it in another way.
+            for annotation in range(first, first + rng.choice((1, 2))):
+                annotate(runtime, journal, annotation, annotated_task, rng.choice(LABELS))
 
 
 def purchases(journal: Journal, buyer: int) -> Callable[[str, str], str]:
@@ -239,11 +247,11 @@ def run(killing: Killing) -> None:
             victim = rng.choice(sorted(alive))
             _await_start(journal, victim, alive[victim])
             time.sleep(rng.uniform(0.0, killing.longest))
-            _kill(killing, journal, victim, alive.pop(victim))
+            _kill(journal, victim, alive.pop(victim))
             _start(killing, next(numbers), alive)
     finally:
         for worker, process in alive.items():
-            _kill(killing, journal, worker, process)
+            _kill(journal, worker, process)
     _predict_everything(killing, journal, next(numbers))
 
 
@@ -282,26 +290,22 @@ def _await_start(journal: Journal, worker: int, process: int) -> None:
         time.sleep(0.005)
 
 
-def _kill(killing: Killing, journal: Journal, worker: int, process: int) -> None:
-    """Kill a worker and let its claims expire at once; another would wait for the lease's 15 seconds."""
+def _kill(journal: Journal, worker: int, process: int) -> None:
+    """Kill a worker; the others take over what it has claimed."""
     os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     if not os.WIFSIGNALED(status):
         raise SystemExit(f"worker {worker} ended by itself, see its traceback above")
     journal.note("killed", worker=worker)
-    owners = [event["owner"] for event in journal.events("started") if event["worker"] == worker]
-    with closing(Ledger(killing.url)) as ledger, ledger.write() as connection:  # no connection may be forked
-        claims = tables.claims
-        connection.execute(
-            update(claims).where(claims.c.owner.in_(owners)).values(expires_at=claims.c.expires_at - 3600.0)
-        )
 
 
 def _predict_everything(killing: Killing, journal: Journal, number: int) -> None:
-    with closing(Ledger(killing.url)) as ledger:
-        let_claims_expire(ledger)
     with light_runtime(
-        killing.url, Path(killing.folder), purchases(journal, number), seconds=lambda: 0.0
+        killing.url,
+        Path(killing.folder),
+        purchases(journal, number),
+        seconds=lambda: 0.0,
+        policy=killing.policy,
     ) as runtime:
         wait_until(lambda: not open_calls(runtime.ledger), "booking of the lost calls")
         for start in range(0, len(killing.tasks), _PORTION):

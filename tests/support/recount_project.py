@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def resumed(prepared: Prepared, folder: Path, api: LabelStudioApi, **settings: A
     (folder / "ledger.sqlite").write_bytes(ledger)
     studio = Studio(folder, api, **settings)
     api.tasks = copy.deepcopy(tasks)
+    api.numbers = itertools.count(10_000)
     assert studio.tasks == [*tasks]
     return studio
 

@@ -27,7 +27,7 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import yaml
 from label_studio_requests import Annotation, annotated, predict, task
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import Row, Select, func, select
 from warm_start import WarmProcess
 
 from backend.ledger import Ledger
@@ -93,13 +93,6 @@ def task_of(body: Mapping[str, Any]) -> int:
     entry = re.search(r"Entry (\d+) of the diary", body["messages"][-1]["content"])
     assert entry is not None
     return int(entry[1])
-
-
-def let_claims_expire(ledger: Ledger) -> None:
-    """Back-date every claim and call by an hour, after which a dead process's calls count as lost."""
-    with ledger.write() as connection:
-        for table in (tables.claims, tables.calls):
-            connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))
 
 
 def open_calls(ledger: Ledger) -> int:
@@ -275,7 +268,3 @@ class ServerProcess:
     def rows(self, query: Select[Any]) -> list[Row[Any]]:
         with self.ledger.read() as connection:
             return list(connection.execute(query).all())
-
-    def let_claims_expire(self) -> None:
-        """See :func:`let_claims_expire`."""
-        let_claims_expire(self.ledger)

@@ -118,7 +118,8 @@ class Backend:
         self.ledger.close()
 
     def _pool(self) -> list[dict[str, Any]]:
-        common = {"api_base": self.server.url, "input_price": INPUT_PRICE, "output_price": OUTPUT_PRICE}
+        common: dict[str, Any] = {"api_base": self.server.url, "structured_output": False}
+        common |= {"input_price": INPUT_PRICE, "output_price": OUTPUT_PRICE}
         return [{"name": name, "model": f"openai/{name}", **common, **self._entries} for name in self._models]
 
     def post(self, path: str, body: object, **options: Any) -> TestResponse:

@@ -52,6 +52,7 @@ class DatasetJobs:
     purse: Purse | None = None
     aim_usd: float | None = None
     batching: Batching | None = None
+    waits: bool = True
 
     def look_up(
         self,
@@ -85,6 +86,7 @@ class DatasetJobs:
             aim_usd=self.aim_usd,
             batching=self.batching,
             review=False,
+            waits=self.waits,
         )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:

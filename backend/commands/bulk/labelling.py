@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,9 +24,11 @@ from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
+from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.missing import Ending, Missing, missing_of
 from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
@@ -47,6 +49,7 @@ class Labelling:
     at_once: int
     labelled: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    voteless: int = 0
     waiting: int = 0
     out_of_money: bool = False
     hopeless: bool = False
@@ -124,7 +127,8 @@ class Labelling:
             code = "internal"
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
         self.failed[code] += 1
-        self.hopeless = not self.labelled and self.failed[NoVoteError.code] >= HOPELESS
+        self.voteless += isinstance(error, NoVoteError) and error.partial is None
+        self.hopeless = not self.labelled and self.voteless >= HOPELESS
 
 
 async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
@@ -174,16 +178,10 @@ class RunCounts:
             f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
             f" before ({self.rows:,} rows); the project has cost ${spent:.4f}"
         ]
-        if self.failed:
-            codes = ", ".join(f"{code} {tasks:,}" for code, tasks in self.failed.most_common())
-            lines.append(
-                f"{self.failed.total():,} tasks failed ({codes}): docs/errors.md says what to do; then ask"
-                " again about them alone with --retry-failed"
-            )
         if self.out_of_money:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")
         if self.hopeless:
-            lines.append(f"no model voted on any of {HOPELESS} tasks: try camvo check, then run it again")
+            lines.append("the run ended early, because no model voted on any task")
         if self.waiting:
             lines.append(f"{self.waiting:,} tasks wait for providers' batches")
         if left := self.left - self.waiting:
@@ -193,15 +191,19 @@ class RunCounts:
         return "\n".join(lines)
 
 
+_AGAIN = "the same command with --retry-failed"
+
 _EVERY = 1.0
 """Seconds between two looks at the ledger."""
 
 
 class Spending:
-    """A project's account in the ledger, from the start of a run."""
+    """A project in the ledger from the start of a run: what it has cost, and what is missing."""
 
     def __init__(self, ledger: Ledger, project: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger, self._project, self._clock = ledger, project, clock
+        with ledger.read() as connection:
+            self._start = Mark.now(connection)
         self._started_with = self._latest = self.in_all()
         self._looked_at = clock()
 
@@ -215,6 +217,11 @@ class Spending:
         if self._clock() - self._looked_at >= _EVERY:
             self._latest, self._looked_at = self.in_all(), self._clock()
         return self._latest - self._started_with
+
+    def missing(self, models: Collection[str]) -> Missing:
+        """Find the labels and votes that the project lacks; the models are judged by this run."""
+        with self._ledger.read() as connection:
+            return missing_of(connection, self._project, models, self._start, _AGAIN)
 
     def so_far(self) -> str:
         """Say what this run has spent."""
@@ -235,6 +242,7 @@ class RunTally:
     tasks: int
     labelling: Labelling
     spending: Spending
+    models: Collection[str]
     labelled_before: int = 0
     left_out: int = 0
 
@@ -276,7 +284,16 @@ class RunTally:
 
     def summary(self) -> str:
         """What was done and what it cost, and a line for each problem that may need action."""
-        return self.counts.summary(self.spending.in_all())
+        return "\n".join([self.counts.summary(self.spending.in_all()), *self.missing().lines()])
+
+    def missing(self) -> Missing:
+        """The labels and votes that the project lacks."""
+        return self.spending.missing(self.models)
+
+    @property
+    def ending(self) -> Ending:
+        """How the run ends, as an exit code."""
+        return Ending.TASKS_LEFT if self.left else self.missing().ending
 
 
 _AHEAD: Final = 64
@@ -304,7 +321,7 @@ def label_tasks(
     """Ask models about the tasks that are not labelled yet, at once or in providers' batches."""
     labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
     spending = Spending(jobs.process.ledger, jobs.project)
-    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending, jobs.settings.arms)
 
     def label(of: DatasetJobs, most: int | None) -> None:
         _sweep(of, tasks, console, tally, most, everyone=everyone, only_failed=jobs.again)
@@ -344,17 +361,20 @@ def _sweep(
             _doing(jobs, everyone=everyone),
             tasks.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
+            waiting=process.waiting,
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
+        if process.waiting():
+            console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(
             f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
             soft_wrap=True,
         )
         labelling.wait(jobs.settings.longest_call)
-        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
         raise
 
 

@@ -74,6 +74,13 @@ COLUMNS: Final = (
         of_round=lambda round_: without_silent_student(round_.votes),
     ),
     AddedColumn(
+        "incomplete",
+        str,
+        "the models whose votes are missing and [may still come](#when-a-model-is-down), with the reason;"
+        " JSON in CSV and Parquet",
+        of_round=lambda round_: round_.missing,
+    ),
+    AddedColumn(
         "human",
         str,
         "the label that people gave, once it was [taught](#people-without-label-studio)",
@@ -95,7 +102,8 @@ COLUMNS: Final = (
     AddedColumn(
         "error",
         str,
-        "why the task has no label: a [code](errors.md#a-task-gets-no-prediction)",
+        "why the task has no label, or none for one of its questions: a"
+        " [code](errors.md#a-task-gets-no-prediction)",
         of_row=lambda row: None if row.stored.complete else row.stored.failure,
     ),
 )

@@ -20,13 +20,13 @@ from backend.commands.bulk.labelling import Spending, annotate_in_bulk
 from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.run import count_again, results, write_results
+from backend.commands.label.run import complete_and_count, results, write_results
 from backend.commands.predict.prediction_run import PredictionRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import check_sink
 from backend.errors import TaskError
@@ -35,10 +35,12 @@ from backend.label_studio.payloads import parse_task
 from backend.label_studio.predictions import Prediction
 from backend.ledger import money, projects
 from backend.ledger.money import from_picodollars
+from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.recounting.automatic import Delivery
+from backend.server.status.missing import Ending
 from backend.settings import Environment
 
 _MOST = 1_000_000
@@ -54,14 +56,19 @@ class _ProjectPredictor:
         self._slots = asyncio.Semaphore(jobs.settings.tasks_at_once)
 
     def predict(
-        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
     ) -> list[TaskAnswer]:
         """Return for each task its predictions, or why it has none."""
         config = parse_label_config(label_config)
         thread = self._process.thread
         how = replace(self._jobs, project=project_key, config=config)
-        parsed = map(parse_task, tasks)
-        jobs = [None if task is None else how.job(ProjectTasks.task(*task)) for task in parsed]
+        found = [how.job(ProjectTasks.task(*task)) if task else None for task in map(parse_task, tasks)]
+        jobs = [job and replace(job, stored_only=stored_only) for job in found]
         futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
         waiting = [future for future in futures if future is not None]
         try:
@@ -93,27 +100,25 @@ class _ProjectPredictor:
                 0 if after is None else ProjectSums(connection, project_key).tasks_after(after, first, last)
             )
             spent = money.balance(connection, project_key, money.TOTAL).spent
-            return Progress(
-                decided, ProjectSums(connection, project_key).newest_round(), from_picodollars(spent)
-            )
+            newest = ProjectSums(connection, project_key).newest_round()
+            countings = Recounts(connection, project_key).latest_number()
+            return Progress(decided, newest, from_picodollars(spent), countings)
 
 
 def _answer(future: Future[Prediction | None]) -> TaskAnswer:
     try:
         prediction = future.result()
     except TaskError as error:
-        return TaskAnswer([], error.code, error.fix)
-    if prediction is None:
-        return TaskAnswer([], AUDIT)
-    return TaskAnswer([prediction] if isinstance(prediction, dict) else list(prediction))
+        return TaskAnswer.of(error.partial or [], {"code": error.code, "fix": error.fix})
+    return TaskAnswer([], AUDIT) if prediction is None else TaskAnswer.of(prediction, None)
 
 
-def _recount_project(
+def _complete_and_recount(
     project: OpenProject, options: LabelOptions, environment: Environment, console: Console
 ) -> None:
-    """Count the kept votes of a project again, after further votes if asked to, and replace what changed."""
+    """Complete and count a project's votes again, as the options say, and replace what changed."""
     untouched = ProjectTasks(project.client, project.number, project.tasks.tasks, untouched=True)
-    count_again(project.jobs, untouched, console, options.ask_more)
+    complete_and_count(project.jobs, untouched, console, options)
     process = project.jobs.process
     delivery = Delivery(
         ledger=process.ledger,
@@ -122,7 +127,7 @@ def _recount_project(
         readers=process.readers,
         settings=process.settings,
         environment=environment.model_copy(update={"label_studio_url": project.client.url}),
-        pause=0.0,
+        share=1.0,
     )
     with console.status("replacing predictions"):
         replaced = process.thread.submit(delivery.deliver(project.jobs.project, _go_on)).result()
@@ -161,7 +166,11 @@ class _ProjectSweeps:
         tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
-            self.console, "labelling", tasks, note=lambda done, total: spending.so_far()
+            self.console,
+            "labelling",
+            tasks,
+            note=lambda done, total: spending.so_far(),
+            waiting=jobs.process.waiting,
         ) as advance:
             run(advance)
 
@@ -172,17 +181,18 @@ def label_project(
     label_studio: str | None,
     options: LabelOptions,
     out: Path | None = None,
-) -> bool:
+) -> Ending:
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:
-        check_sink(out)
+        check_sink(out, for_spreadsheet=options.spreadsheet)
     environment = environment_with(config)
     quiet_logs(environment)
     client = backend_client.label_studio_client(label_studio, environment)
     console = Console()
     with interruptible():
         tally = predict_project(client, number, options, environment, console, out=out)
-    return not tally.left
+    print_ending(console, tally.ending)
+    return tally.ending
 
 
 def predict_project(  # noqa: PLR0917 - a project, and what a run needs
@@ -198,16 +208,19 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     """Predict a project's tasks in this process, and store the predictions in Label Studio."""
     settings = settings_module.load(environment.config)
     with open_project(client, number, options, settings, environment, embedder) as project:
+        spending = Spending(project.jobs.process.ledger, project.jobs.project)
         jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
         sweeps = _ProjectSweeps(project, options.retry_failed, console)
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
-        tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
-        console.print(tally.summary(), highlight=False, soft_wrap=True)
-        if options.recount:
-            _recount_project(project, options, environment, console)
+        tally = sweeps.tally
+        if options.recount or options.retry_failed:
+            _complete_and_recount(project, options, environment, console)
+        tally.missing = spending.missing(jobs.settings.arms)
+        console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
         if out is not None:
             added = added_kinds(jobs.config)
-            write_results(out, results(tasks, jobs), tasks.columns, added, console)
+            rows, marked = results(tasks, jobs), options.spreadsheet
+            write_results(out, rows, tasks.columns, added, console, for_spreadsheet=marked)
             console.print(f"written to {out}", highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
     print_outcome(console, environment, jobs.project)

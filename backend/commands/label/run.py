@@ -9,7 +9,8 @@ import csv
 import io
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import replace
+from concurrent.futures import wait
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,24 +33,35 @@ from backend.commands.label.columns import (
     added_values,
     label_columns,
 )
-from backend.commands.predict.prediction_run import AskMoreTally, RecountTally
+from backend.commands.predict.recount_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, check_sink, open_sink, spreadsheet_cell, whole_file
+from backend.datasets.sinks import (
+    Kinds,
+    Result,
+    check_sink,
+    open_sink,
+    spreadsheet_cell,
+    unwritable,
+    whole_file,
+)
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, money
 from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
-from backend.ledger.rounds import ProjectRounds, Round
+from backend.ledger.recounts import FurtherVotes
+from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
-from backend.recounting.further import ask_portion
+from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.missing import Ending
 from backend.settings import Environment, Settings
 from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
@@ -173,8 +185,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
             batching = batching_of(jobs.settings, process, everyone=options.batch)
             jobs = agreed(replace(jobs, batching=batching), tasks, options, console)
             tally = label_tasks(jobs, tasks, console, wait=options.wait)
-            if options.recount:
-                count_again(jobs, tasks, console, options.ask_more)
+            complete_and_count(jobs, tasks, console, options)
             write(results(tasks, jobs), index.columns, added_kinds(jobs.config))
             return tally
 
@@ -190,7 +201,14 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
     """Store what is known of a dataset's project, and return what makes jobs of its tasks."""
     own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
     return DatasetJobs(
-        process, project, dataset.config, own_settings, options.retry_failed, options.purse, options.aim
+        process,
+        project,
+        dataset.config,
+        own_settings,
+        options.retry_failed,
+        options.purse,
+        options.aim,
+        waits=not options.no_wait,
     )
 
 
@@ -238,17 +256,18 @@ def _with_blind_sample(
     return blind
 
 
-def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
+def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> Ending:
     """Label a file and write the labels to another."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
     console.print(f"written to {out}", highlight=False, soft_wrap=True)
     print_outcome(console, environment, options.project(path))
-    return not tally.left
+    print_ending(console, tally.ending)
+    return tally.ending
 
 
 def label_into(  # noqa: PLR0917 - two files, and what a run needs
@@ -263,28 +282,31 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
-    check_sink(out)
+    check_sink(out, for_spreadsheet=options.spreadsheet)
 
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:
-        write_results(out, results, columns, added, console)
+        write_results(out, results, columns, added, console, for_spreadsheet=options.spreadsheet)
 
     return run_label(source, options, environment, console, write, embedder)
 
 
 def write_results(
-    out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
+    out: Path,
+    results: Iterator[Result],
+    columns: Columns,
+    added: Kinds,
+    console: Console,
+    *,
+    for_spreadsheet: bool,
 ) -> None:
     """Write results to a file."""
+    sink = open_sink(out, columns, added, for_spreadsheet=for_spreadsheet)
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns, added) as write:
+        with console.status(f"writing {out}"), sink as write:
             for result in results:
                 write(result)
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written: {error.strerror or type(error).__name__}",
-            where=str(out),
-            fix="make room, and run the same command again: nothing is paid twice",
-        ) from error
+        raise unwritable(error, out) from error
 
 
 _MOST = 1000
@@ -293,36 +315,73 @@ _MOST = 1000
 _T = TypeVar("_T")
 
 
-def count_again(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, ask_more: float | None) -> None:
-    """Count a dataset's kept votes again; if asked to, ask models that were left out, and count once more."""
-    counted = RecountTally()
-    with Threads(1, "workers") as workers, console.status("counting the kept votes again"):
-        again = _CountingAgain(jobs, tasks, workers)
+def complete_and_count(
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, options: LabelOptions
+) -> None:
+    """Ask for missing votes, count kept votes again, and ask for further ones, as the options say.
+
+    Kept votes are counted once more after further votes.
+    """
+    with Threads(1, "workers") as workers:
+        again = _CountingAgain(jobs, tasks, workers, console)
         try:
-            again.count(counted)
-            if ask_more is not None:
-                asked = again.ask(ask_more)
-                again.count(counted)
-                console.print(asked.summary(ask_more), highlight=False, soft_wrap=True)
+            if options.retry_failed or options.ask_more is not None:
+                further = None if options.ask_more is None else Purse("further", options.ask_more)
+                again.complete(further or options.purse)
+            if options.recount:
+                with console.status("counting the kept votes again"):
+                    again.recount(options.ask_more)
         except BaseException:
             jobs.process.stop_asking()
             again.recounter.stop()
             raise
-    console.print(counted.summary().partition("\n")[0], highlight=False, soft_wrap=True)
 
 
 class _CountingAgain:
-    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: Threads) -> None:
+    def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: Threads, console: Console) -> None:
         process = jobs.process
-        self._jobs, self._tasks, self._process = jobs, tasks, process
+        self._jobs, self._tasks, self._process, self._console = jobs, tasks, process, console
         self.recounter = Recounter(
             process.ledger, process.writer, process.states, workers, jobs.settings, clock=process.clock
         )
 
+    def complete(self, purse: Purse) -> None:
+        """Ask the models whose votes are missing, and decide the tasks anew that get one."""
+        process, project = self._process, self._jobs.project
+        with process.ledger.read() as connection:
+            numbers = IncompleteRounds(connection, project).tasks()
+            left = FurtherVotes(connection, project).uncounted()  # by a run that was interrupted
+        if not numbers and not left:
+            return
+        with progress_bar(self._console, "completing", len(numbers), waiting=process.waiting) as advance:
+
+            async def complete(job: Job) -> Any:
+                bought = await process.further.complete(job)
+                advance(1)
+                return bought
+
+            portion = self._ask(self._jobs_of(numbers, purse), complete)
+        with process.ledger.read() as connection:
+            completed = FurtherVotes(connection, project).uncounted()
+        counting = self._run(self.recounter.recount_tasks(project, completed))
+        labels = 0 if counting is None else counting.labels
+        tally = CompletingTally(portion.tasks, portion.votes, labels, portion.exhausted)
+        self._console.print(tally.summary(len(numbers)), highlight=False, soft_wrap=True)
+
+    def recount(self, ask_more: float | None) -> None:
+        """Count the kept votes again; if asked to, ask models that were left out, and count once more."""
+        counted = RecountTally()
+        self.count(counted)
+        if ask_more is not None:
+            asked = self.ask(ask_more)
+            self.count(counted)
+            self._console.print(asked.summary(ask_more), highlight=False, soft_wrap=True)
+        self._console.print(counted.summary().partition("\n")[0], highlight=False, soft_wrap=True)
+
     def count(self, tally: RecountTally) -> None:
         counting = self._run(self.recounter.recount(self._jobs.project, "command"))
         if counting is not None:
-            tally.add({"labels": counting.labels, "scores": counting.scores, "counted": counting.counted})
+            tally.add(asdict(counting))
 
     def ask(self, usd: float) -> AskMoreTally:
         tally, seen = AskMoreTally(), set[int]()
@@ -334,19 +393,16 @@ class _CountingAgain:
                 return tally
             seen.update(wanted)
             ask = partial(self._process.further.ask_in_doubt, worth_usd=1.0 / doubts.least)
-            portion = self._run(
-                ask_portion(
-                    [*self._jobs_of(wanted, Purse("further", usd))],
-                    ask,
-                    at_once=self._jobs.settings.concurrency,
-                    deadline=math.inf,
-                )
-            )
+            portion = self._ask(self._jobs_of(wanted, Purse("further", usd)), ask)
             tally.tasks += portion.tasks
             tally.votes += portion.votes
             tally.exhausted |= portion.exhausted
         tally.spent_usd = self._spent()
         return tally
+
+    def _ask(self, jobs: Iterator[Job], ask: Callable[[Job], Coroutine[Any, Any, Any]]) -> Portion:
+        at_once = self._jobs.settings.concurrency
+        return self._run(ask_portion([*jobs], ask, at_once=at_once, deadline=math.inf))
 
     def _jobs_of(self, numbers: list[int], purse: Purse) -> Iterator[Job]:
         """The jobs of some tasks, in the order of their numbers' list."""
@@ -364,4 +420,12 @@ class _CountingAgain:
             return from_picodollars(money.balance(connection, self._jobs.project, "further").spent)
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return self._process.thread.submit(work).result()
+        """Run some work; after an interruption, let the calls under way end."""
+        future = self._process.thread.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self._process.stop_asking()
+            self.recounter.stop()
+            wait([future], timeout=self._jobs.settings.longest_call)
+            raise

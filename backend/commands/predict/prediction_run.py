@@ -12,160 +12,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from heapq import nsmallest
 from typing import Any, Protocol
 
-from backend.annotation.queue import AUDIT, CROWDED, DEADLINE
-from backend.commands.shared.backend_client import (
-    BackendClient,
-    Progress,
-    TaskAnswer,
-    TaskFailure,
-    TasksInDoubt,
-)
+from backend.annotation.job import random_draw
+from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
+from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.output import Advance
-from backend.errors import BackendError, BatchPendingError, BodyTooLargeError
+from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
-
-
-@dataclass(slots=True)
-class RecountTally:
-    """What a run did."""
-
-    counting: Mapping[str, Any] | None = None
-    replaced: int = 0
-    drafted: int = 0
-
-    def add(self, counting: Mapping[str, Any]) -> None:
-        """Count what a counting changed; a label that two countings change counts twice."""
-        before = self.counting or {"labels": 0, "scores": 0}
-        sums = {name: before[name] + counting[name] for name in ("labels", "scores")}
-        self.counting = {**counting, **sums}
-
-    def summary(self) -> str:
-        """Return a line with what changed, and one with what Label Studio shows."""
-        if self.counting is None:
-            lines = ["Counted again: nothing changed"]
-        else:
-            labels, scores, counted = (self.counting[name] for name in ("labels", "scores", "counted"))
-            lines = [f"Counted again: {labels:,} of {counted:,} labels changed, and {scores:,} more scores"]
-        lines.append(f"{self.replaced} predictions replaced in Label Studio")
-        if self.drafted:
-            lines.append(f"{self.drafted} tasks have a draft, and keep their prediction until it is gone")
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class RecountRun:
-    """One recount of one project. It keeps no state: an interrupted run can be repeated."""
-
-    client: Client
-    backend: BackendClient
-    project: int
-    key: str
-    label_config: str
-    batch: int = 50
-    tally: RecountTally = field(default_factory=RecountTally)
-
-    def count(self) -> None:
-        """Make the server recount."""
-        counting = self.backend.recount(self.key)
-        if counting is not None:
-            self.tally.add(counting)
-
-    def deliver(self) -> None:
-        """Replace the predictions of changed tasks that nobody has annotated or begun to."""
-        last = 0
-        while True:
-            tasks, through = self.backend.recounted(self.key, last)
-            if not tasks:
-                return
-            last = tasks[-1]
-            for start in range(0, len(tasks), self.batch):
-                self._replace(tasks[start : start + self.batch], through)
-
-    def _replace(self, numbers: Sequence[int], through: int) -> None:
-        wanted, drafted = predictions.untouched(self.client.tasks(self.project, numbers))
-        results = (
-            self.backend.predict(self.key, self.label_config, wanted, stored_only=True) if wanted else []
-        )
-        for task, answer in zip(wanted, results, strict=True):
-            changed = False
-            for prediction in answer.predictions:
-                existing = predictions.of_version(task, prediction["model_version"])
-                if existing:
-                    changed |= predictions.replace_prediction(self.client, existing, prediction)
-            self.tally.replaced += changed
-        self.tally.drafted += len(drafted)
-        self.backend.delivered(self.key, [number for number in numbers if number not in drafted], through)
-
-
-@dataclass(slots=True)
-class AskMoreTally:
-    """What a run did."""
-
-    tasks: int = 0
-    votes: int = 0
-    spent_usd: float = 0.0
-    exhausted: bool = False
-
-    def summary(self, usd: float) -> str:
-        """Return a line with what was asked and why it ended."""
-        asked = (
-            f"Asked more: {self.votes} votes on {self.tasks} tasks; ${self.spent_usd:.4g} of ${usd:.4g} spent"
-        )
-        why = "the money does not cover the next" if self.exhausted else "no other vote is worth asking for"
-        return f"{asked}, {why}"
-
-
-@dataclass(frozen=True, slots=True)
-class AskMoreRun:
-    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
-
-    counting: RecountRun
-    usd: float
-    tally: AskMoreTally = field(default_factory=AskMoreTally)
-
-    def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
-        """Ask until no vote is worth asking for or the money is spent."""
-        tally, seen, of = self.tally, set[int](), self.counting
-        while not tally.exhausted:
-            doubts = of.backend.doubts(of.key, self.usd)
-            tally.spent_usd = doubts.spent_usd
-            numbers = [number for number in doubts.tasks if number not in seen]
-            if not numbers:
-                break
-            seen.update(numbers)
-            for start in range(0, len(numbers), of.batch):
-                show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
-                self._ask(numbers[start : start + of.batch], doubts)
-                if tally.exhausted:
-                    break
-        return tally
-
-    def _ask(self, numbers: list[int], doubts: TasksInDoubt) -> None:
-        """Ask about tasks that nobody has annotated or begun to, until all of them were asked about."""
-        of = self.counting
-        by_number = {task["id"]: task for task in of.client.tasks(of.project, numbers)}
-        in_order = [by_number[number] for number in numbers if number in by_number]
-        wanted, _ = predictions.untouched(in_order)
-        while wanted and not self.tally.exhausted:
-            said = of.backend.ask_more(of.key, of.label_config, wanted, usd=self.usd, least=doubts.least)
-            self._count(said)
-            wanted = wanted[len(wanted) - said["left"] :]
-
-    def _count(self, said: Mapping[str, Any]) -> None:
-        self.tally.tasks += said["tasks"]
-        self.tally.votes += said["votes"]
-        self.tally.spent_usd += said["usd"]
-        self.tally.exhausted |= said["exhausted"]
+from backend.server.status.missing import Ending, Missing
 
 
 @dataclass(slots=True)
 class Tally:
     """Counts of tasks; ``stored``, ``replaced`` and ``refused`` count predictions.
 
-    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up.
+    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up,
+    ``partly`` those whose prediction lacks one of the questions.
     """
 
     created: int = 0
@@ -174,23 +40,42 @@ class Tally:
     unchanged: int = 0
     blind: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    partly: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
     undecided: int = 0
     too_large: int = 0
     refused: int = 0
+    repaired: int = 0
     spent_usd: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
+    awaited: str = field(default="", compare=False)
+    missing: Missing | None = field(default=None, compare=False)
 
     def begin_sweep(self) -> None:
         """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
         self.unchanged = -self.created
         self.blind = self.waiting = self.undecided = self.too_large = self.refused = 0
         self.failed.clear()
+        self.partly.clear()
 
     @property
     def left(self) -> int:
-        """How many tasks should have got a prediction and did not."""
-        return self.failed.total() + self.waiting + self.undecided + self.too_large + self.refused
+        """How many tasks should have got a prediction, or a label for each question, and did not."""
+        return (
+            self.failed.total()
+            + self.partly.total()
+            + self.waiting
+            + self.undecided
+            + self.too_large
+            + self.refused
+        )
+
+    @property
+    def ending(self) -> Ending:
+        """How the run ends, as an exit code."""
+        if self.left:
+            return Ending.TASKS_LEFT
+        return Ending.DONE if self.missing is None else self.missing.ending
 
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
@@ -199,14 +84,20 @@ class Tally:
             f"{self.stored or self.created} predictions stored{tasks}, {self.replaced} replaced,"
             f" {self.unchanged} tasks left unchanged"
         ]
+        if self.repaired:
+            lines.append(
+                f"{self.repaired} tasks showed something else than the ledger holds, and were corrected"
+            )
         if self.blind:
             lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
+        counted = [("lack a label for a question", self.partly)]
+        if self.missing is None:
+            counted.insert(0, ("failed", self.failed))
         lines += [
-            f"{tasks} tasks failed ({code}): {self.fixes.get(code, 'look the code up in docs/errors.md')}"
-            for code, tasks in self.failed.most_common()
+            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, cure_of(code))}"
+            for what, of_code in counted
+            for code, tasks in of_code.most_common()
         ]
-        if self.failed:
-            lines.append("then ask again about the failed tasks alone with --failed")
         if self.waiting:
             lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
         if self.undecided:
@@ -217,6 +108,8 @@ class Tally:
             lines.append(
                 f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
             )
+        if self.missing is not None:
+            lines += self.missing.lines()
         return "\n".join(lines)
 
 
@@ -268,6 +161,9 @@ def watching(
         thread.join()
 
 
+_SAMPLE = 50
+"""Tasks that are compared with the ledger at the end of a run."""
+
 TRIES = 4
 """Consecutive requests without any prediction after which the open tasks are given up."""
 
@@ -279,7 +175,12 @@ class _Predictor(_Watched, Protocol):
     """A source of predictions: the backend over HTTP."""
 
     def predict(
-        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
     ) -> list[TaskAnswer]:
         """Return for each task its predictions, or why it has none (yet)."""
 
@@ -314,9 +215,11 @@ class PredictionRun:
 
     def __call__(self, advance: Advance) -> Tally:
         """Go through the project once."""
-        tally, asked = self.tally, 0
-        spent_before = self.predictor.progress(self.key).spent_usd - tally.spent_usd
+        tally, asked, seen = self.tally, 0, list[int]()
+        before = self.predictor.progress(self.key)
+        spent_before = before.spent_usd - tally.spent_usd
         for page, wanted in self.pages():
+            seen += [task["id"] for task in page]
             tally.unchanged += len(page) - len(wanted)
             advance(len(page) - len(wanted))
             chosen = wanted[: None if self.most is None else self.most - asked]
@@ -324,12 +227,42 @@ class PredictionRun:
             shown = _Shown(advance, tally, spent_before, len(chosen))
             answers = self._answers(chosen, tally, shown) if chosen else {}
             if answers:
-                self._store(answers, tally)
+                self._store(self.client.tasks(self.project, list(answers)), answers, tally)
             shown.all()
             if asked == self.most:
                 break
-        tally.spent_usd = self.predictor.progress(self.key).spent_usd - spent_before
+        after = self.predictor.progress(self.key)
+        tally.spent_usd = after.spent_usd - spent_before
+        self.check(seen, everything=after.countings > before.countings)
         return tally
+
+    def check(self, numbers: Sequence[int], *, everything: bool = False) -> None:
+        """Compare what Label Studio shows of tasks with the ledger, and correct it.
+
+        Votes that are counted again between an answer and its storing are missed by both deliveries.
+
+        Args:
+            numbers: the tasks.
+            everything: whether to compare all of them at once; otherwise they are compared only if a random
+                sample differs.
+        """
+        if not everything:
+            newest = self.predictor.progress(self.key).last_round
+            draw = partial(random_draw, f"check {newest}", self.key)
+            sample = nsmallest(_SAMPLE, numbers, draw)
+            if not self._correct(sample):
+                return
+        for start in range(0, len(numbers), self.batch):
+            self._correct(numbers[start : start + self.batch])
+
+    def _correct(self, numbers: Sequence[int]) -> int:
+        """Correct what Label Studio shows of tasks that nobody is at work on; return how many differed."""
+        tasks, _ = predictions.untouched(self.client.tasks(self.project, numbers) if numbers else [])
+        stored, found = Tally(), self._ask(tasks, Tally(), stored_only=True) if tasks else {}
+        answers = {task: answer.predictions for task, answer in found.items() if answer.predictions}
+        self._store([task for task in tasks if task["id"] in answers], answers, stored, correct=True)
+        self.tally.repaired += stored.created + stored.replaced
+        return stored.created + stored.replaced
 
     def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
         """Read the project page by page: the tasks, and those among them that the backend is asked about."""
@@ -339,7 +272,7 @@ class PredictionRun:
                 [
                     task
                     for task in page
-                    if self.refresh or not predictions.of_version(task, self.model_version)
+                    if self.refresh or self.failed or not predictions.of_version(task, self.model_version)
                 ],
             )
 
@@ -372,45 +305,58 @@ class PredictionRun:
                 for answer in results.values():
                     _count(answer, tally)
                 unfinished = [task for task in remaining if _is_unfinished(results.get(task["id"]))]
-                fruitless = 0 if len(unfinished) < len(remaining) else fruitless + 1
+                waits = any(answer.code == OUTAGE for answer in results.values())
+                fruitless = 0 if waits or len(unfinished) < len(remaining) else fruitless + 1
                 if fruitless == TRIES:
                     tally.undecided += len(unfinished)
                     break
-                if fruitless:
-                    self.sleep(fruitless * _PAUSE)
+                if fruitless or waits:
+                    self.sleep(max(fruitless, 1) * _PAUSE)
                 remaining = unfinished
         return answers
 
-    def _ask(self, tasks: Sequence[dict[str, Any]], tally: Tally) -> dict[int, TaskAnswer]:
+    def _ask(
+        self, tasks: Sequence[dict[str, Any]], tally: Tally, *, stored_only: bool = False
+    ) -> dict[int, TaskAnswer]:
         """Ask the backend, in several requests if one is too large; a task that is too large is left out."""
         try:
-            results = self.predictor.predict(self.key, self.label_config, tasks)
+            results = self.predictor.predict(self.key, self.label_config, tasks, stored_only=stored_only)
         except BodyTooLargeError:
             if len(tasks) == 1:
                 tally.too_large += 1
                 return {}
             half = len(tasks) // 2
-            return self._ask(tasks[:half], tally) | self._ask(tasks[half:], tally)
+            parts = (tasks[:half], tasks[half:])
+            first, second = (self._ask(part, tally, stored_only=stored_only) for part in parts)
+            return first | second
         return {task["id"]: answer for task, answer in zip(tasks, results, strict=True)}
 
-    def _store(self, answers: Mapping[int, list[dict[str, Any]]], tally: Tally) -> None:
+    def _store(
+        self,
+        tasks: Sequence[dict[str, Any]],
+        answers: Mapping[int, list[dict[str, Any]]],
+        tally: Tally,
+        *,
+        correct: bool = False,
+    ) -> None:
         """Store the answers in Label Studio.
 
-        The tasks are fetched again first. Answering may have taken minutes, during which a task may have been
-        opened (Label Studio then stores a prediction itself) or deleted.
+        The tasks are as they are there now. Answering may have taken minutes, during which a task may have
+        been opened (Label Studio then stores a prediction itself) or deleted.
         """
         new: list[dict[str, Any]] = []
-        for task in self.client.tasks(self.project, list(answers)):
-            written = replaced = 0
-            for prediction in answers[task["id"]]:
-                existing = predictions.of_version(task, prediction["model_version"])
-                if not existing:
-                    new.append({"task": task["id"], **prediction})
-                    written += 1
-                elif self.refresh and not predictions.is_touched(task):
-                    replaced += predictions.replace_prediction(self.client, existing, prediction)
-            tally.replaced += replaced
-            tally.unchanged += written + replaced == 0
+        replaced: list[predictions.Outdated] = []
+        for task in tasks:
+            answer = answers[task["id"]]
+            absent = [each for each in answer if not predictions.of_version(task, each["model_version"])]
+            new += [{"task": task["id"], **prediction} for prediction in absent]
+            found = []
+            if (correct or self.refresh or self.failed) and not predictions.is_touched(task):
+                found = list(predictions.outdated(task, answer))
+            replaced += found
+            tally.unchanged += not (absent or found)
+        predictions.replace_all(self.client, replaced)
+        tally.replaced += len(replaced)
         tally.created += len({prediction["task"] for prediction in new})
         nested = [prediction for prediction in new if _has_paths(prediction)]
         for prediction in nested:
@@ -435,11 +381,11 @@ def _has_paths(prediction: Mapping[str, Any]) -> bool:
 
 def _is_unfinished(answer: TaskAnswer | None) -> bool:
     """Whether a task may have a prediction if it is asked about again soon."""
-    return answer is not None and answer.code in {DEADLINE, CROWDED}
+    return answer is not None and answer.code in {DEADLINE, CROWDED, OUTAGE}
 
 
 def _count(answer: TaskAnswer, tally: Tally) -> None:
-    """Count a task that gets no prediction."""
+    """Count a task that gets no prediction, or one without one of its questions."""
     if answer.code is None or _is_unfinished(answer):
         return
     if answer.code == AUDIT:
@@ -448,7 +394,8 @@ def _count(answer: TaskAnswer, tally: Tally) -> None:
     if answer.code == BatchPendingError.code:
         tally.waiting += 1
         return
-    tally.failed[answer.code] += 1
+    counted = tally.partly if answer.predictions else tally.failed
+    counted[answer.code] += 1
     if answer.fix is not None:
         tally.fixes.setdefault(answer.code, answer.fix)
 
@@ -463,11 +410,13 @@ class _Shown:
     def __call__(self, progress: Progress) -> None:
         """Show what the server said."""
         self._tally.spent_usd = progress.spent_usd - self._before
+        self._tally.awaited = progress.waiting
         decided = min(progress.tasks, self._tasks)
         self._move(max(decided - self._counted, 0))
 
     def all(self) -> None:
         """Show that the page is finished."""
+        self._tally.awaited = ""
         self._move(self._tasks - self._counted)
 
     def _move(self, tasks: int) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
 import os
-import sys
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.commands.shared.output import Advance
+from backend.datasets.csv_tables import CsvError, CsvRecord, csv_records
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from camvo.numerics.small import with_category
@@ -72,7 +72,7 @@ class VotesFile:
         others = {*_RESERVED, category}
         models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
         blank = ("",) * len(rows)
-        cells = {name: columns.get(name, blank) for name in (_TRUTH, *models)}
+        cells = _whole_numbers({name: columns.get(name, blank) for name in (_TRUTH, *models)})
         labels = _labels(path, cells, lines)
         if not labels:
             raise ReplayError(
@@ -105,30 +105,26 @@ def _character(delimiter: str) -> str:
 
 
 def _table(path: Path, delimiter: str) -> tuple[list[str], list[int], list[list[str]]]:
-    """Return the header, the line on which each row begins, and the rows; blank lines are skipped."""
-    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for some texts
+    """Return the header, the line on which each row begins, and the rows.
+
+    Columns without a name, such as the index that pandas writes, are left out.
+    """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            numbered = _numbered(path, stream, delimiter)
-            _, header = next(numbered, (1, []))
-            _check_delimiter(path, header)
-            lines, rows = [], []
-            for line, row in numbered:
-                if len(row) != len(header):
-                    raise ReplayError(
-                        f"{len(row)} cells under {len(header)} columns", where=f"{path}, line {line}"
-                    )
-                lines.append(line)
-                rows.append(row)
+        records = csv_records(path, delimiter)
+        first = next(records, CsvRecord(1, []))
+        _check_delimiter(path, first.cells)
+        named = [column for column, name in enumerate(first.cells) if name.strip()]
+        lines, rows = [], []
+        for record in records:
+            lines.append(record.line)
+            rows.append([record.cells[column] for column in named])
     except OSError as error:
         raise ReplayError(f"cannot be read ({error.strerror})", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise ReplayError(
-            "is not UTF-8", where=str(path), fix="save it as CSV with the encoding UTF-8"
-        ) from error
+    except CsvError as error:
+        raise ReplayError(error.message, where=f"{path}, line {error.line}", fix=error.fix) from None
     if not rows:
         raise ReplayError("the table is empty", where=str(path), fix="add a header, and a row for each item")
-    return header, lines, rows
+    return [first.cells[column] for column in named], lines, rows
 
 
 def _check_delimiter(path: Path, header: list[str]) -> None:
@@ -144,23 +140,9 @@ def _check_delimiter(path: Path, header: list[str]) -> None:
             )
 
 
-def _numbered(path: Path, stream: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the line on which it begins; texts may have several."""
-    reader, line = csv.reader(stream, delimiter=delimiter, strict=True), 1
-    try:
-        for row in reader:
-            if row:
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ReplayError(f"is not CSV ({error})", where=f"{path}, line {line}") from error
-
-
 def _check_header(path: Path, header: list[str]) -> None:
     for name in header:
         meant = name.strip().casefold()
-        if not meant:
-            raise ReplayError("a column without a name", where=f"{path}, line 1")
         if meant in _RESERVED and name != meant:
             raise ReplayError(
                 f"the column {name!r} must be called {meant!r}", where=f"{path}, line 1", fix="rename it"
@@ -204,6 +186,18 @@ def _check_ids(path: Path, ids: tuple[str, ...], lines: list[int]) -> None:
                 fix="give each item a unique name",
             )
         line_of[item] = line
+
+
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.0*)?")
+
+
+def _whole_numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The cells, with ``1.0`` as ``1`` if all labels are whole numbers: pandas writes these beside blanks."""
+    said = {cell.strip() for column in cells.values() for cell in column} - {""}
+    if not any("." in cell for cell in said) or not all(map(_NUMBER.fullmatch, said)):
+        return cells
+    plain = {cell: str(int(float(cell))) for cell in said} | {"": ""}
+    return {name: tuple(plain[cell.strip()] for cell in column) for name, column in cells.items()}
 
 
 def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> tuple[str, ...]:
@@ -385,12 +379,26 @@ def oddities(table: VotesFile, k_mins: Iterable[int]) -> list[str]:
     """Describe labels that are probably typing errors, and values of k_min that no set of models can have."""
     models = len(table.models)
     return [
+        *_missing_values(table),
         *_odd_labels(table),
         *(
             f"k_min = {k_min} is more than the {models} models of the table: every model is always asked"
             for k_min in dict.fromkeys(k_mins)
             if k_min > models
         ),
+    ]
+
+
+_MISSING = frozenset({"nan", "none", "null", "n/a", "na", "<na>", "nat"})
+"""How programs spell a value that is missing, in lower case."""
+
+
+def _missing_values(table: VotesFile) -> list[str]:
+    """Describe labels that are rather missing values."""
+    return [
+        f"the label {_quoted(label)} reads as a missing value; leave such cells blank"
+        for label in table.labels
+        if label.strip().casefold() in _MISSING
     ]
 
 

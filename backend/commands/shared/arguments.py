@@ -67,6 +67,13 @@ Out: TypeAlias = Annotated[
         " With --engine: a folder, or s3://bucket/folder/.",
     ),
 ]
+Spreadsheet: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet",
+        help="Put an apostrophe before the cells of a .csv that a spreadsheet would take for a formula.",
+    ),
+]
 Blind: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -91,11 +98,19 @@ Pilot: TypeAlias = Annotated[
 Sample: TypeAlias = Annotated[
     int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
 ]
+NoWait: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait",
+        help="Decide tasks without the models that are down, instead of waiting until they are back.",
+    ),
+]
 RetryFailed: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--retry-failed",
-        help="Ask again about the tasks that failed, and no others; models get another attempt.",
+        help="Ask again about the tasks that failed, and for votes that are missing, and nothing else; models"
+        " get another attempt.",
     ),
 ]
 ProjectInstead: TypeAlias = Annotated[

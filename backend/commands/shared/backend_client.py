@@ -14,6 +14,8 @@ import httpx
 from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.label_studio.client import Client
+from backend.ledger.missing_votes import Mark
+from backend.server.status.missing import Missing
 from backend.settings import WEBHOOK_HEADER, Environment
 
 
@@ -27,7 +29,12 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """The server's predictions for one task, or the code of the reason why there are none, and what to do."""
+    """The server's predictions for one task.
+
+    Attributes:
+        code: why there are none, or why a question is missing in them; ``None`` if they are complete.
+        fix: what to do about that.
+    """
 
     predictions: list[dict[str, Any]]
     code: str | None = None
@@ -37,19 +44,30 @@ class TaskAnswer:
     def of(cls, result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
         """One entry of ``results`` in a body of ``/predict``, with its entry of ``reasons``."""
         predictions = [result] if isinstance(result, dict) else list(result)
-        if predictions:
+        if predictions and reason is None:
             return cls(predictions)
         reason = reason or {"code": DEADLINE}
-        return cls([], str(reason["code"]), reason.get("fix"))
+        return cls(predictions, str(reason["code"]), reason.get("fix"))
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a project is."""
+    """How far a project is, and what the calls of the process that answers wait for, in words."""
 
     tasks: int
     last_round: int
     spent_usd: float
+    countings: int = 0
+    waiting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _RecountedPage:
+    """Tasks whose prediction is to be replaced, by the countings up to a number; ``pending`` counts all."""
+
+    tasks: list[int]
+    through: int
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +215,18 @@ class BackendClient:
         query = {"project": project_key, "first": first, "last": last, "after": after}
         given = {name: value for name, value in query.items() if value is not None}
         body = self._answer("GET", "/progress", params=given)
-        return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
+        decided, newest, countings = (int(body[name]) for name in ("tasks", "last_round", "countings"))
+        return Progress(decided, newest, float(body["spent_usd"]), countings, str(body["waiting"]))
+
+    def mark(self, project_key: str) -> Mark:
+        """Return the present moment of the server's ledger."""
+        body = self._answer("GET", "/progress", params={"project": project_key})
+        return Mark(int(body["last_round"]), int(body["last_call"]))
+
+    def missing(self, project_key: str, after: Mark) -> Missing:
+        """Return what the project lacks; its models are judged by what is newer than a moment."""
+        query = {"project": project_key, "round": after.round, "call": after.call}
+        return Missing.of_json(self._answer("GET", "/missing", params=query))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
@@ -237,12 +266,31 @@ class BackendClient:
         portion: dict[str, Any] = self._answer("POST", "/ask_more", json=body, timeout=_SLOW)
         return portion
 
-    def recounted(self, project_key: str, after: int = 0) -> tuple[list[int], int]:
-        """Return tasks whose prediction is to be replaced, and the number of the latest counting."""
+    def incomplete(self, project_key: str) -> list[int]:
+        """Return the tasks whose rounds lack a vote that may still come."""
+        tasks: list[int] = self._answer("GET", "/incomplete", params={"project": project_key})["tasks"]
+        return tasks
+
+    def complete(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        usd: float | None,
+        further: bool,
+    ) -> dict[str, Any]:
+        """Have models asked whose votes these tasks' rounds lack."""
+        body = _tasks(project_key, label_config, tasks) | {"usd": usd, "further": further}
+        portion: dict[str, Any] = self._answer("POST", "/complete", json=body, timeout=_SLOW)
+        return portion
+
+    def recounted(self, project_key: str, after: int = 0) -> _RecountedPage:
+        """Return tasks whose prediction is to be replaced."""
         page = self._answer("GET", "/recounted", params={"project": project_key, "after": after})
         tasks: list[int] = page["tasks"]
         _further(tasks[-1] if tasks else None, after, self.url)
-        return tasks, page["through"]
+        return _RecountedPage(tasks, page["through"], page["pending"])
 
     def delivered(self, project_key: str, tasks: Sequence[int], through: int) -> None:
         """Tell the server that Label Studio shows these tasks' labels by a counting."""

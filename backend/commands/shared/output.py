@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from backend.server.status.missing import Ending
 
 _SIGNS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
 
@@ -42,6 +47,9 @@ _Note: TypeAlias = Callable[[int, int], str]
 EVERY = 15.0
 """Seconds between two lines where no bar can be drawn."""
 
+_LOOK, _EVERY_WAIT = 0.5, 60.0
+"""Seconds between two looks at what is waited for, and between two lines about the same."""
+
 
 @contextmanager
 def progress_bar(
@@ -51,14 +59,22 @@ def progress_bar(
     *,
     transient: bool = False,
     note: _Note = lambda done, total: "",
+    waiting: Callable[[], str] = str,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
-    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds."""
+    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
+
+    ``waiting`` returns what the work waits for, or nothing; it is shown although nothing is finished.
+    """
     if not (console.is_terminal or console.is_jupyter):
-        yield _Lines(console, description, total, clock, note).advance
+        with _waits_as_lines(console, waiting):
+            yield _Lines(console, description, total, clock, note).advance
         return
     noted = TextColumn("{task.fields[note]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft(), noted)
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft(), noted),
+        _Waiting(waiting),
+    )
     with Progress(*columns, console=console, transient=transient) as bar:
         task = bar.add_task(description, total=total, note="")
 
@@ -67,6 +83,44 @@ def progress_bar(
             bar.update(task, note=note(int(bar.tasks[0].completed), total))
 
         yield advance
+
+
+@contextmanager
+def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[None]:
+    """Print what is waited for when it begins, and then every minute."""
+    over = threading.Event()
+
+    def look() -> None:
+        printed = -math.inf
+        while not over.wait(_LOOK):
+            if not (text := waiting()):
+                printed = -math.inf
+            elif time.monotonic() - printed >= _EVERY_WAIT:
+                printed = time.monotonic()
+                console.print(text, highlight=False, soft_wrap=True)
+
+    thread = threading.Thread(target=look, name="camvo-waiting", daemon=True)
+    if waiting is not str:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if waiting is not str:
+            thread.join()
+
+
+class _Waiting(ProgressColumn):
+    """What the work waits for now."""
+
+    max_refresh = _LOOK
+
+    def __init__(self, waiting: Callable[[], str]) -> None:
+        super().__init__()
+        self._waiting = waiting
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.finished else self._waiting(), style="yellow")
 
 
 class _TimeLeft(ProgressColumn):
@@ -109,6 +163,12 @@ class _Lines:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def print_ending(console: Console, ending: Ending) -> None:
+    """Print why the exit code is not 0, as the last line."""
+    for line in ending.lines():
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def plain_table(first: str, *others: str) -> Table:

@@ -124,6 +124,7 @@ answers = _table(
     Column("created_at", Double, nullable=False),
     Column("version", Text),
     Column("confidences", _JSON_VALUE),
+    Column("cut_off", Boolean, nullable=False, server_default=false()),
     Column("project", Text),
     Column("task", BigInteger),
     Index(None, "task"),
@@ -229,6 +230,8 @@ countings = _table(
     Column("counted", BigInteger, nullable=False),
     Column("labels", BigInteger, nullable=False),
     Column("scores", BigInteger, nullable=False),
+    Column("score_before", Double, nullable=False),
+    Column("score_after", Double, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 
@@ -421,6 +424,7 @@ projects = _table(
     Column("task_number", BigInteger),
     Column("predicted", _JSON_VALUE),
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
+    Column("audited_after", BigInteger),
 )
 
 alerts = _table(
@@ -455,8 +459,10 @@ rounds = _table(
     Column("human", Text),
     Column("confirmed", Double),
     Column("pruned", Boolean, nullable=False, server_default=false()),
+    Column("missing", _JSON_VALUE),
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
+    Index("ix_rounds_incomplete", "project", "task", **_where("missing IS NOT NULL")),
     # A row takes kilobytes, so reports sum over all rounds by reading this index alone.
     Index(
         "ix_rounds_report",
@@ -480,6 +486,7 @@ votes = _table(
     Column("project", Text, nullable=False),
     Column("audit", Boolean, nullable=False),
     Column("voted", Boolean, nullable=False),
+    Column("failure", Text),
     Column("agreed", Double),
     Column("confirmed", Double),
     Column("examples", Integer),

@@ -22,6 +22,7 @@ from backend.models.batches.provider import (
     Search,
     endless_list,
     provider_body,
+    read_line,
 )
 from backend.models.failures import line_error, model_error
 from backend.models.model import litellm
@@ -95,7 +96,21 @@ class AnthropicBatches:
     async def results(self, batch: ProviderBatch) -> AsyncIterator[LineResult]:
         """The lines of the results."""
         async for line in self._lines(batch):
-            yield _result(line, self._name)
+            if (result := read_line(line, self._result, self._name)) is not None:
+                yield result
+
+    def _result(self, line: Mapping[str, Any]) -> LineResult:
+        """Read a line's object."""
+        custom_id, result = str(line["custom_id"]), line.get("result") or {}
+        kind = result.get("type")
+        if kind == "succeeded":
+            return LineResult(custom_id, _completion(result["message"]))
+        if kind in ("expired", "canceled"):
+            return LineResult(custom_id, lapsed=True)
+        error = result.get("error")
+        error = error.get("error") or error if isinstance(error, Mapping) else error
+        said = str((error.get("type") if isinstance(error, Mapping) else error) or "")[:100]
+        return LineResult(custom_id, error=line_error(_STATUS.get(said), said, self._name))
 
     async def cancel(self, batch: str) -> None:
         """Ask the provider to end a batch early."""
@@ -124,11 +139,13 @@ class AnthropicBatches:
         if batch.id not in self._whose:
             self._whose[batch.id] = ""
             async for line in self._lines(batch):
-                self._whose[batch.id] = str(line.get("custom_id")).partition("-")[0]
-                break
+                if (result := read_line(line, self._result, self._name)) is not None:
+                    self._whose[batch.id] = result.custom_id.partition("-")[0]
+                    break
         return self._whose[batch.id]
 
-    async def _lines(self, batch: ProviderBatch) -> AsyncIterator[dict[str, Any]]:
+    async def _lines(self, batch: ProviderBatch) -> AsyncIterator[bytes]:
+        """The lines of the results that are not blank. Only line feeds end one: texts hold all others."""
         try:
             async with (
                 self._client() as client,
@@ -137,9 +154,14 @@ class AnthropicBatches:
                 if response.status_code == 404:  # no line of it was run, or they were deleted
                     return
                 response.raise_for_status()
-                async for line in response.aiter_lines():
-                    if line.strip():
-                        yield json.loads(line)
+                rest = b""
+                async for part in response.aiter_bytes():
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            yield line
+                if rest.strip():
+                    yield rest
         except httpx.HTTPError as error:
             raise self._failure(error) from None
 
@@ -170,18 +192,6 @@ class AnthropicBatches:
 def _batch(batch: Mapping[str, Any]) -> ProviderBatch:
     created = datetime.fromisoformat(str(batch["created_at"])).timestamp()
     return ProviderBatch(str(batch["id"]), batch.get("processing_status") == "ended", created)
-
-
-def _result(line: Mapping[str, Any], model: str) -> LineResult:
-    custom_id, result = str(line.get("custom_id")), line.get("result") or {}
-    kind = result.get("type")
-    if kind == "succeeded":
-        return LineResult(custom_id, _completion(result["message"]))
-    if kind in ("expired", "canceled"):
-        return LineResult(custom_id, lapsed=True)
-    error = result.get("error") or {}
-    said = str((error.get("error") or error).get("type") or "")
-    return LineResult(custom_id, error=line_error(_STATUS.get(said), said, model))
 
 
 _STATUS: Final[Mapping[str, int]] = {

@@ -21,9 +21,11 @@ from backend.models.batches.provider import (
     Search,
     endless_list,
     provider_body,
+    read_line,
 )
 from backend.models.failures import line_error, model_error
 from backend.models.model import litellm
+from backend.models.short_path import completion_of
 from backend.settings import ModelSettings
 
 PROVIDERS: Final = ("openai", "azure", "hosted_vllm", "litellm_proxy", "xai")
@@ -116,9 +118,9 @@ class OpenAIBatches:
         for purpose in ("output", "error"):
             if (name := batch.files.get(purpose)) is not None:
                 content = await self._call("afile_content", file_id=name)
-                for line in content.content.splitlines():
-                    if line.strip():
-                        yield _result(json.loads(line), self._name)
+                for line in content.content.split(b"\n"):
+                    if line.strip() and (result := read_line(line, self._result, self._name)) is not None:
+                        yield result
 
     async def cancel(self, batch: str) -> None:
         """Ask the provider to end a batch early."""
@@ -128,6 +130,20 @@ class OpenAIBatches:
         """Delete the input, output and error files."""
         for name in files.values():
             await self._delete(name)
+
+    def _result(self, line: Mapping[str, Any]) -> LineResult:
+        """Read a line's object. Errors are objects with a code or mere words."""
+        custom_id, response = str(line["custom_id"]), line.get("response") or {}
+        code = _error_code(line.get("error"))
+        if code in _LAPSED:
+            return LineResult(custom_id, lapsed=True)
+        status: Any = response.get("status_code")
+        body: Any = response.get("body")
+        if status == 200 and code is None:
+            whole: Any = completion_of(body, {}) or litellm().ModelResponse(**body)
+            return LineResult(custom_id, whole)
+        code = code or (_error_code(body.get("error")) if isinstance(body, Mapping) else None)
+        return LineResult(custom_id, error=line_error(status, code, self._name))
 
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(_GoneError):
@@ -180,14 +196,9 @@ def _batch(batch: Any) -> ProviderBatch:
     return ProviderBatch(batch.id, ended, float(batch.created_at), files, refusal, full, limit)
 
 
-def _result(line: Mapping[str, Any], model: str) -> LineResult:
-    custom_id, response, error = str(line.get("custom_id")), line.get("response"), line.get("error") or {}
-    if error.get("code") in _LAPSED:
-        return LineResult(custom_id, lapsed=True)
-    if response is not None and response.get("status_code") == 200:
-        return LineResult(custom_id, litellm().ModelResponse(**response["body"]))
-    body = (response or {}).get("body") or {}
-    said = body.get("error") if isinstance(body, Mapping) else None
-    code = error.get("code") or (said.get("code") if isinstance(said, Mapping) else None)
-    status = (response or {}).get("status_code")
-    return LineResult(custom_id, error=line_error(status, code, model))
+def _error_code(error: object) -> str | None:
+    """The code of a line's error; ``None`` without an error."""
+    if isinstance(error, Mapping):
+        code = error.get("code") or error.get("type")
+        return str(code) if code else "unknown" if error else None
+    return str(error)[:100] if error else None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Protocol
+
+import structlog
 
 from backend.errors import ModelError, UnavailableError
 from backend.models.model import litellm
@@ -30,7 +33,7 @@ def provider_body(request: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in request.items()
         if name not in {"model", "messages", *_OF_THE_CONNECTION}
     }
-    optional = copy.deepcopy(_provider_options(model, provider, json.dumps(options, sort_keys=True)))
+    optional = copy.deepcopy(_provider_options(model, provider, json.dumps(options)))
     extra = optional.pop("extra_body", None) or {}
     body = _config(model, provider).transform_request(
         model=model,
@@ -122,6 +125,37 @@ class LineResult:
     response: Any = None
     error: ModelError | None = None
     lapsed: bool = False
+
+
+_NAMED: Final = re.compile(rb'"custom_id"\s*:\s*"([^"\\]{1,128})"')
+
+_log = structlog.get_logger(__name__)
+
+
+def read_line(line: bytes, read: Callable[[Mapping[str, Any]], LineResult], model: str) -> LineResult | None:
+    """Read one line of a batch's results. One that cannot be read fails alone.
+
+    Args:
+        line: the line.
+        read: reads the object that a line holds; may raise anything for one that is not as documented.
+        model: the model's name in the pool.
+
+    Returns:
+        ``None`` for a line that does not say whose it is; its request then counts as not run.
+    """
+    try:
+        return read(json.loads(line))
+    except Exception as error:
+        named = _NAMED.search(line)
+        _log.warning("batch_line_unreadable", model=model, kind=type(error).__name__, named=named is not None)
+        if named is None:
+            return None
+        unreadable = UnavailableError(
+            "sent a line of results that cannot be read",
+            where=f"model {model}",
+            fix="it is asked again; if this repeats, ask the provider",
+        )
+        return LineResult(named[1].decode("utf-8", "replace"), error=unreadable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from backend.models.rates.controller import Allowance, RateReport, Unit
 
@@ -121,6 +121,64 @@ class CallEnd:
     wait: float = 0.0
     tokens: float | None = None
     allowances: Mapping[Unit, Allowance] = field(default_factory=lambda: MappingProxyType({}))
+
+
+_FORGET: Final = 0.98
+"""The weight of an answer beside that of the next one: about the last fifty count."""
+
+_FEWEST: Final = 5
+"""Answers before their durations say anything."""
+
+_ERRORS: Final = 2.0
+"""Standard errors by which a slope is lowered, so that what varies by chance delays nothing."""
+
+
+class Durations:
+    """How long answers took, beside how many calls were under way when each was sent.
+
+    A server that answers one call after another takes the longer, the more calls it has; each of them delays
+    the next by the seconds that one takes. A provider that answers many at once takes as long for each.
+
+    Attributes:
+        answers: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self._sums: tuple[float, ...] = (0.0,) * 6
+
+    def add(self, under_way: int, seconds: float) -> None:
+        """Count an answer.
+
+        Args:
+            under_way: the calls under way when it was sent, itself included.
+            seconds: how long it took.
+        """
+        x, y = float(under_way), seconds
+        self.answers += 1
+        news = 1.0, x, y, x * x, x * y, y * y
+        self._sums = tuple([_FORGET * past + new for past, new in zip(self._sums, news, strict=True)])
+
+    @property
+    def mean(self) -> float:
+        """The mean duration, seconds; 0 before the first answer."""
+        return self._sums[2] / self._sums[0] if self._sums[0] else 0.0
+
+    @property
+    def alone(self) -> float:
+        """The seconds that a call takes if no other is under way; 0 before the first answer."""
+        beside = self._sums[1] / self._sums[0] - 1.0 if self._sums[0] else 0.0
+        return max(self.mean - self.delay * beside, self.delay)
+
+    @property
+    def delay(self) -> float:
+        """The seconds by which one more call under way delays an answer, at least; 0 if by none."""
+        count, x, y, xx, xy, yy = self._sums
+        if count < _FEWEST * _FORGET**_FEWEST or (spread := xx - x * x / count) < 1e-6 * xx:
+            return 0.0
+        slope = (xy - x * y / count) / spread
+        rest = max(yy - y * y / count - slope * slope * spread, 0.0)
+        return max(slope - _ERRORS * math.sqrt(rest / max(count - 2.0, 1.0) / spread), 0.0)
 
 
 @dataclass(slots=True)

@@ -10,15 +10,15 @@ import asyncio
 import contextvars
 import heapq
 import itertools
-import random
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import structlog
 
-from backend.errors import LedgerError, ModelError, RateLimitedError
-from backend.models.rates.answers import CallEnd, RateTally
+from backend.errors import LedgerError, RateLimitedError, WithdrawnError
+from backend.models.rates.answers import CallEnd, Durations, RateTally
 from backend.models.rates.controller import BINS, Concurrency, Lease, RateReport, RateStore
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
@@ -36,11 +36,13 @@ class Passage:
         tokens: the tokens that it will probably use.
         epoch: the epoch of its lease.
         arrival: its place in the queue, which it keeps if the provider refuses it.
+        under_way: the calls under way when it was sent, itself included.
     """
 
     tokens: float
     epoch: int
     arrival: int
+    under_way: int = 1
 
 
 class _LeaseHolder:
@@ -162,8 +164,38 @@ class _LeaseHolder:
 _LONGEST_SLEEP = 10.0
 """Periods between two reports while the provider asks to wait."""
 
+_NOTICEABLE: Final = 0.1
+"""Seconds: a call that delays others by less counts as delaying none."""
+
 request_size: contextvars.ContextVar[int] = contextvars.ContextVar("request_size", default=1)
 """How many tasks the request has that the current call is for: a single task is urgent."""
+
+
+class Cancellation:
+    """Gives up calls that wait for their turn; a call that was sent goes on."""
+
+    def __init__(self) -> None:
+        self._turns: list[asyncio.Future[Passage]] = []
+        self._cancelled = False
+
+    def add(self, turn: asyncio.Future[Passage]) -> None:
+        """Add a call that waits for its turn."""
+        self._turns.append(turn)
+        if self._cancelled:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Give up the calls that still wait, and those to come."""
+        self._cancelled = True
+        for turn in self._turns:
+            if not turn.done():
+                turn.set_exception(WithdrawnError("is not waited for any longer"))
+
+
+cancellation: contextvars.ContextVar[Cancellation | None] = contextvars.ContextVar(
+    "cancellation", default=None
+)
+"""What can give up the current call; ``None`` if nothing can."""
 
 _log = structlog.get_logger(__name__)
 
@@ -182,6 +214,9 @@ class RateGate:
         model: the model's settings.
         store: exchanges reports for leases.
         clock: monotonic seconds.
+
+    Attributes:
+        held_since: unix seconds; since when the provider asks to wait.
     """
 
     def __init__(self, model: ModelSettings, store: RateStore, clock: Callable[[], float]) -> None:
@@ -190,14 +225,54 @@ class RateGate:
         self.concurrency = Concurrency(model.timeout, model.max_concurrency)
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._leases = _LeaseHolder(self._period)
+        self._leases, self._durations = _LeaseHolder(self._period), Durations()
+        self._rate: float | None = None
         self._hold_until = self._next_exchange = -float("inf")
+        self.held_since = 0.0
         self._exchanges: asyncio.Task[None] | None = None
 
     @property
     def seconds_to_wait(self) -> float:
         """The seconds that the provider still asks to wait; 0 if it does not."""
         return max(0.0, self._hold_until - self._clock())
+
+    @property
+    def delay(self) -> float:
+        """The seconds by which one more call delays the calls after it while the model is busy, to one digit.
+
+        It is 0 for a model that answers as many calls at once as it is sent, however long each takes. It is
+        more for a server whose answers take longer the more calls it has, and where time-outs,
+        ``max_concurrency`` or a quota bound what the model is sent.
+        """
+        delay = max(self._delay_at_once, self._delay_by_quota)
+        return float(f"{delay:.1g}") if delay >= _NOTICEABLE else 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether another call would delay others: calls wait, or more would if the next one came now."""
+        waits = any(not waiting.turn.done() for _, _, waiting in self._queue)
+        return waits or (self.concurrency.under_way > 0 and self._delay_at_once >= self._delay_by_quota)
+
+    @property
+    def answers(self) -> int:
+        """How many calls were answered so far."""
+        return self._durations.answers
+
+    @property
+    def usual(self) -> float:
+        """The seconds that an answer usually takes while the model has no other calls."""
+        return self._durations.alone
+
+    @property
+    def _delay_at_once(self) -> float:
+        """The delay because the model works on few calls at once, seconds."""
+        bounded = self._durations.mean / self.concurrency.limit if self.concurrency.bounded else 0.0
+        return max(self._durations.delay, bounded)
+
+    @property
+    def _delay_by_quota(self) -> float:
+        """The delay because a quota bounds how many calls are sent, seconds."""
+        return 60.0 / self._rate if self._rate else 0.0
 
     async def enter(self, tokens: float, patience: float, *, refused: Passage | None = None) -> Passage:
         """Wait until a call may start. Each passage must be given back to :meth:`leave`.
@@ -210,11 +285,14 @@ class RateGate:
         Raises:
             TimeoutError: the call's turn did not come in time.
             RateLimitedError: the provider asks to wait longer than that.
+            WithdrawnError: the call was given up.
             CamvoError: :meth:`refuse_waiting` was called.
         """
         if patience <= 0.0:
             raise TimeoutError
         waiting = _Waiting(asyncio.get_running_loop().create_future(), tokens, self._clock() + patience)
+        if (given_up := cancellation.get()) is not None:
+            given_up.add(waiting.turn)
         self._refuse_hopeless(waiting)
         if not waiting.turn.done():
             arrival = next(self._arrivals) if refused is None else refused.arrival
@@ -235,7 +313,8 @@ class RateGate:
     def leave(self, passage: Passage, end: CallEnd) -> None:
         """Take in how a call ended, and let others through."""
         if end.seconds is not None:
-            self.concurrency.answered(end.seconds)
+            self._durations.add(passage.under_way, end.seconds)
+            self.concurrency.answered(end.seconds, useless=self._durations.delay >= _NOTICEABLE)
         if end.timed_out:
             self.concurrency.timed_out()
         self.concurrency.ended()
@@ -258,6 +337,8 @@ class RateGate:
                 waiting.turn.set_exception(error())
 
     def _hold(self, seconds: float) -> None:
+        if not self.seconds_to_wait:
+            self.held_since = time.time()
         self._hold_until = max(self._hold_until, self._clock() + seconds)
         for _, _, waiting in self._queue:
             self._refuse_hopeless(waiting)
@@ -279,7 +360,8 @@ class RateGate:
                 return
             heapq.heappop(self._queue)
             self.concurrency.started()
-            waiting.turn.set_result(self._leases.send(waiting.tokens, arrival, now))
+            sent = self._leases.send(waiting.tokens, arrival, now)
+            waiting.turn.set_result(replace(sent, under_way=self.concurrency.under_way))
             if pause := self._leases.pause:
                 asyncio.get_running_loop().call_later(pause, self._admit)
 
@@ -322,49 +404,9 @@ class RateGate:
     def _note(self, lease: Lease) -> None:
         if lease.hold > 0.0:
             self._hold(lease.hold)
+        self._rate = lease.rate
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """Decides whether a call that failed is made again.
-
-    Attributes:
-        resting: whether a model is not to be asked now.
-        most: the number of further calls after a failure that may be temporary.
-        clock: unix seconds.
-        rng: draws how long the pauses are.
-    """
-
-    resting: Callable[[str], bool]
-    most: int
-    clock: Callable[[], float]
-    rng: random.Random = field(default_factory=random.SystemRandom)
-
-    @property
-    def tries(self) -> range:
-        """The numbers of the tries, from 0."""
-        return range(self.most + 1)
-
-    async def pause(self, model: str, error: ModelError, tried: int, until: float) -> None:
-        """Wait before the next try.
-
-        Args:
-            model: the model's name in the pool.
-            error: how the latest try ended.
-            tried: its number, from 0.
-            until: unix seconds; the latest time for another try.
-
-        Raises:
-            ModelError: the error, because another try is hopeless or would be too late.
-        """
-        seconds = self.rng.uniform(0.5, 1.0) * 2.0**tried
-        hopeless = not error.retry or tried == self.most or self.resting(model)
-        if hopeless or self.clock() + seconds >= until:
-            raise error
-        _log.info("model_retry", model=model, code=error.code, retry=tried + 1)
-        await asyncio.sleep(seconds)
 
 
 def forget_when_done(running: dict[str, Any], key: str, future: asyncio.Future[Any]) -> None:

@@ -11,14 +11,11 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-from backend.errors import BadAnswerError
-from backend.questions.controls import unwrapped
 from backend.questions.objects import IMAGE
 from backend.questions.question import ConfigQuestion, TaskQuestion
 from camvo.errors import InvalidParameterError
@@ -32,56 +29,6 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
         "required": [question.name for question in questions],
         "additionalProperties": False,
     }
-
-
-def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
-    """Return the votes in a model's answer: question name → vote.
-
-    An answer is a JSON object, or for a single question its bare value. A question is left out if its key is
-    missing, occurs twice, or holds no valid answer. Other keys are ignored.
-
-    Raises:
-        BadAnswerError: no question has a valid answer.
-    """
-    forms = unwrapped(content)
-    answers = next((parsed for form in forms if (parsed := _parse_object(form)) is not None), None)
-    bare = [content, *map(_parse_value, forms)] if answers is None and len(questions) == 1 else []
-    votes = {}
-    for question in questions:
-        candidates = [answers[question.name]] if answers and question.name in answers else bare
-        valid = (
-            vote for candidate in candidates if (vote := question.vote_from_answer(candidate)) is not None
-        )
-        vote = next(valid, None)
-        if vote is not None:
-            votes[question.name] = vote
-    if not votes:
-        raise BadAnswerError(
-            "the answer answers none of the questions" if content.strip() else "the answer is empty"
-        )
-    return votes
-
-
-def _parse_object(text: str) -> dict[str, object] | None:
-    """Return a JSON object without the keys that occur twice; ``None`` for any other text."""
-    try:
-        parsed = json.loads(text, object_pairs_hook=_without_repeated_keys)
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
-def _parse_value(text: str) -> object:
-    """Return the text's JSON value; ``None`` if the text is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    counts = Counter(key for key, _ in pairs)
-    return {key: content for key, content in pairs if counts[key] == 1}
 
 
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -117,14 +64,15 @@ def answer_confidences(
 
     It is the product over the tokens that spell the value. A question is left out if its value cannot be
     found. The result is empty if the tokens do not spell the answer, as when a provider returns only some.
+    They may spell more: servers cut reasoning, code fences and blanks off the answer, and not off its tokens.
 
     Args:
         content: the answer as the model gave it: a JSON object, or for a single question its bare value.
         tokens: all tokens of the answer.
         questions: the questions that were asked.
     """
-    written = content.encode("utf-8", "replace")
-    if not tokens or b"".join(token.text for token in tokens) != written:
+    first = _place_in(tokens, content.encode("utf-8", "replace"))
+    if first is None:
         return {}
     spans = _property_spans(content)
     if "{" not in content and len(questions) == 1:
@@ -134,8 +82,15 @@ def answer_confidences(
         if question.name in spans:
             start, end = (len(content[:place].encode("utf-8", "replace")) for place in spans[question.name])
             if start < end:
-                confidences[question.name] = _probability(tokens, start, end)
+                confidences[question.name] = _probability(tokens, first + start, first + end)
     return confidences
+
+
+def _place_in(tokens: Sequence[AnswerToken], written: bytes) -> int | None:
+    """The byte of the tokens at which the answer begins; ``None`` if they do not spell it."""
+    spelt = b"".join(token.text for token in tokens)
+    place = spelt.rfind(written) if written else -1
+    return place if place >= 0 and not spelt[place + len(written) :].strip(b"` \t\r\n") else None
 
 
 def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:
@@ -153,7 +108,7 @@ def _property_spans(content: str) -> dict[str, tuple[int, int]]:
     """Return the position of each property's value in the answer's JSON object, strings without quotes.
 
     Empty if the answer is no object. Properties that occur twice are left out, as in
-    :func:`backend.questions.prompts.messages.parse_answer`.
+    :func:`backend.questions.prompts.answers.parse_answer`.
     """
     place = content.find("{")
     spans: dict[str, tuple[int, int]] = {}

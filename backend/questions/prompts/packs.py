@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backend.questions.controls import unwrapped
+from backend.questions.prompts.answers import json_values
 from backend.questions.prompts.messages import question_lines
 from backend.questions.question import TaskQuestion
 
@@ -28,11 +28,13 @@ TYPICAL_ID: Final = "100000"
 _IDS: Final = range(100_000, 1_000_000)
 """The possible ids: so many that no text can list most of them, and so determine those of its prompt."""
 
-_MARKED: Final = re.compile(r"(?:begin|end)\W*([0-9]{6})")
+_MARKED: Final = re.compile(r"(?:begin|end)[\W_]*(\d{6})")
+_UNSEEN: Final = re.compile("[\u00ad\u034f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _MOST_UNREAD: Final = 1000
 """Entries of an answer that cannot be read: each may be nested so deeply that it takes long to find out."""
 
 _ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{5})"?\s*:\s*')
+_ID: Final = re.compile("[1-9][0-9]{5}")
 _DECODER: Final = json.JSONDecoder()
 
 _TASKS = """\
@@ -124,8 +126,8 @@ def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str]:
 
 
 def _plainly(text: str) -> str:
-    """The text in lower case, with full-width letters and digits in their usual form."""
-    return unicodedata.normalize("NFKC", text).casefold()
+    """The text in lower case, without unseen characters, and with full-width ones in their usual form."""
+    return _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).casefold()
 
 
 def packed_messages(tasks: Mapping[str, PackedTask]) -> list[dict[str, Any]]:
@@ -157,7 +159,7 @@ def split_answer(content: str, tasks: Mapping[str, PackedTask]) -> dict[str, str
     was cut off.
     """
     found: dict[str, list[object]] = {}
-    for number, answer in _entries(content) or _listed(content):
+    for number, answer in _entries(content) or _listed(content) or _loose_entries(content):
         found.setdefault(number, []).append(answer)
     return {
         number: _json(_by_question(answers[0], task.schemas))
@@ -189,16 +191,24 @@ def _entries(content: str) -> list[tuple[str, object]]:
 
 def _listed(content: str) -> list[tuple[str, object]]:
     """The entries of an array of objects that each hold their id."""
-    for form in unwrapped(content):
-        try:
-            parsed = json.loads(form)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(parsed, dict) and len(parsed) == 1:
-            [parsed] = parsed.values()
-        if isinstance(parsed, list):
-            return [entry for item in parsed if (entry := _listed_entry(item)) is not None]
+    for value in json_values(content):
+        items = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+        if isinstance(items, list) and (
+            entries := [entry for item in items if (entry := _listed_entry(item))]
+        ):
+            return entries
     return []
+
+
+def _loose_entries(content: str) -> list[tuple[str, object]]:
+    """The entries of objects that are nearly JSON."""
+    return [
+        (str(key), answer)
+        for value in json_values(content)
+        if isinstance(value, dict)
+        for key, answer in value.items()
+        if _ID.fullmatch(str(key))
+    ]
 
 
 def _listed_entry(item: object) -> tuple[str, object] | None:

@@ -20,6 +20,7 @@ from backend.questions.controls import (
     TaskContent,
     item_content,
 )
+from backend.questions.naming import unwrapped
 from backend.questions.xml import Element, Tree, attribute
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
@@ -99,9 +100,11 @@ class _DateTimeControl:
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
         """Return the moment as precisely as the format can store it; seconds are dropped."""
+        answer = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
         text = str(answer) if isinstance(answer, int) and self.iso == _YEAR else answer
         if not isinstance(text, str):
             return None
+        text = unwrapped(text)[-1].strip("*_ ")
         forms = [self.iso, *(f"{self.iso}:%S" for _ in [0] if self.iso.endswith(_TIME))]
         moment = next((parsed for form in forms if (parsed := _parsed(text, form)) is not None), None)
         return None if moment is None else self._canonical(moment.strftime(self.format))

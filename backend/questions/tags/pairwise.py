@@ -19,13 +19,15 @@ from backend.questions.controls import (
     TaskContent,
     item_content,
 )
+from backend.questions.naming import label_named
 from backend.questions.objects import field_of_object, question_fields
-from backend.questions.xml import Element, Tree, targets
+from backend.questions.xml import Element, Label, Tree, targets
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 
 _SIDES = ("left", "right")
+_LABELS = tuple(Label(side, side) for side in _SIDES)
 
 
 def _obstacle(element: Element, tree: Tree) -> str | None:
@@ -73,9 +75,9 @@ class _Pairwise:
         return _SIDES
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
-        """Return the side that the answer names, ignoring letter case."""
-        side = answer.strip().lower() if isinstance(answer, str) else None
-        return side if side in _SIDES else None
+        """Return the side that the answer names, by its own name or by that of its field."""
+        sides = zip(_SIDES, (self.left, self.right), strict=True)
+        return label_named(_LABELS, answer) or label_named([Label(side, key) for side, key in sides], answer)
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with the side."""

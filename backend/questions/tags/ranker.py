@@ -6,6 +6,7 @@ Label Studio stores ``{"ranker": {"<control>": ["id", …]}}``, with every id as
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -82,10 +83,17 @@ class _Ranker:
         return tuple(ids)
 
     def vote_from_answer(self, answer: object, content: TaskContent) -> str | None:
-        """Return the ids if each item's id occurs exactly once."""
-        if not isinstance(answer, list) or not all(isinstance(item_id, str | int) for item_id in answer):
-            return None
-        ids = [str(item_id) for item_id in answer]
+        """Return the ids if each item's id occurs exactly once; words have ``>`` or commas between them."""
+        match answer:
+            case str():
+                answer = [part.strip(" \"'`") for part in re.split("[>,\n]", answer)]
+            case [list(inner)]:
+                answer = inner
+            case list():
+                answer = [item.get("id") if isinstance(item, dict) else item for item in answer]
+            case _:
+                return None
+        ids = [str(item) for item in answer if isinstance(item, str | int) and not isinstance(item, bool)]
         return _canonical(ids) if sorted(ids) == sorted(self.options(content)) else None
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ and many TextAreas are meant for remarks, so only those with ``camvo_instruction
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,8 +19,8 @@ from backend.questions.controls import (
     ResultItem,
     TaskContent,
     item_content,
-    unwrapped,
 )
+from backend.questions.naming import GENERIC, unwrapped
 from backend.questions.objects import storable_text
 from backend.questions.xml import Element, Tree, attribute
 from camvo.votes.aggregation import Aggregation
@@ -26,6 +28,21 @@ from camvo.votes.texts import OpenVote, normalise_text
 
 LONGEST = 200
 """The most characters in an answer. Longer answers rarely agree, so a vote on them would say little."""
+
+
+_REFUSAL: Final = re.compile(
+    r"\W*(?:i['’]?m (?:really |very |so )?(?:sorry|unable|not able)|i am (?:sorry|unable|not able)|sorry\b|"
+    r"i (?:can ?not|can['’]?t|won['’]?t|do not|don['’]?t|must decline|apologi[sz]e)|as an ai\b|"
+    r"unfortunately\b)",
+    re.IGNORECASE,
+)
+"""How refusals begin."""
+
+_FEW_WORDS: Final = 3
+"""A shorter text that begins like a refusal may be a quotation."""
+
+_FENCE: Final = re.compile(r"\b(?:BEGIN|END)\s+[0-9a-f]{6,12}\b")
+"""A line that encloses texts in prompts."""
 
 
 def _obstacle(element: Element, _: Tree) -> str | None:
@@ -63,11 +80,23 @@ class _TextAreaControl:
         return ()
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
-        """Return the text without its wrappings, if it is short and does not look like broken JSON."""
-        if not isinstance(answer, str) or answer.lstrip()[:1] in {"{", "["}:
-            return None
+        """Return the text without its wrappings, if it is short.
+
+        Broken JSON, a refusal, the placeholder of the answer's form and lines of the prompt are no answers.
+        """
+        match answer:
+            case [inner]:
+                return self.vote_from_answer(inner, _)
+            case dict() if len(usual := [key for key in answer if str(key).casefold() in GENERIC]) == 1:
+                return self.vote_from_answer(answer[usual[0]], _)
+            case bool() | int() | float():
+                answer = json.dumps(answer)
+            case str() if answer.lstrip()[:1] not in {"{", "["}:
+                pass
+            case _:
+                return None
         text = _canonical(unwrapped(answer)[-1])
-        return text if text is not None and len(text) <= LONGEST else None
+        return text if text is not None and len(text) <= LONGEST and _is_answer(text) else None
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with one text."""
@@ -80,6 +109,11 @@ class _TextAreaControl:
                 return _canonical(text)
             case _:
                 return None
+
+
+def _is_answer(text: str) -> bool:
+    refuses = _REFUSAL.match(text) is not None and len(text.split()) > _FEW_WORDS
+    return not (refuses or text.strip("<>").lower() == "short answer" or _FENCE.search(text))
 
 
 def _canonical(text: str) -> str | None:

@@ -177,9 +177,9 @@ def test_without_a_failure_only_the_subset_is_asked(tmp_path: Path) -> None:
 
 def test_when_all_models_fail_the_task_gets_nothing_and_the_reason_is_counted(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red=None, green=None, blue=None)) as backend:
-        before = backend.metric("camvo_tasks_total", outcome="no_vote")
+        before = backend.metric("camvo_tasks_total", outcome="model_rejected")
         assert backend.predict(task(1)) == [[]]
-        assert backend.metric("camvo_tasks_total", outcome="no_vote") == before + 1
+        assert backend.metric("camvo_tasks_total", outcome="model_rejected") == before + 1
         assert (backend.rounds(1), backend.events()) == ([], [])
 
 
@@ -276,6 +276,13 @@ def test_the_cost_of_a_task_is_shared_by_its_questions(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Travel")) as backend:
         backend.predict(task(1), project=TWO)
         assert [round_.cost_usd for round_ in backend.rounds(1)] == pytest.approx([1.5 * CALL] * 2)
+
+
+def test_the_cost_of_a_task_falls_on_the_questions_that_were_decided(tmp_path: Path) -> None:
+    with Backend(tmp_path, lambda body: says(mood="Sad", topic="Gardening")) as backend:
+        backend.predict(task(1), project=TWO)
+        [mood] = backend.rounds(1)
+    assert (mood.cost_usd, mood.full_cost_usd) == pytest.approx((3 * CALL, 3 * CALL))
 
 
 def settled(backend: Backend) -> list[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Project, task, tasks_deleted
+from label_studio_requests import SENTIMENT_AND_TOPIC, Project, predict, task, tasks_deleted
 from sqlalchemy import Engine, event, text
 from whole_backend import Backend, says, votes
 
@@ -42,7 +42,7 @@ def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_fi
     for _ in range(5):
         assert backend.predict(task(1)) == [[]]
         reasons.append(failed(backend)[1])
-    assert reasons == ["no_vote"] * 3 + ["no_usable_answer"] * 2
+    assert reasons == ["model_bad_answer"] * 3 + ["no_usable_answer"] * 2
     assert {model: backend.server.count(model) for model in ("red", "green", "blue")} == {
         "red": 3,
         "green": 3,
@@ -52,7 +52,7 @@ def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_fi
 
 def test_after_a_spell_of_garbage_the_next_request_gets_the_prediction(backend: Backend) -> None:
     assert backend.predict(task(1)) == [[]]
-    assert failed(backend) == {1: "no_vote"}
+    assert failed(backend) == {1: "model_bad_answer"}
     backend.server.script = GLAD
     assert backend.predict(task(1))[0]["result"][0]["value"] == {"choices": ["Glad"]}
     assert failed(backend) == {}
@@ -86,9 +86,9 @@ def test_a_prediction_found_in_the_ledger_ends_a_failure_too(backend: Backend) -
 def test_a_deleted_task_is_not_recorded(backend: Backend) -> None:
     backend.predict(task(1), task(2))
     backend.hook(tasks_deleted(1))
-    assert failed(backend) == {2: "no_vote"}
+    assert failed(backend) == {2: "model_bad_answer"}
     assert backend.predict(task(1)) == [[]]
-    assert failed(backend) == {2: "no_vote"}
+    assert failed(backend) == {2: "model_bad_answer"}
 
 
 @contextmanager
@@ -136,4 +136,61 @@ def test_a_list_that_cannot_be_written_costs_no_prediction(backend: Backend) -> 
         backend.server.script = GLAD
         assert all(backend.predict(task(1)))
     assert [statement.split()[0] for statement in attempted] == ["INSERT", "DELETE"]
-    assert failed(backend) == {1: "no_vote"}
+    assert failed(backend) == {1: "model_bad_answer"}
+
+
+# -- one question of several
+
+TWO = Project(label_config=SENTIMENT_AND_TOPIC)
+
+
+def answer(backend: Backend, **params: Any) -> tuple[Any, Any]:
+    """The result and the reason of a request for task 1 with two questions."""
+    body = predict([task(1)], TWO)
+    body["params"] |= params
+    found = backend.post("/predict", body).get_json()
+    return found["results"][0], found["reasons"][0]
+
+
+def moods(result: Any) -> list[Any]:
+    return [(region["from_name"], region["value"]["choices"]) for region in result["result"]]
+
+
+def test_a_question_without_a_vote_leaves_the_other_its_label_however_often_it_is_asked_again(
+    backend: Backend,
+) -> None:
+    backend.server.script = lambda body: says(mood="Sad", topic="Gardening")
+    for code in ["model_bad_answer"] * 4 + [
+        "no_usable_answer"
+    ]:  # one prompt about both, three about the other
+        result, reason = answer(backend)
+        assert moods(result) == [("mood", ["Sad"])]
+        assert result["score"] == pytest.approx(result["result"][0]["score"])
+        assert (reason["code"], failed(backend)) == (code, {1: code})
+        assert "topic" in reason["message"]
+
+
+def test_the_missing_question_is_named_with_the_models_and_a_cure(backend: Backend) -> None:
+    backend.server.script = lambda body: (
+        Reply.fails(400) if body["model"] == "blue" else says(mood="Sad", topic="Gardening")
+    )
+    _, reason = answer(backend)
+    assert "to topic (model_bad_answer: green, red; model_rejected: blue)" in reason["message"]
+    assert "hints" in reason["fix"]
+
+
+def test_a_question_that_gets_its_vote_later_joins_the_prediction(backend: Backend) -> None:
+    backend.server.script = lambda body: says(mood="Sad", topic="Gardening")
+    answer(backend)
+    backend.server.script = lambda body: says(topic="Food")
+    result, reason = answer(backend)
+    assert moods(result) == [("mood", ["Sad"]), ("topic", ["Food"])]
+    assert (reason, failed(backend)) == (None, {})
+
+
+def test_a_prediction_of_stored_rounds_has_the_answered_question(backend: Backend) -> None:
+    """As when a recount is delivered."""
+    backend.server.script = lambda body: says(mood="Sad", topic="Gardening")
+    answer(backend)
+    result, _ = answer(backend, stored_only=True)
+    assert moods(result) == [("mood", ["Sad"])]

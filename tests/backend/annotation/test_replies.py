@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from backend.annotation.replies import ModelReply, Replies, no_vote_error
-from backend.errors import NoUsableAnswerError
+from backend.errors import NoUsableAnswerError, cure_of
 
 JOB: Any = SimpleNamespace(task=7)
 
@@ -20,8 +20,13 @@ def test_it_names_each_model_with_its_reason_and_what_to_do_about_it() -> None:
     assert str(error) == (
         "task 7: none of the 3 models that were asked gave a valid answer"
         " (model_key_rejected: b; model_timeout: a, c)"
-        " (model_key_rejected: check the variables of their api_key_env; model_timeout: raise their timeout)"
+        f" (b: {cure_of('model_key_rejected')}; a, c: {cure_of('model_timeout')})"
     )
+
+
+def test_its_code_is_that_of_most_of_the_models() -> None:
+    codes = {"a": "model_timeout", "b": "model_key_rejected", "c": "model_key_rejected"}
+    assert no_vote_error(JOB, failing(**codes)).code == "model_key_rejected"
 
 
 def test_it_does_not_count_an_arm_that_only_had_nothing_to_say() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -69,6 +70,21 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
         assert not server.at_once
         assert sum(float(row["camvo_cost_usd"]) for row in folder.rows()) == pytest.approx(spent(folder))
         assert not server.files  # the provider keeps nothing
+
+
+def test_a_question_without_a_vote_leaves_the_other_its_label(tmp_path: Path, server: BatchServer) -> None:
+    config = (
+        '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
+        '<Choice value="Sad"/></Choices><Choices name="topic" toName="t"><Choice value="Home"/>'
+        '<Choice value="Work"/></Choices></View>'
+    )
+    server.script = lambda body: Reply.says({"mood": "Glad", "topic": "Sport"})
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, label_config=config, labels=(), text_column=None)
+        [row] = folder.rows()
+        assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
+        assert row["camvo_error"] in {"no_vote", "no_usable_answer"}
 
 
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
@@ -179,6 +195,33 @@ def test_a_line_that_may_succeed_is_tried_again_as_often_as_retries_says(
         assert (
             sum(b["model"] == "red" for batch in server.batches.values() for b in batch.lines.values()) == 2
         )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda line: {**line, "response": {"status_code": 200, "body": None}},
+        lambda line: {**line, "response": {"status_code": 200, "body": "words"}},
+        lambda line: {**line, "response": None, "error": "internal"},
+        lambda line: {**line, "response": "words"},
+    ],
+)
+def test_a_bad_line_of_results_fails_alone(tmp_path: Path, server: BatchServer, bad: Any) -> None:
+    garbled = []
+
+    def garble(content: bytes) -> bytes:
+        if garbled:
+            return content
+        garbled.append(content)
+        first, *others = content.splitlines()
+        return b"\n".join([json.dumps(bad(json.loads(first))).encode(), *others])
+
+    server.garbles = garble
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy", "sunny")
+        assert not label(folder).left
+        assert [row["camvo_label"] for row in folder.rows()] == ["Glad", "Sad", "Glad"]
+        assert spent(folder) == pytest.approx(5 * CALL / 2)
 
 
 def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchServer) -> None:

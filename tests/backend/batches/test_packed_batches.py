@@ -19,6 +19,7 @@ from backend.commands.bulk import batch_run
 from backend.ledger import answers, deletions, money
 from backend.ledger.answers import PackChecks
 from backend.ledger.batches import Jobs, Lines
+from backend.ledger.claims import batch_owner
 from backend.ledger.database import tables
 from backend.models.batches.provider import Limits
 from backend.testing import Reply, packed_texts
@@ -136,7 +137,7 @@ def test_claims_and_money_of_a_line_belong_to_the_job(tmp_path: Path, server: Ba
             owners = Counter(connection.execute(select(tables.claims.c.owner)).scalars())
             out = [job.id for job in Jobs(connection).find()]
             held = connection.execute(select(tables.calls.c.expires_at)).scalars().all()
-        assert owners == {answers.batch_owner(job): 10 for job in out}
+        assert owners == {batch_owner(job): 10 for job in out}
         assert len(held) == 4
         assert min(held) > time.time() + 29 * 24 * 3600
 

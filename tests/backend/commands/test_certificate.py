@@ -20,7 +20,7 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
-from backend.ledger import Ledger, deletions, projects
+from backend.ledger import Ledger, deletions, money, projects
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.certificates import Certificates
 from backend.ledger.database import tables
@@ -76,7 +76,7 @@ class Certified:
     def recount(self) -> None:
         with self.ledger.write() as connection:
             counting = Counting(
-                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 3.0
+                Recounts(connection, PROJECT).latest_number() + 1, "command", 1, 600, 3, 0, 0.9, 0.9, 3.0
             )
             Recounts(connection, PROJECT).store_counting(counting)
             BlindQueues(connection, PROJECT).recounted("mood", "e1", number=counting.number, results={})
@@ -230,6 +230,26 @@ def test_the_end_of_a_run_says_cost_guarantee_and_shares(certified: Certified) -
         "mood: 100.0% of the labels are at least 97% right, with 95% confidence"
     )
     assert shares.startswith("mood: the share of each label among 600")
+
+
+def test_the_end_of_a_run_shows_lost_calls_apart(certified: Certified) -> None:
+    wanted = money.Reservation(
+        project=PROJECT,
+        task=1,
+        model="red",
+        key="key",
+        usd=0.25,
+        project_usd=None,
+        day_usd=None,
+        counted_tokens=100,
+        seconds=60.0,
+    )
+    with certified.ledger.write() as connection:
+        money.lose(connection, money.reserve_each(connection, [wanted]).values())
+    assert certified.outcome()[1] == (
+        "1 call ended with a killed process: counted with $0.2500, as such calls usually cost; "
+        "$0.2500 at most"
+    )
 
 
 def test_without_a_blind_task_the_end_of_a_run_says_how_many_are_needed(

@@ -19,6 +19,8 @@ from backend.testing import OpenAIServer, Reply
 def script(body: dict[str, Any]) -> Reply:
     if body["model"] == "green":
         return Reply.says("I would rather not say.")
+    if body["model"] == "plain" and "response_format" in body:
+        return Reply.fails(400)
     return Reply.fails(401) if body["model"] == "blue" else Reply.says({"sentiment": "Positive"})
 
 
@@ -30,12 +32,13 @@ def models() -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def live(models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> CompletedProcess[str]:
-    """A live check of a model that votes, one that rambles, one that refuses the key, and one that is off."""
+    """A live check of models that vote, ramble, refuse the key, are off, or take no JSON schema."""
     folder = tmp_path_factory.mktemp("live")
     path = config_for(models, folder, policy=None)
     config = yaml.safe_load(path.read_text())
     off = {**config["models"][0], "name": "off", "api_base": "http://127.0.0.1:1/v1"}
-    path.write_text(yaml.safe_dump(config | {"models": [*config["models"], off]}))
+    plain = {**config["models"][0], "name": "plain", "model": "openai/plain"}
+    path.write_text(yaml.safe_dump(config | {"models": [*config["models"], off, plain]}))
     done = called("check", "--live", "--config", str(path), cwd=folder, COLUMNS="120")
     done.args = str(folder)
     return done
@@ -59,8 +62,8 @@ def test_a_model_that_votes_shows_time_usage_and_price(live: CompletedProcess[st
 @pytest.mark.parametrize(
     ("model", "cure"),
     [
-        ("green", "structured_output: true"),
-        ("blue", "check the variable that api_key_env names"),
+        ("green", "“I would rather not say.” (the JSON schema was sent along: name another model"),
+        ("blue", "put a valid key into the variable that api_key_env"),
         ("off", "cannot be reached: connection refused (start its server"),
     ],
 )
@@ -73,6 +76,12 @@ def test_a_model_that_does_not_vote_is_named_with_the_cure(
     assert live.returncode == 1
 
 
+def test_a_model_whose_server_refuses_json_schemas_votes_and_is_named(live: CompletedProcess[str]) -> None:
+    assert row(live, "plain")[1] == "Positive"
+    [line] = [line for line in live.stdout.splitlines() if "refuses JSON schemas" in line]
+    assert line.startswith("– plain: ")
+
+
 def test_a_live_check_asks_each_model_once(models: OpenAIServer, live: CompletedProcess[str]) -> None:
     assert [models.count(name) for name in ("red", "green", "blue")] == [1, 1, 1]
 
@@ -83,7 +92,13 @@ def test_the_estimate_uses_what_the_live_call_used(live: CompletedProcess[str]) 
         for line in live.stdout.splitlines()
         if line.count("│") == 6 and "openai/" in line
     }
-    assert measured == {"red": "1 call", "green": "1 call", "blue": "max_tokens", "off": "max_tokens"}
+    assert measured == {
+        "red": "1 call",
+        "green": "1 call",
+        "blue": "max_tokens",
+        "off": "max_tokens",
+        "plain": "1 call",
+    }
 
 
 def test_nothing_is_booked_by_a_check(live: CompletedProcess[str]) -> None:

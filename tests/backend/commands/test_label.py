@@ -158,9 +158,9 @@ class _Patched:
 def test_a_task_that_fails_does_not_end_the_run_and_its_row_says_why(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, _fails_on("broken")) as folder:
         folder.table("broken", "lovely")
-        assert folder.label().labelling.failed == {"no_vote": 1}
+        assert folder.label().labelling.failed == {"model_rejected": 1}
         assert [(row["camvo_label"], row["camvo_error"]) for row in folder.rows()] == [
-            ("", "no_vote"),
+            ("", "model_rejected"),
             ("Glad", ""),
         ]
 
@@ -221,12 +221,55 @@ def test_a_run_after_the_budget_was_raised_goes_on_and_counts_what_was_spent(tmp
         assert second.spending.in_all() == pytest.approx(folder.server.count() * 0.0013)
 
 
+def test_for_a_spreadsheet_no_cell_is_a_formula(tmp_path: Path) -> None:
+    texts = [f"{begin}cmd|' /C calc'!A1" for begin in "=+-@\t\r"]
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.jsonl", "\n".join(json.dumps({"text": text, "=1+1": "a"}) for text in texts))
+        folder.label("in.jsonl")
+        folder.label("in.jsonl", "marked.csv", spreadsheet=True)
+        plain, marked = folder.rows(), folder.rows("marked.csv")
+    assert [(row["text"], row["=1+1"]) for row in plain] == [(text, "a") for text in texts]
+    assert [(row["text"], row["'=1+1"]) for row in marked] == [(f"'{text}", "a") for text in texts]
+    assert [row["camvo_label"] for row in marked] == ["Glad"] * len(texts)
+
+
+def test_only_csv_is_for_a_spreadsheet(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely")
+        with pytest.raises(DatasetError, match="--spreadsheet: is for CSV"):
+            folder.label(out="out.jsonl", spreadsheet=True)
+        assert folder.server.count() == 0
+
+
 def test_several_controls_have_a_column_of_labels_each(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Work"})) as folder:
         folder.table("lovely")
         folder.label(label_config=XML, labels=(), text_column=None)
         [row] = folder.rows()
         assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "Work")
+
+
+def test_a_question_without_a_vote_leaves_its_column_empty_and_is_named(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Sport"})) as folder:
+        folder.table("lovely")
+        tally = folder.label(label_config=XML, labels=(), text_column=None)
+        [row] = folder.rows()
+        assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
+        assert (row["camvo_error"], tally.failed) == ("model_bad_answer", 1)
+        folder.server.script = lambda body: Reply.says({"topic": "Work"})
+        folder.label(label_config=XML, labels=(), text_column=None, retry_failed=True)
+        [row] = folder.rows()
+        assert (row["camvo_label_topic"], row["camvo_error"]) == ("Work", "")
+
+
+def test_tasks_with_a_label_for_one_question_do_not_end_a_run_as_hopeless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.commands.bulk.labelling.HOPELESS", 2)
+    with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Sport"})) as folder:
+        folder.table(*(f"text {number}" for number in range(4)))
+        tally = folder.label(label_config=XML, labels=(), text_column=None)
+        assert (tally.failed, tally.counts.hopeless) == (4, False)
 
 
 def test_label_studios_format_holds_predictions(tmp_path: Path) -> None:

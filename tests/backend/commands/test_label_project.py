@@ -62,7 +62,7 @@ def test_the_ledger_holds_the_project_under_the_servers_key(tmp_path: Path) -> N
 def test_retry_failed_asks_about_the_failed_tasks_of_the_project_alone(tmp_path: Path) -> None:
     with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
         broken, *_ = api.add_tasks("broken", "b")
-        assert run(api, folder).failed == {"no_vote": 1}
+        assert run(api, folder).failed == {"model_rejected": 1}
         folder.server.script = lambda body: Reply.says({"mood": "Sad"})
         api.add_tasks("new")
         assert run(api, folder, retry_failed=True).created == 1
@@ -84,7 +84,7 @@ def test_out_writes_the_labels_to_a_file_too(tmp_path: Path) -> None:
         rows = folder.rows()
         assert [row["camvo_id"] for row in rows] == [str(number) for number in numbers]
         assert [row["camvo_label"] for row in rows] == ["Glad", "", "Glad"]
-        assert [row["camvo_error"] for row in rows] == ["", "no_vote", ""]
+        assert [row["camvo_error"] for row in rows] == ["", "model_rejected", ""]
         assert [row["text"] for row in rows] == ["a", "broken", "a"]
         with folder.ledger.read() as connection:
             bill = money.balance(connection, api.project_key, money.TOTAL).spent / 1e12

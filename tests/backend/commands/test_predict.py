@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,7 +42,16 @@ class Oracle:
     ) -> Progress:
         return Progress(0, 0, 0.001 * sum(map(len, self.asked)))
 
-    def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[TaskAnswer]:
+    def predict(
+        self,
+        key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
+    ) -> list[TaskAnswer]:
+        if stored_only:
+            return [TaskAnswer([], "not_stored")] * len(tasks)
         if len(tasks) > self.longest:
             raise BodyTooLargeError("too many")
         self.asked.append([task["id"] for task in tasks])
@@ -138,11 +148,10 @@ def test_a_prediction_that_label_studio_stored_meanwhile_is_not_doubled(api: Lab
     first, second = api.add_tasks("a", "b")
 
     class Opened(Oracle):
-        def predict(
-            self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
-        ) -> list[TaskAnswer]:
-            api.predict(first, "camvo", 0.75)  # somebody opened the task while models were thinking
-            return super().predict(key, label_config, tasks)
+        def predict(self, *asked: Any, stored_only: bool = False) -> list[TaskAnswer]:
+            if not stored_only:
+                api.predict(first, "camvo", 0.75)  # somebody opened the task while models were thinking
+            return super().predict(*asked, stored_only=stored_only)
 
     assert run(api, Opened()) == Tally(created=1, unchanged=1)
     assert api.predictions() == [(first, "camvo", 0.75), (second, "camvo", 0.75)]
@@ -152,11 +161,9 @@ def test_a_task_that_was_deleted_meanwhile_does_not_cost_the_others_theirs(api: 
     first, second = api.add_tasks("a", "b")
 
     class Deleted(Oracle):
-        def predict(
-            self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
-        ) -> list[TaskAnswer]:
-            del api.tasks[first]
-            return super().predict(key, label_config, tasks)
+        def predict(self, *asked: Any, stored_only: bool = False) -> list[TaskAnswer]:
+            api.tasks.pop(first, None)
+            return super().predict(*asked, stored_only=stored_only)
 
     given = {"client": api.client(), "predictor": Deleted(), "project": PROJECT, "key": api.project_key}
     tally = PredictionRun(**given, label_config="", model_version="camvo")(lambda tasks: None)
@@ -344,3 +351,80 @@ def test_a_failed_task_that_label_studio_no_longer_has_is_left_out(api: LabelStu
     oracle.failures = {first: TaskFailure("no_vote", 1.0), second: TaskFailure("no_vote", 1.0)}
     del api.tasks[first]
     assert only_failed(api, oracle) == Tally(created=1)
+
+
+# -- what Label Studio shows is what the ledger holds
+
+
+class Recounted(Oracle):
+    """A backend that counts its votes again after it has answered, if ``counts``; its ledger says 0.9."""
+
+    def __init__(self, *, counts: bool) -> None:
+        super().__init__()
+        self.counts, self.compared = counts, list[list[int]]()
+
+    def progress(self, *asked: Any) -> Progress:
+        return replace(super().progress(*asked), countings=int(self.counts and bool(self.asked)))
+
+    def predict(
+        self,
+        key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
+    ) -> list[TaskAnswer]:
+        if not stored_only:
+            return super().predict(key, label_config, tasks)
+        self.compared.append([task["id"] for task in tasks])
+        return [TaskAnswer([prediction("camvo", 0.9)]) for _ in tasks]
+
+
+def test_a_recount_between_answer_and_storing_is_made_good_at_the_end(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcde")
+    tally = run(api, Recounted(counts=True))
+    assert (tally.created, tally.repaired, tally.left) == (5, 5, 0)
+    assert api.predictions() == [(number, "camvo", 0.9) for number in numbers]
+    assert "5 tasks showed something else than the ledger holds" in tally.summary()
+
+
+def test_a_difference_from_earlier_is_found_by_a_sample_and_corrected_everywhere(
+    api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.commands.predict.prediction_run._SAMPLE", 2)
+    numbers = api.add_tasks(*"abcdef")
+    for number in numbers:
+        api.predict(number, "camvo", 0.2)
+    assert run(api, Recounted(counts=False)) == Tally(unchanged=6, repaired=6)
+    assert api.predictions() == [(number, "camvo", 0.9) for number in numbers]
+
+
+def test_while_a_sample_agrees_nothing_else_is_compared(
+    api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.commands.predict.prediction_run._SAMPLE", 2)
+    for number in api.add_tasks(*"abcdef"):
+        api.predict(number, "camvo", 0.9)
+    backend = Recounted(counts=False)
+    assert run(api, backend) == Tally(unchanged=6)
+    assert [len(compared) for compared in backend.compared] == [2]
+
+
+def test_a_task_that_somebody_annotates_keeps_what_it_shows(api: LabelStudioApi) -> None:
+    annotated, drafted = api.add_tasks("a", "b")
+    for number in (annotated, drafted):
+        api.predict(number, "camvo", 0.2)
+    api.annotate(annotated, "Sad")
+    api.tasks[drafted]["draft_exists"] = True
+    assert run(api, Recounted(counts=False)) == Tally(unchanged=2)
+
+
+def test_a_prediction_that_label_studio_lost_is_stored_again(api: LabelStudioApi) -> None:
+    kept, lost = api.add_tasks("a", "b")
+    api.predict(kept, "camvo", 0.9)
+    run(api, Recounted(counts=False))
+    api.tasks[lost]["predictions"].clear()
+    given = {"client": api.client(), "predictor": Recounted(counts=False), "project": PROJECT}
+    again = PredictionRun(**given, key=api.project_key, label_config="", model_version="camvo")
+    again.check([kept, lost])
+    assert (again.tally.repaired, api.predictions()[1]) == (1, (lost, "camvo", 0.9))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
+from label_studio_requests import SENTIMENT_AND_TOPIC
 from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
@@ -62,7 +63,7 @@ def test_a_spell_of_garbage_costs_one_attempt_a_run_and_leaves_no_task_blank(
     backend: Backend, client: BackendClient, api: LabelStudioApi
 ) -> None:
     numbers = api.add_tasks(*(f"Entry {number}." for number in range(4)))
-    assert run(api, client) == Tally(failed=Counter(no_vote=4))
+    assert run(api, client) == Tally(failed=Counter(model_bad_answer=4))
     assert backend.server.count("red") <= 4
     assert list(client.failed_tasks(api.project_key)) == numbers
     backend.server.script = GLAD
@@ -70,10 +71,26 @@ def test_a_spell_of_garbage_costs_one_attempt_a_run_and_leaves_no_task_blank(
     assert client.failed_tasks(api.project_key) == {}
 
 
+def test_a_missing_question_is_counted_named_and_added_to_the_prediction_later(
+    backend: Backend, client: BackendClient, api: LabelStudioApi
+) -> None:
+    api.project["label_config"] = SENTIMENT_AND_TOPIC
+    [number] = api.add_tasks("A long day.")
+    backend.server.script = lambda body: says(mood="Sad", topic="Gardening")
+    tally = run(api, client)
+    assert tally == Tally(created=1, partly=Counter(model_bad_answer=1))
+    assert tally.left == 1
+    assert "1 tasks lack a label for a question (model_bad_answer): " in tally.summary()
+    backend.server.script = lambda body: says(topic="Food")
+    assert run(api, client, failed=True) == Tally(replaced=1)
+    [prediction] = api.tasks[number]["predictions"]
+    assert [region["from_name"] for region in prediction["result"]] == ["mood", "topic"]
+
+
 def test_three_spells_are_final(backend: Backend, client: BackendClient, api: LabelStudioApi) -> None:
     api.add_tasks("A long day.")
     runs = [run(api, client), run(api, client, failed=True), run(api, client, failed=True)]
-    assert runs == [Tally(failed=Counter(no_vote=1))] * 3
+    assert runs == [Tally(failed=Counter(model_bad_answer=1))] * 3
     asked = backend.server.count()
     backend.server.script = GLAD
     assert run(api, client, failed=True).failed == Counter(no_usable_answer=1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.inputs import VotesFile
+from backend.commands.replay.inputs import VotesFile, oddities
 from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
@@ -94,18 +94,17 @@ def test_a_delimiter_that_is_none_is_refused(delimiter: str, tmp_path: Path) -> 
             "item_id,text,truth\na,b,c\n",
             ": no model column (add a column of labels for each model, besides text, truth, item_id)",
         ),
-        ("text,m\nx,yes\ny\n", ", line 3: 1 cells under 2 columns"),
-        ('text,m\n"x\nx",yes\ny,no,no\n', ", line 4: 3 cells under 2 columns"),
+        ("text,m\nx,yes\ny\n", ", line 3: has 1 cells under 2 columns"),
+        ('text,m\n"x\nx",yes\ny,no,no\n', ", line 4: has 3 cells under 2 columns"),
         ("text,Truth,m\nx,yes,yes\n", ", line 1: the column 'Truth' must be called 'truth'"),
         ("text,m,m\nx,yes,yes\n", ", line 1: two columns 'm'"),
-        ("text,,m\nx,yes,yes\n", ", line 1: a column without a name"),
         ("item_id,m\na,yes\nb,no\na,no\n", ", line 4: line 2 has the same item_id 'a'"),
         ("item_id,m\na,yes\n ,no\n", ", line 3: no item_id"),
         ("m,n\nyes,no\nno,Yes\n", ", line 3, column 'n': the labels 'yes' and 'Yes' differ only in case or"),
         ("m\nvery good\nvery  good \n", ", line 3, column 'm': the labels 'very good' and 'very  good ' dif"),
         ("truth,m\nNo,no\n", ", line 2, column 'm': the labels 'No' and 'no' differ only in case or blanks"),
         ("text,m\nx, \n", ": no model gave a label to any item"),
-        ('m\n"yes"x\n', ", line 2: is not CSV ("),
+        ('m\n"yes"x\n', ", line 2: is not CSV: ',' expected"),
         (
             "m,conf_n\nyes,0.5\n",
             ", line 1: the column 'conf_n' has the confidences of 'n', which is no column (add its label",
@@ -113,7 +112,7 @@ def test_a_delimiter_that_is_none_is_refused(delimiter: str, tmp_path: Path) -> 
         ("m,conf_m\nyes,0.5\nno,2\n", ", line 3, column 'conf_m': '2' is not a confidence (give a number"),
         ("m,conf_m\nyes,nan\n", ", line 2, column 'conf_m': 'nan' is not a confidence (give a number"),
         ("m,conf_m\nyes,high\n", ", line 2, column 'conf_m': 'high' is not a confidence (give a number"),
-        (b"m\n\xff\n", ": is not UTF-8 (save it as CSV with the encoding UTF-8)"),
+        (b"m\n\xff\n", ", line 2: holds the byte 0xFF, which is not UTF-8 (save the file as UTF-8"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place(content: str | bytes, said: str, tmp_path: Path) -> None:
@@ -130,3 +129,22 @@ def test_a_text_that_was_taken_for_a_label_is_not_printed_whole(tmp_path: Path) 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match=r"none\.csv: cannot be read \(No such file"):
         VotesFile.read(tmp_path / "none.csv")
+
+
+def test_whole_numbers_are_the_same_labels_with_and_without_a_decimal_point(tmp_path: Path) -> None:
+    read = table(tmp_path, "truth,a,b\n0,0,0.0\n1,1,\n1,0,1.0\n")
+    assert read.labels == ("0", "1")
+    assert read.votes.tolist() == [[0, 0], [1, -1], [0, 1]]
+
+
+def test_numbers_with_fractions_stay_as_they_are(tmp_path: Path) -> None:
+    assert table(tmp_path, "a,b\n1.5,1.0\n1.0,1.5\n").labels == ("1.0", "1.5")
+
+
+def test_a_column_without_a_name_is_no_model(tmp_path: Path) -> None:
+    assert table(tmp_path, ",a,b\n0,x,y\n1,y,y\n").models == ("a", "b")
+
+
+def test_labels_that_read_as_missing_values_are_named(tmp_path: Path) -> None:
+    [said] = [text for text in oddities(table(tmp_path, "a,b\nyes,nan\nnan,yes\n"), []) if "missing" in text]
+    assert "'nan'" in said

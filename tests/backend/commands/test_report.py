@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import called
+from label_studio_api import KEY, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
+from recount_project import Studio
 from server_process import run_cli
 from whole_backend import Backend, votes
 
@@ -78,3 +81,53 @@ def test_a_folder_without_a_ledger_is_named_and_stays_empty(tmp_path: Path, comm
     assert done.returncode == 2
     assert "there is no ledger" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+# -- what Label Studio shows
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, LabelStudioApi, list[int]]]:
+    """A ledger, a Label Studio that shows what it holds, and the numbers of the tasks."""
+    folder = tmp_path_factory.mktemp("shown")
+    with LabelStudioApi() as api:
+        studio = Studio(folder, api)
+        with studio.backend:
+            studio.predict()
+            yield folder, api, studio.tasks
+
+
+def compared(folder: Path, **environment: str) -> list[str]:
+    database = f"sqlite:///{folder / 'ledger.sqlite'}"
+    done = called(
+        *("report", "--config", "camvo.yaml"),
+        cwd=folder,
+        CAMVO_DATABASE_URL=database,
+        COLUMNS="300",
+        **environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith("label studio")]
+
+
+def test_a_report_without_access_to_label_studio_compares_nothing(shown: Any) -> None:
+    assert compared(shown[0]) == []
+
+
+def test_a_report_compares_what_label_studio_shows_with_the_ledger(shown: Any) -> None:
+    folder, api, tasks = shown
+    access = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY}
+    assert compared(folder, **access) == ["label studio     shows what the ledger holds, by 30 random tasks"]
+    api.tasks[tasks[0]]["predictions"][0]["score"] = 0.123
+    api.tasks[tasks[1]]["predictions"].clear()
+    api.tasks[tasks[2]]["predictions"][0]["score"] = 0.123
+    api.annotate(tasks[2], "Sad")
+    [line] = compared(folder, **access)
+    assert "of 29 random tasks, 1 show another score than the ledger holds and 1 no prediction" in line
+    assert f"camvo predict --project {api.project['id']} corrects it" in line
+
+
+def test_a_label_studio_that_cannot_be_asked_does_not_cost_the_report(shown: Any) -> None:
+    access = {"LABEL_STUDIO_URL": "http://127.0.0.1:9", "LABEL_STUDIO_API_KEY": KEY}
+    [line] = compared(shown[0], **access)
+    assert "not compared with the ledger" in line

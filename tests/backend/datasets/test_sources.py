@@ -81,7 +81,7 @@ def test_the_separator_of_csv_is_found(tmp_path: Path, separator: str) -> None:
         ("a.csv", b"text,n\nx,1\ny\n", "line 3"),
         ("a.csv", b"text,text\nx,1\n", "line 1"),
         ("a.csv", b"", "line 1"),
-        ("a.csv", b"text\nx\n\xff\xfe\n", "line"),
+        ("a.csv", b"text\nx\n\xff\xfe\n", "line 3"),
         ("a.csv", b'text\nx\n"y" z\n', "line 3"),
         ("a.jsonl", b'{"text": "x"}\n{"text"\n', "line 2"),
         ("a.jsonl", b"[1]\n", "line 1"),
@@ -157,3 +157,34 @@ def test_label_studios_format_without_a_task_is_an_empty_array(tmp_path: Path) -
     with open_sink(path, Columns(), {}):
         pass
     assert json.loads(path.read_text()) == []
+
+
+def test_a_column_without_a_name_is_called_by_its_position(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(",text,,\n0,hello,,\n")
+    assert [dict(row.data) for row in open_source(path).rows()] == [{"column 1": "0", "text": "hello"}]
+
+
+def test_an_id_of_twenty_digits_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text('[{"text": "x", "id": 12345678901234567890, "score": 0.5}]')
+    assert [dict(row.data) for row in open_source(path).rows()] == [
+        {"text": "x", "id": 12345678901234567890, "score": 0.5}
+    ]
+
+
+def test_an_integer_beyond_64_bits_is_text_in_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path, columns, row = tmp_path / "rows.parquet", Columns(), {"n": 2**70}
+    columns.add(row)
+    with open_sink(path, columns, {}) as write:
+        write(Result(row, {}, {}, []))
+    assert [row.data["n"] for row in open_source(path).rows()] == [str(2**70)]
+
+
+def test_bytes_of_parquet_are_text_if_they_are_utf_8(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    table = pyarrow.table({"text": pyarrow.array(["café".encode(), b"\xff\x00"], pyarrow.binary())})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    assert [row.data["text"] for row in open_source(path).rows()] == ["café", b"\xff\x00"]

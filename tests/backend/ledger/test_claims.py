@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-import pytest
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
 
-from backend.ledger import Ledger, answers
-from backend.ledger.answers import Claim, Claims
+import pytest
+from sqlalchemy import Connection
+
+from backend.ledger import Ledger, claims, money
+from backend.ledger.claims import Claim, Claims, end_lost_calls, process_owner
 
 
 class Clock:
@@ -15,7 +21,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(answers, "now", lambda _: clock.now)
+    monkeypatch.setattr(claims, "now", lambda _: clock.now)
     return clock
 
 
@@ -97,3 +103,95 @@ def test_releasing_leaves_claims_of_other_owners_unchanged(ledger: Ledger) -> No
         Claims(connection).acquire("key", "a", 30.0)
         Claims(connection).release(["key"], "b")
         assert not Claims(connection).acquire("key", "b", 30.0)
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives until it is killed."""
+    with subprocess.Popen(["sleep", "600"]) as process:  # noqa: S607 - any program
+        yield process
+        process.kill()
+
+
+def owner_of(process: subprocess.Popen[bytes]) -> str:
+    """The name that the process would have as an owner of claims."""
+    host, *_ = process_owner().split(" ")
+    return f"{host} {process.pid} {claims._started(process.pid)} a"
+
+
+def reserved(connection: Connection) -> int:
+    """The id of a call under way for which $0.50 is reserved."""
+    wanted = money.Reservation(
+        project="1.1",
+        task=4,
+        model="small",
+        key="key",
+        usd=0.5,
+        project_usd=None,
+        day_usd=None,
+        counted_tokens=100,
+        seconds=600.0,
+    )
+    return money.reserve_each(connection, [wanted])["key"]
+
+
+def booked(ledger: Ledger) -> money.Account:
+    with ledger.read() as connection:
+        return money.balance(connection, "1.1", money.TOTAL)
+
+
+@pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
+def test_a_claim_of_a_killed_process_of_this_host_is_taken_over_at_once(
+    ledger: Ledger, other: subprocess.Popen[bytes], reaped: bool
+) -> None:
+    dead, mine = owner_of(other), process_owner()
+    with ledger.write() as connection:
+        assert Claims(connection).acquire("key", dead, 30.0)
+        assert not Claims(connection).acquire("key", mine, 30.0)
+        other.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, other.pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
+        assert Claims(connection).acquire("key", mine, 30.0, grace=30.0) == Claim(None)
+
+
+def test_who_takes_over_a_claim_of_a_killed_process_books_its_calls_as_lost(
+    ledger: Ledger, other: subprocess.Popen[bytes]
+) -> None:
+    dead = owner_of(other)
+    with ledger.write() as connection:
+        call = reserved(connection)
+        Claims(connection).add({"one": call, "two": call}, dead, 30.0)
+    other.kill()
+    other.wait()
+    assert booked(ledger) == money.Account(0, 500_000_000_000)
+    with ledger.write() as connection:
+        assert Claims(connection).acquire("one", process_owner(), 30.0) == Claim(None)
+    assert booked(ledger) == money.Account(500_000_000_000, 0)
+
+
+def test_a_process_ends_the_calls_of_killed_ones_and_of_no_others(
+    ledger: Ledger, other: subprocess.Popen[bytes]
+) -> None:
+    dead, living = owner_of(other), process_owner()
+    with ledger.write() as connection:
+        Claims(connection).add({"dead": reserved(connection)}, dead, 30.0)
+        Claims(connection).add({"living": reserved(connection)}, living, 30.0)
+    other.kill()
+    other.wait()
+    with ledger.write() as connection:
+        end_lost_calls(connection)
+        assert Claims(connection).claimed(["dead", "living"]) == {"living"}
+    assert booked(ledger) == money.Account(500_000_000_000, 500_000_000_000)
+
+
+def test_a_process_that_has_the_number_of_a_dead_one_is_not_that_one(ledger: Ledger) -> None:
+    host, process, started, _ = process_owner().split(" ")
+    with ledger.write() as connection:
+        assert Claims(connection).acquire("key", f"{host} {process} {int(started) - 1} a", 30.0)
+        assert Claims(connection).acquire("key", process_owner(), 30.0)
+
+
+@pytest.mark.parametrize("owner", ["another-host 1 1 a", "batch:1", "a", "- 999999999 - a"])
+def test_an_owner_of_whom_nothing_is_known_keeps_its_claim(ledger: Ledger, owner: str) -> None:
+    with ledger.write() as connection:
+        assert Claims(connection).acquire("key", owner, 30.0)
+        assert not Claims(connection).acquire("key", process_owner(), 30.0)

@@ -102,7 +102,9 @@ def test_settling_an_unknown_call_is_an_error(ledger: Ledger) -> None:
         settle(connection, 99, 0.1)
 
 
-def test_an_expired_reservation_counts_as_spent_in_full(ledger: Ledger, clock: Clock) -> None:
+def test_an_expired_reservation_counts_in_full_if_its_model_never_answered(
+    ledger: Ledger, clock: Clock
+) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.25, seconds=60.0)
         reserve(connection, 0.5, seconds=61.0)
@@ -117,7 +119,26 @@ def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledge
         settle(connection, reserve(connection, 0.5), 0.125)
         clock.now = NOON + DAY
         assert [money.expire(connection) for _ in range(2)] == [1, 0]
-        assert spent(connection) == Spending(0.375, 0.375, 0.0)
+        assert spent(connection) == Spending(0.1875, 0.1875, 0.0)
+
+
+def test_a_lost_call_counts_as_calls_of_its_model_usually_cost(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        for usd in (0.02, 0.06):
+            settle(connection, reserve(connection, 0.4), usd)
+        settle(connection, reserve(connection, 0.4), 0.4, error_code="model_refused")
+        settle(connection, reserve(connection, 0.4, model="large"), 0.4)
+        before = spent(connection).total_usd
+        assert money.lose(connection, [reserve(connection, 0.8), 99]) == 1
+        assert spent(connection).total_usd - before == pytest.approx(0.08)
+        assert spent(connection).reserved_usd == 0.0
+
+
+def test_a_lost_call_never_counts_with_more_than_its_reservation(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        settle(connection, reserve(connection, 0.25), 0.5)
+        money.lose(connection, [reserve(connection, 0.25)])
+        assert spent(connection) == Spending(0.75, 0.75, 0.0)
 
 
 def test_a_lost_call_can_still_be_settled(ledger: Ledger, clock: Clock) -> None:
@@ -285,7 +306,8 @@ def test_the_accounts_are_the_exact_sums_of_the_calls(
         for reserved, cost, outcome in calls:
             seconds = 1.0 if outcome == "lose" else 1000.0
             clock.now = noon
-            call = reserve(connection, reserved, project=project, seconds=seconds)
+            model = "dear" if outcome == "lose" else "small"
+            call = reserve(connection, reserved, project=project, seconds=seconds, model=model)
             if outcome == "settle":
                 settle(connection, call, cost)
             clock.now = noon + 1.0

@@ -227,7 +227,9 @@ def test_a_lost_call_is_reported_as_lost(ledger: Ledger) -> None:
         _call(connection, PROJECT, 1, {"model": "red", "open": True, "expires": -1.0})
         money.expire(connection)
         (row,) = ProjectSums(connection, PROJECT).calls()
+        counted = ProjectSums(connection, PROJECT).lost_calls()
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
+    assert counted == (1, 0.5, 0.5)
 
 
 @pytest.mark.parametrize("quantile", [0.01, 0.5, 0.95, 1.0])
@@ -349,4 +351,4 @@ def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
         outcomes = reports.recent_outcomes(connection)
     for arm in ARMS:
         finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
-        assert outcomes[PROJECT, arm] == finished[::-1]
+        assert [outcome.code for outcome in outcomes[PROJECT, arm]] == finished[::-1]

@@ -147,3 +147,26 @@ def test_sealed_n_grams_do_not_come_back(ledger: Ledger) -> None:
         found = {task: ProjectRounds(connection, KEY.project).of_task(task)[0] for task in (4, 5, 6)}
     assert {task: round_.text for task, round_ in found.items()} == {4: sealed(ngrams), 5: b"", 6: ngrams}
     assert all(round_.context.tolist() == stored[0].context.tolist() for round_ in found.values())
+
+
+def test_incomplete_tasks_are_counted_once_in_all_and_by_model_and_reason(ledger: Ledger) -> None:
+    lacking = [
+        (1, "topic", {"large": "model_timeout"}),
+        (1, "mood", {"large": "model_timeout", "small": "model_unavailable"}),
+        (2, "topic", {"large": "model_unavailable"}),
+        (3, "topic", None),
+    ]
+    with ledger.write() as connection:
+        rounds.insert_each(
+            connection,
+            [
+                a_round(dataclasses.replace(KEY, task=task, control=control), missing=missing)
+                for task, control, missing in lacking
+            ],
+        )
+        incomplete = rounds.IncompleteRounds(connection, KEY.project).count()
+    assert incomplete.tasks == 2
+    assert incomplete.arms == {
+        "large": {"model_timeout": 1, "model_unavailable": 1},
+        "small": {"model_unavailable": 1},
+    }

@@ -14,14 +14,14 @@ from answer_users import ANSWER_USERS
 from ledger_workers import delete_task
 from sqlalchemy import select
 
-from backend.errors import BadAnswerError, ModelError, RefusedError, UnusableAnswersError
+from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, UnusableAnswersError
 from backend.ledger import Ledger, Writer
 from backend.ledger.database import tables
 from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
 from backend.models.pool import CachingPool
 from backend.questions import parse_label_config
-from backend.questions.prompts.messages import parse_answer
+from backend.questions.prompts.answers import parse_answer
 from backend.settings import BudgetSettings, ModelSettings
 from backend.testing import OpenAIServer, Reply
 
@@ -44,18 +44,25 @@ class Process:
     """One process with the model ``red``, and the server of the model."""
 
     def __init__(self, ledger: Ledger, server: OpenAIServer) -> None:
-        self.ledger, self.server = ledger, server
+        self.ledger, self.server, self.writer = ledger, server, Writer(ledger)
+        self.with_max_tokens(100)
+
+    def with_max_tokens(self, most: int) -> Process:
+        """The same process after a restart with this setting."""
         model = ModelSettings(
             name="red",
             model="openai/red",
             input_price=1.0,
             output_price=2.0,
-            parameters={"api_base": server.url},
+            structured_output=False,
+            max_tokens=most,
+            parameters={"api_base": self.server.url},
         )
-        self.models, self.writer = Pool([model]), Writer(ledger)
+        self.models = Pool([model])
         self.pool = CachingPool(
             self.models, CallLedger(self.writer, lambda: 1e9), retries=2, clock=lambda: 1e9
         )
+        return self
 
     def replies(self, *replies: Reply) -> None:
         """Let the model send these replies in turn, and then repeat the last one."""
@@ -93,7 +100,7 @@ def process(sqlite_ledger: Ledger) -> Iterator[Process]:
 
 def tool_call() -> Reply:
     reply = Reply.says(None)
-    call = {"id": "1", "type": "function", "function": {"name": "label", "arguments": '{"mood": "Glad"}'}}
+    call = {"id": "1", "type": "function", "function": {"name": "label", "arguments": '{"mood": "Ecstatic"}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     return replace(reply, body={**dict(reply.body), "choices": [choice]})  # type: ignore[call-overload]
@@ -105,15 +112,12 @@ UNUSABLE = {
     "no content": Reply.says(None),
     "spaces": Reply.says(" \n\t "),
     "no choices": Reply.no_choices(),
-    "a tool call": tool_call(),
+    "a wrong label in a tool call": tool_call(),
     "a refusal in words": Reply.says("I am sorry, but I can not help with that."),
     "a refusal of the API": Reply.says(None, refusal="I can not help with that."),
     "a refusal beside a label": Reply.says('{"mood": "Glad"}', refusal="I can not help with that."),
     "filtered, with a label": Reply.says('{"mood": "Glad"}', finish_reason="content_filter"),
     "filtered with a 400": Reply.fails(400, code="content_filter"),
-    "nothing before max_tokens": Reply.says("", finish_reason="length"),
-    "cut JSON": Reply.says('{"mood": "Gl', finish_reason="length"),
-    "cut reasoning": Reply.says("<think>The day was long, so", finish_reason="length"),
     "a wrong label": WRONG,
     "a wrong label without JSON": Reply.says("Ecstatic"),
     "a wrong label in a fence": Reply.says('```json\n{"mood": "Ecstatic"}\n```'),
@@ -147,6 +151,34 @@ def test_an_unusable_answer_of_any_kind_is_asked_again_twice_and_then_final(
     failed = {RefusedError.code, BadAnswerError.code}
     assert all(outcome in failed or not usable(outcome) for outcome in outcomes[:3])
     assert all(len(row.content) < 20_000 for row in process.rows(tables.answers))
+
+
+CUT = {
+    "nothing": Reply.says("", finish_reason="length"),
+    "half of the JSON": Reply.says('{"mood": "Gl', finish_reason="length"),
+    "reasoning": Reply.says("<think>The day was long, so", finish_reason="length"),
+}
+
+
+@pytest.mark.parametrize("reply", CUT.values(), ids=CUT)
+def test_an_answer_that_max_tokens_cut_off_is_bought_once(process: Process, reply: Reply) -> None:
+    process.replies(reply)
+    outcomes = process.runs(4)
+    assert process.server.count() == 1
+    assert outcomes[1:] == [CutOffError.code] * 3
+
+
+def test_a_longer_answer_than_the_one_that_was_cut_off_may_be_asked_for(process: Process) -> None:
+    process.replies(CUT["reasoning"], GLAD)
+    process.runs(1)
+    assert process.with_max_tokens(2000).runs(2) == ['{"mood": "Glad"}'] * 2
+    assert process.server.count() == 2
+
+
+def test_a_label_in_an_answer_that_was_cut_off_counts(process: Process) -> None:
+    process.replies(Reply.says('{"mood": "Glad"}', finish_reason="length"))
+    assert [usable(outcome) for outcome in process.runs(2)] == [True, True]
+    assert process.server.count() == 1
 
 
 def test_a_usable_answer_after_a_spell_of_garbage_is_kept(process: Process) -> None:

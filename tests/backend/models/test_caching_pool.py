@@ -25,7 +25,7 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.ledger import Ledger, Writer, money
-from backend.ledger.answers import Claims
+from backend.ledger.claims import Claims
 from backend.ledger.database import tables
 from backend.models import Pool, call_ledger
 from backend.models import pool as caching_pool
@@ -57,6 +57,7 @@ class Processes:
             model="openai/red",
             input_price=1.0,
             output_price=2.0,
+            structured_output=False,
             parameters={"api_base": self.server.url},
         )
         self.writers.append(Writer(self.ledger))
@@ -297,6 +298,7 @@ def key_of(processes: Processes) -> str:
         model="openai/red",
         input_price=1.0,
         output_price=2.0,
+        structured_output=False,
         parameters={"api_base": processes.server.url},
     )
     return Pool([model])["red"].model.fingerprint(MESSAGES, {})[:32]

@@ -69,7 +69,7 @@ def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 1
 def failure(server: OpenAIServer, reply: Reply) -> ModelError:
     server.script = lambda body: reply
     with pytest.raises(ModelError) as caught:
-        ask(pool_of(model(server)))
+        ask(pool_of(model(server, structured_output=False)))
     return caught.value
 
 
@@ -120,9 +120,68 @@ def test_the_schema_is_sent_strictly_to_a_model_that_takes_one(server: OpenAISer
     assert sent == {"name": "labels", "strict": True, "schema": SCHEMA}
 
 
-def test_no_schema_is_sent_to_a_model_that_litellm_does_not_know(server: OpenAIServer) -> None:
-    ask(pool_of(model(server)))
+def test_no_schema_is_sent_to_a_model_that_takes_none_by_litellms_map(server: OpenAIServer) -> None:
+    ask(pool_of(model(server, name="gpt-3.5-turbo")), "gpt-3.5-turbo")
     assert server.requests[0].schema is None
+
+
+def test_the_schema_is_sent_to_a_model_that_litellm_does_not_know(server: OpenAIServer) -> None:
+    ask(pool_of(model(server)))
+    assert server.requests[0].schema == SCHEMA
+
+
+def without_schemas(body: dict[str, Any]) -> Reply:
+    """A server that knows no JSON schema."""
+    return Reply.fails(400) if "response_format" in body else Reply.says("yes")
+
+
+def test_a_server_that_refuses_the_schema_is_asked_without_it_from_then_on(server: OpenAIServer) -> None:
+    server.script = without_schemas
+    pool = pool_of(model(server))
+    assert [ask(pool).content for _ in range(2)] == ["yes", "yes"]
+    assert [request.schema for request in server.requests] == [SCHEMA, None, None]
+
+
+def test_calls_that_are_refused_at_once_for_their_schema_are_all_answered(server: OpenAIServer) -> None:
+    server.script = without_schemas
+    pool = pool_of(model(server))
+
+    async def at_once() -> list[ModelAnswer]:
+        return await asyncio.gather(*(pool["test"].attempt(MESSAGES, SCHEMA, 10.0) for _ in range(8)))
+
+    assert [answer.content for answer in asyncio.run(at_once())] == ["yes"] * 8
+    assert not pool["test"].resting
+
+
+def test_the_schema_is_sent_again_after_a_request_that_was_refused_without_it_too(
+    server: OpenAIServer,
+) -> None:
+    refused = iter([400, 400])
+    server.script = lambda body: Reply.fails(status) if (status := next(refused, 0)) else Reply.says("yes")
+    pool = pool_of(model(server))
+    with pytest.raises(RejectedError):
+        ask(pool)
+    ask(pool)
+    assert [request.schema for request in server.requests] == [SCHEMA, None, SCHEMA]
+
+
+def test_a_refused_schema_that_the_settings_demand_is_a_failure(server: OpenAIServer) -> None:
+    server.script = without_schemas
+    with pytest.raises(RejectedError):
+        ask(pool_of(model(server, structured_output=True)))
+    assert len(server.requests) == 1
+
+
+def test_answers_are_found_again_whether_or_not_the_schema_was_refused(server: OpenAIServer) -> None:
+    server.script = without_schemas
+    pool = pool_of(model(server))
+    before = pool["test"].model.fingerprint(MESSAGES, SCHEMA)
+    ask(pool)
+    assert pool["test"].model.fingerprint(MESSAGES, SCHEMA) == before
+
+
+def test_a_line_of_a_batch_has_no_schema_that_might_be_refused(server: OpenAIServer) -> None:
+    assert "response_format" not in pool_of(model(server))["test"].model.batch_request(MESSAGES, SCHEMA)
 
 
 @pytest.mark.parametrize(("name", "structured"), [("gpt-4o", False), ("test", True)])
@@ -405,7 +464,7 @@ def reporting(prompt_tokens: object, completion_tokens: object) -> Reply:
 
 def test_no_more_tokens_are_believed_than_the_call_could_take(server: OpenAIServer) -> None:
     server.script = lambda body: Reply.says(ANSWER, usage=(10**15, 10**15))
-    pool = pool_of(model(server, max_tokens=100))
+    pool = pool_of(model(server, max_tokens=100, structured_output=False))
     with capture_logs() as logs:
         answers = [ask(pool) for _ in range(2)]
     bound = sum(len(message["content"].encode()) + 16 for message in MESSAGES)
@@ -429,7 +488,7 @@ def test_capped_usage_is_counted(server: OpenAIServer) -> None:
 
 def test_one_absurd_usage_does_not_raise_the_expected_price_above_the_ceiling(server: OpenAIServer) -> None:
     server.script = lambda body: Reply.says(ANSWER, usage=(10**15, 10**15))
-    pool = pool_of(model(server))
+    pool = pool_of(model(server, structured_output=False))
     ask(pool)
     assert pool["test"].model.cost(MESSAGES) <= pool["test"].model.ceiling(MESSAGES, None)
 
@@ -455,7 +514,7 @@ def test_a_usage_that_is_no_usage_is_estimated(
 def test_no_usage_of_any_type_is_more_than_one_missing_vote(server: OpenAIServer, tokens: object) -> None:
     """litellm itself refuses some of them; then the call failed, and costs nothing."""
     server.script = lambda body: reporting(tokens, tokens)
-    pool = pool_of(model(server))
+    pool = pool_of(model(server, structured_output=False))
     try:
         cost = ask(pool).cost
     except UnavailableError as error:
@@ -524,7 +583,7 @@ def test_the_fingerprint_ignores_a_secret_header() -> None:
         {"temperature": 0.5},
         {"max_tokens": 9},
         {"system_message": False},
-        {"structured_output": True},
+        {"structured_output": False},
         {"parameters": {"seed": 1}},
         {"parameters": {"api_base": "http://elsewhere"}},
     ],

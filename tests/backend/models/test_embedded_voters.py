@@ -19,7 +19,8 @@ from backend.models.embedder import Embedder
 from backend.models.model import litellm
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import OneOf
-from backend.questions.prompts.messages import answer_schema, parse_answer, prompt_messages
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import answer_schema, prompt_messages
 from backend.questions.xml import Label
 from backend.settings.models import DEFAULT_MODELS
 from camvo.typing import Array

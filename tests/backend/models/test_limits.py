@@ -20,7 +20,7 @@ from backend.errors import (
 )
 from backend.models import Pool
 from backend.models.model import Used, litellm
-from backend.models.model_caller import CircuitBreaker
+from backend.models.outages import CircuitBreaker
 from backend.models.rates.controller import ProcessRates
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, event, func, select, text
 
 from backend.errors import LedgerError, NotBookedError
 from backend.ledger import Ledger, Writer, answers, money
-from backend.ledger.answers import Contacts
+from backend.ledger.claims import Contacts
 from backend.ledger.database import tables
 from backend.ledger.money import Settlements
 from backend.models import Pool, call_ledger

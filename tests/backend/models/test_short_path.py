@@ -83,6 +83,45 @@ def test_a_response_is_read_alike(server: OpenAIServer, model: str, reply: Reply
     assert found[0] == found[1]
 
 
+def message(**fields: Any) -> Reply:
+    body = Reply.says("")
+    assert isinstance(body.body, dict)
+    body.body["choices"][0]["message"] = {"role": "assistant", **fields}
+    return body
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "answer", "arguments": '{"mood": "sad"}'}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "content"),
+    [
+        ({"content": [{"type": "text", "text": "sa"}, {"type": "text", "text": "d"}]}, "sad"),
+        ({"content": None, "tool_calls": [CALL]}, '{"mood": "sad"}'),
+        ({"content": "", "tool_calls": [CALL]}, '{"mood": "sad"}'),
+        ({"content": "sad", "tool_calls": [CALL]}, "sad"),
+        ({"content": None, "tool_calls": [CALL, CALL]}, ""),
+    ],
+)
+def test_parts_of_a_text_and_the_arguments_of_a_tool_are_the_answer(
+    server: OpenAIServer, fields: dict[str, Any], content: str
+) -> None:
+    server.script = lambda body: message(**fields)
+    call = request(server, "openai/own")
+    path = path_of(call, {})
+    assert path is not None
+    assert read_response(asyncio.run(path.call(call["messages"], 10.0))).content == content
+
+
+def test_a_schema_is_sent_in_the_order_in_which_it_asks(server: OpenAIServer) -> None:
+    parts = {"quote": {"type": "string"}, "before": {"type": "string"}, "label": {"type": "string"}}
+    schema = {"type": "object", "properties": parts, "required": [*parts]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "labels", "strict": True, "schema": schema}}
+    both_ways(request(server, "openai/own", response_format=wanted))
+    for each in server.requests:
+        assert [*each.body["response_format"]["json_schema"]["schema"]["properties"]] == [*parts]
+
+
 @pytest.mark.parametrize("model", ["openai/own", "hosted_vllm/own"])
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 503])
 def test_a_refusal_is_the_same_error(server: OpenAIServer, model: str, status: int) -> None:

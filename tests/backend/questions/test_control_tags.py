@@ -17,7 +17,8 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import TaskError
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.prompts.messages import PROMPT_VERSION, parse_answer, prompt_messages
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import PROMPT_VERSION, prompt_messages
 from camvo.errors import InvalidParameterError
 from camvo.votes import registry
 from camvo.votes.aggregation import Ballot
@@ -280,11 +281,11 @@ def test_an_order_of_other_items_than_the_task_has_does_not_fit() -> None:
 
 
 INVALID = [
-    ("any choices", "Red"),
-    ("any choices", ["Red", "Mauve"]),
-    ("any choices", ["Red", 1]),
-    ("one path", "Dog"),
-    ("one path", ["Animal", "Dog"]),
+    ("any choices", ["Mauve"]),
+    ("any choices", {"Mauve": True}),
+    ("one path", "Bird"),
+    ("one path", ["Dog", "Cat"]),
+    ("rating", "4/5"),
     ("rating", 0),
     ("rating", 3.5),
     ("rating", True),
@@ -305,11 +306,13 @@ INVALID = [
     ("short text", "word " * 50),
     ("short text", '{"answer": "x"'),
     ("short text", "..."),
+    ("short text", "<short answer>"),
+    ("short text", "BEGIN 742f0a1b2c3d"),
+    ("short text", "I'm sorry, but I cannot help with that."),
     ("pair", "both"),
     ("order", ["b", "7"]),
     ("order", ["b", "7", "7"]),
     ("order", ["b", "7", "ä", "ö"]),
-    ("order", "b, 7, ä"),
 ]
 
 
@@ -335,6 +338,19 @@ def test_a_moment_out_of_bounds_is_no_vote(attributes: str, inside: str, outside
 ACCEPTED = [
     ("any choices", [], "[]"),
     ("any choices", ["blue", "Red", "r"], '["r","Blue"]'),
+    ("any choices", "Red", '["r"]'),
+    ("any choices", "Red, Blue", '["r","Blue"]'),
+    ("any choices", ["Red", "Mauve"], '["r"]'),
+    ("any choices", {"Red": True, "Green": False, "Blue": True}, '["r","Blue"]'),
+    ("any choices", {"Red": False, "Green": False}, "[]"),
+    ("any choices", [{"label": "Red"}], '["r"]'),
+    ("any choices", "none", "[]"),
+    ("one path", "Dog", "ani / Dog"),
+    ("one path", ["Animal", "Dog"], "ani / Dog"),
+    ("one path", "animal > dog", "ani / Dog"),
+    ("rating", "4/7", "4"),
+    ("rating", "4 stars", "4"),
+    ("rating", [4], "4"),
     ("rating", "4", "4"),
     ("rating", 4.0, "4"),
     ("number", "-1.50", "-1.5"),
@@ -342,7 +358,11 @@ ACCEPTED = [
     ("year", 2024, "2024"),
     ("short text", '```\n"Ada Lovelace."\n```', "Ada Lovelace"),
     ("pair", "Left", "left"),
+    ("pair", "text", "left"),
     ("order", ["ä", 7, "b"], '["ä","7","b"]'),
+    ("order", "b, 7, ä", '["b","7","ä"]'),
+    ("order", "b > 7 > ä", '["b","7","ä"]'),
+    ("short text", ["Ada"], "Ada"),
 ]
 
 

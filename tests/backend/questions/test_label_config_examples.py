@@ -7,7 +7,8 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.questions import parse_label_config
-from backend.questions.prompts.messages import parse_answer, prompt_messages, texts_of
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import prompt_messages, texts_of
 
 NAMES = [
     "sentiment",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from recount_project import (
 from server_process import wait_until
 from whole_backend import Backend
 
-from backend.ledger import recounts
+from backend.ledger import blind_tasks, recounts
 from backend.ledger.recounts import CountedRounds, Counting, Recounts
 from backend.ledger.rounds import ProjectRounds
 from backend.recounting import automatic
@@ -260,7 +261,7 @@ def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
     studio = Studio(tmp_path, api)
     with studio.backend:
         studio.predict()
-        counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, studio.backend.runtime.clock())
+        counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, 0.6, 0.7, studio.backend.runtime.clock())
         with studio.backend.ledger.write() as connection:
             Recounts(connection, studio.project.key).store_counting(counting)
         studio.label(*range(9))
@@ -269,6 +270,55 @@ def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
         studio.label(*range(9, LABELLED))
         studio.tend()
         assert [made.labels for made in studio.countings()] == [LEFT, 0]
+
+
+@pytest.fixture
+def hardly_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No recount of the prepared project changes as much as one that is made whatever people label."""
+    monkeypatch.setattr(automatic, "_LABELS", 2.0)
+    monkeypatch.setattr(automatic, "_SCORES", 2.0)
+
+
+@pytest.mark.usefixtures("hardly_anything_changes")
+def test_once_people_have_labelled_ten_tasks_the_others_follow_however_little_changes(
+    tmp_path: Path, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic, "_REST", 0.0)
+    studio = Studio(tmp_path, api)
+    with studio.backend:
+        studio.predict()
+        studio.label(*range(9))
+        studio.tend()
+        assert studio.countings() == []
+        studio.label(9)
+        studio.tend()
+        assert len(studio.countings()) == 1
+
+
+def certify_one(studio: Studio) -> None:
+    """Make the first labelled task a blind one, whose answer certifies."""
+    [round_] = studio.backend.rounds(studio.tasks[0], studio.project)
+    blind = replace(round_, audit=True)
+    with studio.backend.ledger.write() as connection:
+        blind_tasks.enter(connection, blind, round_.id)
+        blind_tasks.record_answer(connection, blind, round_.id, {1: 1.0}, "Glad")
+
+
+@pytest.mark.usefixtures("hardly_anything_changes")
+def test_a_small_change_does_not_end_what_blind_labels_certify_and_waits_for_the_command(
+    studio: Studio,
+) -> None:
+    certify_one(studio)
+    studio.tend()
+    assert studio.countings() == []
+    [alert] = [alert for alert in project_status(studio)["alerts"] if alert["code"] == "recount_waiting"]
+    assert "the 1 blind label so far then certify nothing any more" in alert["fix"]
+
+
+def test_a_large_change_is_made_although_blind_labels_certify(studio: Studio) -> None:
+    certify_one(studio)
+    studio.tend()
+    assert len(studio.countings()) == 1
 
 
 def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path) -> None:
@@ -295,6 +345,8 @@ def test_status_says_how_many_labels_changed_when_and_why(studio: Studio) -> Non
     assert (told["last_reason"], told["last_labels"], told["command"]) == ("automatic", LEFT, None)
     page = studio.backend.client.get("/status?format=html").text
     assert f"{LEFT} tasks\ngot another label" in page
+    means = [f"{told[name]:.3f}" for name in ("score_before", "score_after")]
+    assert f"the mean score went from {means[0]} to {means[1]}" in page
 
 
 def test_status_names_the_command_that_a_server_without_a_key_waits_for(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from recount_project import LABELLED, LEFT, NEW, Studio
+from recount_project import LABELLED, LEFT, NEW, TASKS, Studio
 from served_app import served
 
-from backend.commands.predict.prediction_run import PredictionRun, RecountRun
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.recount_run import RecountRun
 from backend.commands.shared.backend_client import BackendClient
 
 
@@ -31,8 +32,10 @@ def test_it_replaces_what_changed_and_says_how_much(studio: Studio, server: Back
     recount.deliver()
     assert [label for label, _ in studio.shown().values()][LABELLED:] == NEW
     assert studio.pending() == []
+    [counting] = studio.countings()
+    means = f"{counting.score_before:.3f} → {counting.score_after:.3f}"
     assert recount.tally.summary().splitlines() == [
-        f"Counted again: {LEFT} of {LEFT} labels changed, and 0 more scores",
+        f"Counted again: {LEFT} of {LEFT} labels changed, and 0 more scores; mean score {means}",
         f"{LEFT} predictions replaced in Label Studio",
     ]
     assert len(studio.backend.server.requests) == asked
@@ -95,3 +98,39 @@ def test_refresh_touches_no_annotated_or_drafted_task(studio: Studio, server: Ba
     untouched = (*range(LABELLED), 26)
     assert [after[number] for number in untouched] == [before[number] for number in untouched]
     assert after[27] != before[27]
+
+
+def test_a_recount_while_predictions_are_stored_leaves_none_of_them_old(
+    studio: Studio, server: BackendClient
+) -> None:
+    """The server then finds nothing to replace in Label Studio, and takes the recount as delivered."""
+    new = range(LABELLED, len(studio.tasks))
+    for number in new:
+        studio.api.tasks[studio.tasks[number]]["predictions"].clear()
+
+    def recount_before_the_import(method: str, path: str) -> None:
+        if path.endswith("import/predictions") and not studio.countings():
+            studio.tend()
+
+    studio.api.before = recount_before_the_import
+    project = studio.api.project
+    tally = PredictionRun(
+        client=studio.api.client(),
+        predictor=server,
+        project=project["id"],
+        key=studio.project.key,
+        label_config=project["label_config"],
+        model_version="camvo",
+    )(lambda done: None)
+    assert (len(studio.countings()), studio.pending()) == (1, [])
+    assert [studio.shown()[number][0] for number in new] == NEW
+    assert tally.repaired == LEFT
+
+
+def test_the_mean_score_before_and_after_is_stored(studio: Studio) -> None:
+    before = [score for _, score in studio.shown().values()][LABELLED:]
+    studio.recount()
+    [counting] = studio.countings()
+    after = [recount.score for number in range(LABELLED, TASKS) if (recount := studio.recounts(number))]
+    assert counting.score_before == pytest.approx(sum(before) / LEFT)
+    assert counting.score_after == pytest.approx(sum(after) / LEFT)

@@ -106,6 +106,7 @@ def _answers_and_money() -> None:
         sa.Column("created_at", sa.Double, nullable=False),
         sa.Column("version", sa.Text),
         sa.Column("confidences", JSON_VALUE),
+        sa.Column("cut_off", sa.Boolean, server_default=sa.false(), nullable=False),
         sa.Column("project", sa.Text),
         sa.Column("task", sa.BigInteger),
         sa.PrimaryKeyConstraint("key", name="pk_answers"),
@@ -216,6 +217,8 @@ def _recounts_and_certificates() -> None:
         sa.Column("counted", sa.BigInteger, nullable=False),
         sa.Column("labels", sa.BigInteger, nullable=False),
         sa.Column("scores", sa.BigInteger, nullable=False),
+        sa.Column("score_before", sa.Double, nullable=False),
+        sa.Column("score_after", sa.Double, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("project", "number", name="pk_countings"),
     )
@@ -416,6 +419,7 @@ def _people_and_projects() -> None:
         sa.Column("task_number", sa.BigInteger),
         sa.Column("predicted", JSON_VALUE),
         sa.Column("feedback_refused", sa.BigInteger, server_default="0", nullable=False),
+        sa.Column("audited_after", sa.BigInteger),
         sa.PrimaryKeyConstraint("key", name="pk_projects"),
     )
     op.create_table(
@@ -453,6 +457,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("human", sa.Text),
         sa.Column("confirmed", sa.Double),
         sa.Column("pruned", sa.Boolean, server_default=sa.false(), nullable=False),
+        sa.Column("missing", JSON_VALUE),
         sa.PrimaryKeyConstraint("id", name="pk_rounds"),
         sa.UniqueConstraint(
             "project",
@@ -465,6 +470,7 @@ def _rounds_and_tasks() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_rounds_project_id", "rounds", ["project", "id"])
+    op.create_index("ix_rounds_incomplete", "rounds", ["project", "task"], **_where("missing IS NOT NULL"))
     op.create_index(
         "ix_rounds_report",
         "rounds",
@@ -487,6 +493,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("audit", sa.Boolean, nullable=False),
         sa.Column("voted", sa.Boolean, nullable=False),
+        sa.Column("failure", sa.Text),
         sa.Column("agreed", sa.Double),
         sa.Column("confirmed", sa.Double),
         sa.Column("examples", sa.Integer),

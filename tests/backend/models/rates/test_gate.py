@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from random import Random
 
 import pytest
 from quota_providers import TrailingWindow
 from simulated_calls import SimulatedCalls, model_settings
 from virtual_time import run_in_virtual_time
 
-from backend.errors import RateLimitedError
+from backend.errors import RateLimitedError, WithdrawnError
 from backend.models.rates.answers import CallEnd
 from backend.models.rates.controller import START, Concurrency
-from backend.models.rates.gate import RateGate, request_size
+from backend.models.rates.gate import Cancellation, RateGate, cancellation, request_size
 
 
 async def passes(gate: RateGate, size: int, order: list[int]) -> None:
@@ -192,3 +193,108 @@ def test_the_settings_bound_the_number() -> None:
     concurrency = Concurrency(30.0, 3)
     run_in_virtual_time(serve_slowly(concurrency, at_once=50, seconds=0.1, calls=100))
     assert concurrency.limit == 3
+
+
+# -- the delay: by how much one more call delays the others
+
+
+async def demand(gate: RateGate, *, at_once: int, seconds: float, calls: int, workers: int = 16) -> None:
+    """Call a server that works on some calls at once; each takes some seconds, give or take a third."""
+    free, left, random = asyncio.Semaphore(at_once), iter(range(calls)), Random(3)  # noqa: S311
+    loop = asyncio.get_running_loop()
+
+    async def work() -> None:
+        for _ in left:
+            passage = await gate.enter(100.0, 3600.0)
+            began = loop.time()
+            async with free:
+                await asyncio.sleep(seconds * random.uniform(0.7, 1.3))
+            gate.leave(passage, CallEnd(seconds=loop.time() - began, tokens=100.0))
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+
+
+def delay_after(calls: int = 200, *, at_once: int, seconds: float, **settings: float) -> float:
+    async def main() -> float:
+        (gate,) = SimulatedCalls(TrailingWindow(10**6), 1, settings=model_settings(**settings)).gates
+        await demand(gate, at_once=at_once, seconds=seconds, calls=calls)
+        return gate.delay
+
+    return run_in_virtual_time(main())
+
+
+def test_a_server_that_answers_one_call_at_a_time_is_delayed_by_each() -> None:
+    assert delay_after(at_once=1, seconds=4.0, timeout=600) == pytest.approx(4.0, abs=1.0)
+
+
+def test_few_answers_suffice_to_see_that() -> None:
+    assert delay_after(8, at_once=1, seconds=4.0, timeout=600) == pytest.approx(4.0, abs=2.0)
+
+
+def test_a_provider_that_answers_many_at_once_is_delayed_by_none() -> None:
+    assert delay_after(at_once=500, seconds=20.0, timeout=600) == 0.0
+
+
+def test_a_quick_server_is_delayed_by_none_worth_noticing() -> None:
+    assert delay_after(at_once=1, seconds=0.05) == 0.0
+
+
+def test_few_calls_at_once_by_the_settings_are_a_delay() -> None:
+    assert delay_after(at_once=500, seconds=4.0, max_concurrency=4) == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_quota_is_a_delay() -> None:
+    assert delay_after(80, at_once=500, seconds=0.5, rpm=60) == 1.0
+
+
+def test_a_model_is_busy_while_a_call_is_under_way_that_delays_the_next() -> None:
+    async def main() -> None:
+        (gate,) = SimulatedCalls(TrailingWindow(10**6), 1).gates
+        assert not gate.busy
+        passage = await gate.enter(100.0, 5.0)
+        assert gate.busy
+        gate.leave(passage, CallEnd(seconds=1.0))
+        assert not gate.busy
+
+    run_in_virtual_time(main())
+
+
+def test_under_a_quota_a_model_is_busy_while_calls_wait() -> None:
+    async def main() -> None:
+        settings = model_settings(rpm=60)
+        (gate,) = SimulatedCalls(TrailingWindow(10**6), 1, settings=settings).gates
+        gate.leave(await gate.enter(100.0, 5.0), CallEnd(seconds=1.0))
+        await asyncio.sleep(60.0)
+        passage = await gate.enter(100.0, 5.0)
+        assert not gate.busy
+        waiting = [asyncio.create_task(gate.enter(100.0, 600.0)) for _ in range(200)]
+        await asyncio.sleep(1.0)
+        assert gate.busy
+        for task in waiting:
+            task.cancel()
+        gate.leave(passage, CallEnd(seconds=1.0))
+
+    run_in_virtual_time(main())
+
+
+# -- calls that are given up
+
+
+def test_a_call_that_waits_for_its_turn_can_be_given_up_and_one_that_was_sent_cannot() -> None:
+    async def main() -> None:
+        (gate,) = SimulatedCalls(TrailingWindow(10**6), 1, settings=model_settings(max_concurrency=1)).gates
+        given_up = Cancellation()
+        cancellation.set(given_up)
+        sent = await gate.enter(100.0, 5.0)
+        waiting = asyncio.create_task(gate.enter(100.0, 3600.0))
+        await asyncio.sleep(1.0)
+        given_up.cancel()
+        with pytest.raises(WithdrawnError):
+            await waiting
+        with pytest.raises(WithdrawnError):
+            await gate.enter(100.0, 3600.0)
+        gate.leave(sent, CallEnd(seconds=1.0))
+        cancellation.set(None)
+        gate.leave(await gate.enter(100.0, 5.0), CallEnd(seconds=1.0))
+
+    run_in_virtual_time(main())

@@ -1,39 +1,28 @@
-"""``camvo demo``: real texts through a real server, without an API key or a network."""
+"""A real server, and texts that are sent to it as Label Studio sends them."""
 
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import httpx
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from backend.ledger import Ledger
-from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import ProjectRounds, Round
-from backend.settings import PolicySettings, child_environment
-from backend.settings.policies import policy_in_force, policy_of
+from backend.settings import child_environment
 from camvo.errors import CamvoError
-from camvo.policies.ensemble import Baseline
-from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.state.contribution import Contribution
-from camvo.state.state import State
 from camvo.student.taught_texts import STUDENT
 
 _CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -179,173 +168,23 @@ class _LabelledText:
         return self.round.label == self.text.gold
 
 
-_ITEMS = 3000
-_SEED = 7
-_MODELS = {
-    "opal": SyntheticModel(0.93, 15.0),
-    "onyx": SyntheticModel(0.91, 10.0),
-    "jade": SyntheticModel(0.91, 5.0),
-    "ruby": SyntheticModel(0.89, 3.5),
-    "topaz": SyntheticModel(0.87, 1.2),
-    "amber": SyntheticModel(0.86, 0.9),
-    "flint": SyntheticModel(0.80, 0.35),
-}
-_BARS = 24
-_BOUNDS = (0, 25, 50, 100, 200, 400, 800, 1600, _ITEMS)
-
-
-def _show_replay(console: Console) -> None:
-    """Replay the default policy and the full vote, and draw how the cost falls."""
-    table = draw_votes_table(
-        _MODELS, items=_ITEMS, labels=("World", "Sports", "Business", "Science"), seed=_SEED
-    )
-    settings = PolicySettings()
-    started = time.perf_counter()
-    trace = replay(policy_of(settings), table)
-    seconds = time.perf_counter() - started
-    full_vote = replay(Baseline(), table)
-
-    console.rule("[bold]with more items: a synthetic replay")
-    console.print(
-        f"{_ITEMS} synthetic items, {len(_MODELS)} synthetic models (seed {_SEED}), the same policy:"
-        f" {policy_in_force(settings)[0]}. No human label. {seconds:.1f}\N{NO-BREAK SPACE}s.\n",
-        highlight=False,
-    )
-    chart = Table(box=None, pad_edge=False)
-    for name in ("items", "cost of asking all", "", "accuracy"):
-        chart.add_column(name, justify="left" if name == "" else "right", no_wrap=True)
-    for start, end in pairwise(_BOUNDS):
-        part = slice(start, end)
-        share = float(trace.costs[part].mean()) / table.full_cost
-        right = float((trace.labels[part] == table.truth[part]).mean())
-        bar = f"[cyan]{'█' * round(share * _BARS):<{_BARS}}[/]"
-        chart.add_row(f"{start + 1}–{end}", f"{share:.0%}", bar, f"{right:.1%}")
-    console.print(chart)
-    share = trace.costs.mean() / table.full_cost
-    accuracy = float((trace.labels == table.truth).mean())
-    full_accuracy = float((full_vote.labels == table.truth).mean())
-    agreement = float((trace.labels == full_vote.labels).mean())
-    console.print(
-        f"\nCaMVo: [bold]{accuracy:.1%}[/] right at [bold]{share:.0%}[/] of the cost of asking every model"
-        f" every time, which is {full_accuracy:.1%} right.",
-        f"{agreement:.1%} of the labels are the same.",
-        highlight=False,
-    )
-
-
 _BEFORE_THE_TEXT = 27
 """The width of a prediction's mark, label and score."""
 
-
-def _print_opening(console: Console) -> None:
-    """Print what the demo does."""
-    console.rule("[bold]CaMVo demo")
-    _paragraph(
-        console,
-        "A real server labels 60 short texts, sent as Label Studio sends them. The models are the embedded",
-        "voters: small zero-shot classifiers that need no API key and no network. They are weak, and their",
-        "prices are nominal. All settings are the defaults.",
-    )
-    _paragraph(
-        console,
-        "For each text: whether the label is right, the label, its score, the text, and the models asked.",
-    )
-
-
-def _print_project_title(console: Console, title: str) -> None:
-    """Print the heading of one project."""
-    console.rule(f"[bold]{title}")
+_SHOWN = 3
+"""Predictions of each project that are printed."""
 
 
 def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> None:
-    """Print a line for each prediction, and a line for the models asked."""
+    """Print a line for each prediction."""
     width = console.width - _BEFORE_THE_TEXT
     for result in labelled:
         label, score = escape(result.round.label), result.prediction["score"]
         mark = "[green]✓[/]" if result.right else "[red]✗[/]"
         text = result.text.task["data"]["text"]
         short = text if len(text) <= width else text[: width - 1] + "…"
-        _line(console, f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}")
-        asked = sorted(result.round.votes.keys() - {STUDENT})
-        everyone = len(asked) == len(result.round.plan["arms"].keys() - {STUDENT})
-        names = f"all {len(asked)}" if everyone else f"{len(asked)}: {escape(', '.join(asked))}"
-        _line(console, f"  [dim]asked {names}[/]")
-
-
-def _mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
-    """Return model → number of rewards and their mean, from the sum over the ledger."""
-    with ledger.read() as connection:
-        stored = ProjectEvents(connection, project).after(0)
-    contributions = [Contribution.unpack(event.contribution) for event in stored]
-    state = State(len(contributions[0].context))
-    state.add(*contributions)
-    return {arm: (state[arm].rewards, state[arm].mu or 0.0) for arm in state}
-
-
-def _print_human_answers(
-    console: Console,
-    answered: Sequence[_LabelledText],
-    before: Mapping[str, tuple[int, float]],
-    after: Mapping[str, tuple[int, float]],
-) -> None:
-    """Print what the human labels changed: each model's mean reward before and after."""
-    wrong = sum(not result.right for result in answered)
-    console.print()
-    _paragraph(
-        console,
-        f"{len(answered)} annotations arrive by webhook: wrong predictions first, then the least certain.",
-        f"{wrong} of them correct the vote. A human label replaces the voted one in its round's rewards:",
-    )
-    table = Table(box=None, pad_edge=False)
-    for name in ("model", "rounds", "mean reward before", "after"):
-        table.add_column(name, justify="left" if name == "model" else "right")
-    for arm in sorted(after):
-        count, mean = after[arm]
-        table.add_row(escape(arm), str(count), f"{before[arm][1]:.2f}", f"{mean:.2f}")
-    console.print(table)
-    console.print()
-
-
-def _print_summary(console: Console, labelled: Sequence[_LabelledText]) -> None:
-    """Print the accuracy, the cost share, and the calls of each model."""
-    right = sum(result.right for result in labelled)
-    cost = sum(result.round.cost_usd for result in labelled)
-    full = sum(result.round.full_cost_usd for result in labelled)
-    calls = Counter(arm for result in labelled for arm in result.round.votes if arm != STUDENT)
-    share = f"{cost / full:.0%} of asking every model every time (${cost:.4f} of ${full:.4f}, nominal)"
-    console.rule("[bold]summary")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_row("accuracy", f"{right} of {len(labelled)} gold labels ({right / len(labelled):.0%})")
-    table.add_row("cost", share)
-    table.add_row(
-        "calls", escape(", ".join(f"{model}\N{NO-BREAK SPACE}{n}" for model, n in sorted(calls.items())))
-    )
-    console.print(table)
-    console.print()
-    _paragraph(
-        console,
-        f"{len(labelled)} tasks are too few to learn much: the first tasks of a project ask every model,",
-        "or nearly every one. It learns more below.",
-    )
-
-
-def _print_serving(console: Console, url: str) -> None:
-    """Print how to connect Label Studio to the running server."""
-    console.rule("[bold]still running")
-    _paragraph(
-        console,
-        f"Connect Label Studio to [bold]{url}[/] with the title [bold]camvo[/] (see README.md).",
-        "The ledger is temporary. Press Ctrl-C to stop the server.",
-    )
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)
-
-
-def _paragraph(console: Console, *sentences: str) -> None:
-    console.print(" ".join(sentences), highlight=False)
-    console.print()
+        line = f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}"
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 _PATIENCE = 90.0
@@ -362,7 +201,7 @@ class _RunningServer:
 
 
 @contextmanager
-def _running_server(port: int) -> Iterator[_RunningServer]:
+def running_server(port: int) -> Iterator[_RunningServer]:
     """Run ``camvo serve`` on the loopback interface until the block ends, then delete its ledger."""
     with tempfile.TemporaryDirectory(prefix="camvo-demo-", ignore_cleanup_errors=True) as folder:
         database_url = f"sqlite:///{Path(folder) / 'demo.sqlite'}"
@@ -410,63 +249,64 @@ _ANNOTATED = 10
 """Tasks of each project that get a human label."""
 
 
-def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
-    """Run the demo."""
-    _print_opening(console)
-    port = port or _free_port()
-    with console.status("starting the server (importing torch takes a while) …"):
-        context = _running_server(port)
-        server = context.__enter__()
-    try:
-        _label_texts(console, server)
-        _show_replay(console)
-        if serve:
-            _print_serving(console, server.url)
-            server.process.wait()  # until Ctrl-C
-    except KeyboardInterrupt:
-        console.print("stopped")
-    finally:
-        context.__exit__(None, None, None)
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """What became of all texts.
+
+    Attributes:
+        texts: how many there are.
+        right: how many labels are right.
+        calls: how many calls of models they took.
+        full: how many calls asking every model would take.
+        annotations: how many human labels were sent.
+    """
+
+    texts: int
+    right: int
+    calls: int
+    full: int
+    annotations: int
 
 
-def _label_texts(console: Console, server: _RunningServer) -> None:
+def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
+    """Send texts and human labels to the server as Label Studio does, and print some of the predictions."""
     label_studio = _DemoLabelStudio(server.url)
     ledger = Ledger(server.database_url)
     all_labelled: list[_LabelledText] = []
     for number, name in enumerate(("sentiment", "topic"), start=1):
         project = _DemoProject(number, f"demo: {name}", _label_config(name))
         label_studio.connect(project)
-        _print_project_title(console, project.title)
         texts = _texts(project, name)
+        labelled: list[_LabelledText] = []
         for start in range(0, len(texts), _PORTION):
             portion = texts[start : start + _PORTION]
             predictions = label_studio.predict(project, [text.task for text in portion])
-            labelled = _with_rounds(ledger, project, portion, predictions)
-            _print_predictions(console, labelled)
-            all_labelled += labelled
-        _annotate(console, label_studio, ledger, project, all_labelled[-len(texts) :])
-    _print_summary(console, all_labelled)
+            new = _with_rounds(ledger, project, portion, predictions)
+            _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])
+            labelled += new
+        _annotate(label_studio, project, labelled)
+        all_labelled += labelled
     label_studio.close()
     ledger.close()
+    return LabelledTexts(
+        texts=len(all_labelled),
+        right=sum(result.right for result in all_labelled),
+        calls=sum(len(result.round.votes.keys() - {STUDENT}) for result in all_labelled),
+        full=sum(len(result.round.plan["arms"].keys() - {STUDENT}) for result in all_labelled),
+        annotations=2 * _ANNOTATED,
+    )
 
 
 def _annotate(
-    console: Console,
-    label_studio: _DemoLabelStudio,
-    ledger: Ledger,
-    project: _DemoProject,
-    labelled: Sequence[_LabelledText],
+    label_studio: _DemoLabelStudio, project: _DemoProject, labelled: Sequence[_LabelledText]
 ) -> None:
-    """Label some tasks as a human would, wrong predictions first, and print what changes for the models."""
-    before = _mean_rewards(ledger, project.key)
-    by_error = sorted(labelled, key=lambda result: (result.right, result.round.score))
-    for number, result in enumerate(by_error[:_ANNOTATED], start=1):
+    """Label the least certain texts as a person would."""
+    by_score = sorted(labelled, key=lambda result: result.round.score)
+    for number, result in enumerate(by_score[:_ANNOTATED], start=1):
         region = dict(result.prediction["result"][0])
         region.pop("score")
         region["value"] = {"choices": [result.text.gold]}
         label_studio.annotate(project, result.text.task, project.number * 1000 + number, region)
-    after = _mean_rewards(ledger, project.key)
-    _print_human_answers(console, by_error[:_ANNOTATED], before, after)
 
 
 def _with_rounds(
@@ -493,10 +333,3 @@ def _texts(project: _DemoProject, name: str) -> list[_DemoText]:
 
 def _label_config(name: str) -> str:
     return files("label_config").joinpath(f"{name}.xml").read_text("utf-8")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

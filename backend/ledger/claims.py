@@ -1,0 +1,271 @@
+"""Claims: the right to do a piece of work, such as requesting an answer, held by one process at a time.
+
+A claim expires unless its owner renews it. On the host of the owner, others know at once that it has died.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, select, update
+from sqlalchemy import insert as insert_rows
+from sqlalchemy.sql.dml import ReturningInsert
+
+from backend.ledger import money
+from backend.ledger.database import tables
+from backend.ledger.database.statements import insert, now
+from backend.ledger.database.writer import Writer
+
+
+@cache
+def _host() -> str | None:
+    """What the processes have in common that know each other's numbers; ``None`` where nothing says it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return None
+
+
+def process_owner() -> str:
+    """Return a new name for this process as an owner: host, process, its start, and a random part."""
+    parts = (_host() or "-", os.getpid(), _started(os.getpid()) or "-", uuid.uuid4().hex)
+    return " ".join(map(str, parts))
+
+
+def _started(process: int) -> str | None:
+    """When a process of this host started, in ticks since the boot; ``None`` if it has ended or is hidden."""
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in {"Z", "X"} else fields[18]
+
+
+def _has_died(owner: str) -> bool:
+    """Whether the owner is a process of this host that has ended; false if nothing is known of it."""
+    host, *parts = owner.split(" ")
+    if len(parts) != 3 or host != _host():
+        return False
+    process, started, _ = parts
+    found = _started(int(process))
+    return found != started if found is not None else not _is_hidden(int(process))
+
+
+def _is_hidden(process: int) -> bool:
+    """Whether a process lives that this user may not look at."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+class Contacts:
+    """When this process last reached the ledger.
+
+    A process that is back after an outage takes over no claim for a while: the claim's owner could not renew
+    it either, and may hold an answer that is not stored yet.
+
+    Args:
+        lease: seconds until a claim expires unless it is renewed.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lease, self._clock = lease, clock
+        self._last = self._back = -math.inf
+
+    def note(self) -> None:
+        """Record that the ledger has been reached."""
+        at = self._clock()
+        if math.isfinite(self._last) and at - self._last > 2 / 3 * self._lease:
+            self._back = at
+        self._last = at
+
+    @property
+    def grace(self) -> float:
+        """Seconds for which expired claims of other owners are not taken over."""
+        return self._lease if self._clock() - self._back < self._lease else 0.0
+
+
+_claims = tables.claims
+_RENEW = (
+    update(_claims)
+    .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
+    .values(expires_at=bindparam("until"))
+)
+_NOTE = (
+    update(_claims)
+    .where(_claims.c.key == bindparam("of"), _claims.c.owner == bindparam("by"))
+    .values(call=bindparam("number"))
+)
+_BATCH = "batch:"
+_OWNER = select(_claims.c.owner).where(_claims.c.key == bindparam("of"))
+_RELEASE = delete(_claims).where(
+    _claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by")
+)
+_OWNERS = select(_claims.c.owner).distinct()
+_OF_OWNERS = (
+    delete(_claims).where(_claims.c.owner.in_(bindparam("owners", expanding=True))).returning(_claims.c.call)
+)
+_CLAIMED = select(_claims.c.key).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
+_ADD_CLAIM = insert_rows(_claims)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that its owner holds.
+
+    Attributes:
+        call: the call that the owner has reserved money for under this claim; ``None`` if there is none.
+    """
+
+    call: int | None
+
+
+@cache
+def _acquire(dialect: Dialect) -> ReturningInsert[Any]:
+    statement = insert(dialect, _claims)
+    mine = _claims.c.owner == statement.excluded.owner
+    return statement.on_conflict_do_update(
+        index_elements=[_claims.c.key],
+        set_={
+            "owner": statement.excluded.owner,
+            "expires_at": statement.excluded.expires_at,
+            "call": case((mine, _claims.c.call), else_=None),
+        },
+        where=or_(_claims.c.expires_at <= bindparam("expired"), mine),
+    ).returning(_claims.c.call)
+
+
+def batch_owner(job: str) -> str:
+    """Return the owner of the claims of a batch job, which belong to no process."""
+    return f"{_BATCH}{job}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The rights to request answers, each held by one process or batch job at a time."""
+
+    connection: Connection
+
+    def acquire(self, key: str, owner: str, seconds: float, *, grace: float = 0.0) -> Claim | None:
+        """Claim the right to request an answer, for ``seconds``.
+
+        Args:
+            key: the key under which the answer will be stored.
+            owner: the process.
+            seconds: time until the claim expires.
+            grace: seconds for which an expired claim of another owner is still left alone.
+
+        Returns:
+            The claim if ``owner`` holds it now: it was free, had expired, was held by this owner already, or
+            its owner has died.
+        """
+        at = now(self.connection)
+        row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
+        held = self.connection.execute(_acquire(self.connection.dialect), row).first()
+        if held is None and self._end_dead([self._owner_of(key)]):
+            held = self.connection.execute(_acquire(self.connection.dialect), row).first()
+        return None if held is None else Claim(held.call)
+
+    def held_by_batch(self, key: str) -> bool:
+        """Whether a batch job holds the claim."""
+        return self._owner_of(key).startswith(_BATCH)
+
+    def end_dead(self) -> int:
+        """Delete the claims of processes of this host that have died, and book their calls as lost.
+
+        Returns:
+            How many claims there were.
+        """
+        return self._end_dead([*self.connection.scalars(_OWNERS)])
+
+    def _end_dead(self, owners: Collection[str]) -> int:
+        dead = [owner for owner in owners if _has_died(owner)]
+        if not dead:
+            return 0
+        ended = self.connection.execute(_OF_OWNERS, {"owners": dead}).all()
+        money.lose(self.connection, {call for (call,) in ended if call is not None})
+        return len(ended)
+
+    def _owner_of(self, key: str) -> str:
+        """The claim's owner; an empty name if nobody holds it."""
+        return self.connection.execute(_OWNER, {"of": key}).scalar_one_or_none() or ""
+
+    def note_call(self, key: str, owner: str, call: int) -> None:
+        """Record the call that the owner has reserved money for.
+
+        An owner whose connection broke during the commit finds its reservation again by it.
+        """
+        self.connection.execute(_NOTE, {"of": key, "by": owner, "number": call})
+
+    def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
+        """Let the owner's claims last for ``seconds`` more; claims that others took over are unchanged."""
+        self.connection.execute(
+            _RENEW, {"keys": list(keys), "by": owner, "until": now(self.connection) + seconds}
+        )
+
+    def claimed(self, keys: Collection[str]) -> set[str]:
+        """Return those of the keys that anybody has claimed, also if the claim has expired."""
+        return set(self.connection.scalars(_CLAIMED, {"keys": list(keys)}))
+
+    def add(self, calls: Mapping[str, int], owner: str, seconds: float) -> None:
+        """Claim keys that nobody has claimed, for calls that the owner has reserved money for.
+
+        Args:
+            calls: key → the call.
+            owner: the process.
+            seconds: time until the claims expire.
+        """
+        until = now(self.connection) + seconds
+        rows = [
+            {"key": key, "owner": owner, "expires_at": until, "call": call} for key, call in calls.items()
+        ]
+        if rows:
+            self.connection.execute(_ADD_CLAIM, rows)
+
+    def release(self, keys: Collection[str], owner: str) -> None:
+        """Delete the owner's claims, at most some hundred; claims held by other owners are unchanged."""
+        self.connection.execute(_RELEASE, {"keys": list(keys), "by": owner})
+
+
+class ProjectClaims:
+    """This process's right to do one kind of work on a project, for as long as a lease lasts."""
+
+    def __init__(self, writer: Writer, work: str, lease: float) -> None:
+        self._writer, self._work, self._lease = writer, work, lease
+        self._owner = process_owner()
+
+    async def acquire(self, project: str) -> bool:
+        """Claim a project, or renew the claim; whether no other process holds it."""
+
+        def claim(connection: Connection) -> bool:
+            return Claims(connection).acquire(self._key(project), self._owner, self._lease) is not None
+
+        return await self._writer.persist(claim)
+
+    async def release(self, project: str) -> None:
+        """Let other processes work on a project."""
+        key = self._key(project)
+        await self._writer.persist(lambda connection: Claims(connection).release([key], self._owner))
+
+    def _key(self, project: str) -> str:
+        return f"{self._work}:{project}"
+
+
+def end_lost_calls(connection: Connection) -> None:
+    """Book as lost what processes had under way that have died or stopped renewing it."""
+    Claims(connection).end_dead()
+    money.expire(connection)

@@ -1,0 +1,235 @@
+"""The label that words name, as a model or a person writes them. Words that fit several labels name none.
+
+Words are read ever more loosely until they fit a label: exactly, without regard to letter case, and then
+without regard to Unicode forms, entities, kinds of hyphens and quotes, and emphasis. The first reading that
+fits decides, so a label that differs from another only in such details is named exactly.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from backend.questions.xml import Label
+
+_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
+_FENCE: Final = "```"
+_LANGUAGE: Final = re.compile(r"[\w+-]*")
+_EDGES: Final = " \t\r\n*_`~\"'.,:;!"
+_PLAIN: Final = str.maketrans({**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), "−": "-"})
+# A separator begins where its blanks begin, or each blank of a long run would be tried as the first.
+_STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|\||\\)\s*")
+_PARTS: Final = re.compile(r"(?<!\s)(?:\s*[,;|\n]\s*|\s+and\s+)")
+
+GENERIC: Final = frozenset(
+    {"answer", "label", "labels", "result", "output", "response", "value", "choice", "choices", "category"}
+    | {"categories", "class", "classification", "prediction", "final_answer"}
+)
+"""Keys, in lower case, under which models put an answer when they do not use the question's name."""
+
+
+def label_named(labels: Sequence[Label], said: object) -> str | None:
+    """Return the ``Label.value`` that an answer names; ``None`` if it fits no label, or several.
+
+    Args:
+        labels: the labels.
+        said: words, or another JSON value: a number, boolean or null that spells a label, an array with one
+            label (or with the steps of one path), an object that holds the label under a usual key, or in
+            which one label is true.
+    """
+    match said:
+        case str():
+            return _named(tuple(labels), unwrapped(said))
+        case list():
+            named = {label_named(labels, each) for each in said} if _repeats(said) else {None}
+            steps = all(isinstance(step, str) for step in said) and any(label.path for label in labels)
+            joined = _index(tuple(labels))[3].get(_path("/".join(said))) if len(said) > 1 and steps else None
+            return joined or (named.pop() if len(named) == 1 else None)
+        case dict():
+            return label_named(labels, inner) if (inner := _inner(said)) is not None else None
+        case _:
+            return _named(tuple(labels), [*_spellings(said)])
+
+
+def labels_named(labels: Sequence[Label], said: object) -> list[str] | None:
+    """Return the labels that an answer about several of them names; ``None`` if it says nothing about them.
+
+    An unknown label costs only itself, unless the answer names no other.
+
+    Args:
+        labels: the labels.
+        said: a JSON value: an array, or an object in which labels are true or false. Words name one label, or
+            several with commas between them, or ``none``.
+    """
+    match said:
+        case str():
+            return _labels_in_words(labels, said)
+        case dict():
+            chosen = _flagged(said)
+            if chosen is not None:
+                return [] if not chosen and _known(labels, list(said)) else _known(labels, chosen)
+            return labels_named(labels, inner) if (inner := _inner(said)) is not None else None
+        case list():
+            return _known(labels, said) if said else []
+        case _:
+            return None if (label := label_named(labels, said)) is None else [label]
+
+
+def _labels_in_words(labels: Sequence[Label], said: str) -> list[str] | None:
+    if (label := label_named(labels, said)) is not None:
+        return [label]
+    form = unwrapped(said)[-1]
+    if form[:1] in ("[", "{"):
+        try:
+            parsed = json.loads(form)
+        except (ValueError, RecursionError):
+            return None
+        return None if isinstance(parsed, str) else labels_named(labels, parsed)
+    if _loose(form) == "none":
+        return []
+    named = [label_named(labels, part) for part in _PARTS.split(form)]
+    return None if None in named else [label for label in named if label is not None]
+
+
+def _known(labels: Sequence[Label], said: Sequence[object]) -> list[str] | None:
+    named = [label for each in said if (label := label_named(labels, each)) is not None]
+    return named or None
+
+
+def _flagged(said: Mapping[str, object]) -> list[str] | None:
+    """The keys of an object that are true, if all of its values are true or false."""
+    flags = [*said.values()]
+    if not flags or not all(isinstance(flag, bool) or flag in (0, 1) for flag in flags):
+        return None
+    return [key for key, flag in said.items() if flag]
+
+
+def _inner(said: Mapping[str, object]) -> object:
+    """The label in an object: under the only usual key, or the only key that is true."""
+    usual = [key for key in said if key.casefold() in GENERIC]
+    if len(usual) == 1:
+        return said[usual[0]]
+    flagged = _flagged(said)
+    return flagged[0] if flagged is not None and len(flagged) == 1 else None
+
+
+def _repeats(said: Sequence[object]) -> bool:
+    return len(said) == 1 or (len(said) > 1 and all(each == said[0] for each in said))
+
+
+def _spellings(said: object) -> Iterator[str]:
+    """The words for a JSON value that is no text."""
+    match said:
+        case None:
+            yield from ("null", "none")
+        case bool():
+            yield str(said).lower()
+        case int():
+            yield str(said)
+        case float():
+            if said.is_integer():
+                yield str(int(said))
+            yield repr(said)
+
+
+def unwrapped(words: str) -> list[str]:
+    """Return the words as they are, then after each wrapping that is removed from the outside.
+
+    Wrappings are white space, a code fence, a pair of quotes (a JSON string is decoded) and a final full
+    stop. White space is removed each time, every other wrapping at most once.
+
+    >>> unwrapped('"Yes". ')
+    ['"Yes". ', '"Yes".', '"Yes"', 'Yes']
+    """
+    forms = [words]
+    wrappings = [_without_fence, _without_quotes, _without_full_stop]
+    while True:  # each wrapping is removed once
+        form = forms[-1].strip()
+        if form != forms[-1]:
+            forms.append(form)
+        for wrapping in wrappings:
+            inner = wrapping(form)
+            if inner is not None:
+                forms.append(inner)
+                wrappings.remove(wrapping)
+                break
+        else:
+            return forms
+
+
+def _without_fence(text: str) -> str | None:
+    if len(text) <= 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return None
+    inner = text[len(_FENCE) : -len(_FENCE)]
+    language, newline, rest = inner.partition("\n")
+    return rest if newline and _LANGUAGE.fullmatch(language.strip()) else inner
+
+
+def _without_quotes(text: str) -> str | None:
+    if len(text) <= 1 or _QUOTES.get(text[0]) != text[-1]:
+        return None
+    try:
+        return str(json.loads(text)) if text[0] == '"' else text[1:-1]
+    except ValueError:
+        return text[1:-1]
+
+
+def _without_full_stop(text: str) -> str | None:
+    return text[:-1] if text.endswith(".") else None
+
+
+def _named(labels: tuple[Label, ...], forms: Sequence[str]) -> str | None:
+    """The label that one of several forms of the same words names."""
+    exact, *looser = _index(labels)
+    for form in forms:
+        if form in exact:
+            return exact[form]
+    for index, fold in zip(looser, (_folded, _loose, _path, _leaf), strict=True):
+        for form in forms if index else ():
+            if (folded := fold(form)) and folded in index:
+                return index[folded]
+    return None
+
+
+@lru_cache(maxsize=64)
+def _index(labels: tuple[Label, ...]) -> tuple[Mapping[str, str | None], ...]:
+    """For each way of reading: words → the label; ``None`` for words that fit several."""
+    exact: dict[str, str | None] = {label.value: label.value for label in labels}
+    exact |= {label.text: label.value for label in labels}
+    indexes: list[dict[str, str | None]] = [{}, {}, {}, {}]
+    for label in labels:
+        for words in {label.text, label.value}:
+            keys = [_folded(words), _loose(words), "", ""]
+            if label.path is not None:
+                keys[2:] = [_path(words), _leaf(words)]
+            for index, key in zip(indexes, keys, strict=True):
+                if key:
+                    index[key] = label.value if index.get(key, label.value) == label.value else None
+    return exact, *indexes
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()
+
+
+def _loose(text: str) -> str:
+    """The words without regard to Unicode forms, invisible characters, entities, hyphens and emphasis."""
+    plain = unicodedata.normalize("NFKC", html.unescape(text)).translate(_PLAIN)
+    kinds = ((character, unicodedata.category(character)) for character in plain)
+    plain = "".join("-" if kind == "Pd" else character for character, kind in kinds if kind != "Cf")
+    return " ".join(plain.casefold().split()).strip(_EDGES)
+
+
+def _path(text: str) -> str:
+    """A path of nested labels, whatever separates its steps."""
+    return "/".join(_loose(step) for step in _STEPS.split(text))
+
+
+def _leaf(text: str) -> str:
+    """The last step of a path."""
+    return _loose(_STEPS.split(text)[-1])

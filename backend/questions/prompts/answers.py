@@ -1,0 +1,340 @@
+"""Reading models' answers: votes in the words that models wrap around them.
+
+An answer is read as a person would read it, but never guessed at: where it can be read in two ways that give
+different votes, there is none. What is read ever more loosely: the whole answer as JSON, then blocks of code,
+then JSON among other words, then the words themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from backend.errors import BadAnswerError
+from backend.questions.naming import GENERIC, unwrapped
+from backend.questions.question import TaskQuestion
+
+_THOUGHT: Final = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_MESSAGE: Final = "<|message|>"
+_TURN: Final = re.compile(r"(?:<\|[\w -]{1,30}\|>|</?s>|<(?:end_of_turn|eos|eot)>|\[/INST\])\Z")
+"""A mark that ends a turn; some servers leave it in the answer."""
+
+_TURNS: Final = 8
+"""The most such marks that are removed."""
+
+_CODE: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
+_OPENING: Final = re.compile(r"[{\[]")
+_BLANK: Final = re.compile(r"\s*")
+_COLON: Final = re.compile(r"\s*:\s*")
+_COMMA: Final = re.compile(r"\s*,\s*")
+_EMPHASIS: Final = re.compile(r"[*`#]+|(?<!\w)_+|_+(?!\w)")
+_CLAUSE: Final = re.compile(
+    r"\W*(?:(?:so|therefore|thus|hence|the|my|final|correct|best|most|appropriate)\W+)*"
+    r"(?P<subject>[^:=\n]{1,64}?)\s*(?:\bis\b\s*:?|:|=|→)\s*(?P<words>\S.*)",
+    re.IGNORECASE,
+)
+_SMART: Final = str.maketrans("“”„‘’", '"""\'\'')
+
+_PLACES: Final = 16
+"""The most brackets in an answer at which JSON is looked for."""
+
+_LOOSE_JSON: Final = 20_000
+"""The most characters that are read as something like JSON; YAML's reader is slow."""
+
+_DEPTH: Final = 3
+"""The most wrappings around an answer's object."""
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    counts = Counter(key for key, _ in pairs)
+    return {key: content for key, content in pairs if counts[key] == 1}
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_without_repeated_keys)
+
+
+def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """Return the votes in a model's answer: question name → vote.
+
+    An answer is a JSON object, or for a single question its bare value, in whatever wrapping. A question is
+    left out if its key is missing or occurs twice, if it holds no valid answer, or several that differ.
+
+    Raises:
+        BadAnswerError: no question has a valid answer.
+    """
+    try:
+        return _votes(content, questions)
+    except RecursionError:  # nested too deeply for any question
+        return _no_votes(content)
+
+
+def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    words = _final_words(content)
+    for values in (_whole(words), _fenced(words), _embedded_answers(words, questions), _cut_off(words)):
+        votes = _agreed(_votes_in(value, questions, _DEPTH) for value in values)
+        if votes:
+            return {name: vote for name, vote in votes.items() if vote is not None} or _no_votes(content)
+    bare = _bare_vote(words, questions[0]) if len(questions) == 1 else None
+    found = {questions[0].name: bare} if bare is not None else _in_clauses(words, questions)
+    return found or _no_votes(content)
+
+
+def _no_votes(content: str) -> dict[str, str]:
+    raise BadAnswerError(
+        "the answer answers none of the questions" if content.strip() else "the answer is empty"
+    )
+
+
+def _final_words(content: str) -> str:
+    """Return an answer without the reasoning before it, and without marks of turns around it."""
+    words = content.rpartition(_MESSAGE)[2]
+    if marks := [*_THOUGHT.finditer(words)]:
+        # Thinking that was never closed is no answer.
+        words = words[marks[-1].end() :] if marks[-1][1] else ""
+    words = words.strip("\ufeff\u200b \t\r\n").removeprefix("<s>").lstrip()
+    for _ in range(_TURNS):
+        if (mark := _TURN.search(words, max(0, len(words) - 40))) is None:
+            break
+        words = words[: mark.start()].rstrip()
+    return words
+
+
+def json_values(content: str) -> Iterator[Any]:
+    """Yield the objects and arrays of an answer, read as loosely as is needed to find any."""
+    words = _final_words(content)
+    for values in (_whole(words), _fenced(words), _embedded(words)):
+        found = False
+        for value in values:
+            found = True
+            yield value
+        if found:
+            return
+
+
+def _whole(words: str) -> Iterator[Any]:
+    """The answer as a whole, as an object or array."""
+    for form in unwrapped(words):
+        if isinstance(value := _strict(form), dict | list):
+            yield value
+            return
+
+
+def _fenced(words: str) -> Iterator[Any]:
+    """The blocks of code; the last may be unclosed."""
+    for block in _CODE.finditer(words):
+        if isinstance(value := _read(block[1].strip()), dict | list):
+            yield value
+
+
+def _embedded(words: str) -> Iterator[Any]:
+    """JSON among other words, from the outermost brackets."""
+    place = 0
+    for _ in range(_PLACES):
+        opening = _OPENING.search(words, place)
+        if opening is None:
+            return
+        try:
+            value, place = _DECODER.raw_decode(words, opening.start())
+        except (ValueError, RecursionError):
+            end = _closing(words, opening.start())
+            value = _read(words[opening.start() : end])
+            place = opening.end() if value is None else end
+        if value:
+            yield value
+
+
+def _embedded_answers(words: str, questions: Sequence[TaskQuestion]) -> Iterator[Any]:
+    """The JSON among other words that can be an answer: ``[1]`` in prose is rather a reference."""
+    listed = len(questions) == 1 and isinstance(questions[0].config.control.answer_format.form, list)
+    for value in _embedded(words):
+        if isinstance(value, dict) or listed or any(isinstance(each, dict) for each in value):
+            yield value
+
+
+def _closing(words: str, start: int) -> int:
+    """The end of the bracket that opens at a position; 0 if it is not closed within what is read loosely."""
+    depth, quoted, escaped = 0, False, False
+    for place in range(start, min(len(words), start + _LOOSE_JSON)):
+        character = words[place]
+        if escaped or character == "\\":
+            escaped = not escaped
+        elif character == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (character in "{[") - (character in "}]")
+            if depth == 0:
+                return place + 1
+    return 0
+
+
+def _cut_off(words: str) -> Iterator[Any]:
+    """The complete properties of an object that has no end, as after too many tokens.
+
+    A number at the very end may lack digits, so it is not complete.
+    """
+    pairs: list[tuple[str, Any]] = []
+    place = words.find("{") + 1
+    try:
+        while place:
+            key, place = _DECODER.raw_decode(words, _BLANK.match(words, place).end())  # type: ignore[union-attr]
+            colon = _COLON.match(words, place)
+            if not isinstance(key, str) or colon is None:
+                break
+            pairs.append((key, None))  # a value that follows replaces it
+            value, place = _DECODER.raw_decode(words, colon.end())
+            after = _COMMA.match(words, place)
+            if after is not None or (not words[place:].strip() and isinstance(value, str | list | dict)):
+                pairs[-1] = (key, value)
+            if after is None:
+                break
+            place = after.end()
+    except (ValueError, RecursionError):
+        pass
+    answers = {key: value for key, value in _without_repeated_keys(pairs).items() if value is not None}
+    if answers:
+        yield answers
+
+
+def _read(text: str) -> Any:
+    """A text as JSON, or as what is nearly JSON: other quotes, trailing commas, keys without quotes."""
+    value = _strict(text)
+    if value is not None or not text or text[0] not in "{[" or len(text) > _LOOSE_JSON:
+        return value
+    for form in dict.fromkeys((text.translate(_SMART), text)):
+        try:
+            return _flow(form)
+        except (ValueError, yaml.YAMLError, RecursionError):
+            continue
+    return None
+
+
+def _strict(text: str) -> Any:
+    """The text's JSON value, objects without the keys that occur twice; ``None`` if the text is not JSON."""
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeated_keys)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _flow(text: str) -> Any:
+    """An object or array in YAML's flow style, which JSON with small mistakes is, too."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    node = yaml.compose(text, loader)
+    return _value_of(node, set())
+
+
+def _value_of(node: Any, seen: set[int]) -> Any:
+    if id(node) in seen:
+        raise ValueError("an answer repeats no part of itself by reference")
+    seen.add(id(node))
+    match node:
+        case yaml.MappingNode():
+            return _without_repeated_keys(
+                [(_text_of(key), _value_of(value, seen)) for key, value in node.value]
+            )
+        case yaml.SequenceNode():
+            return [_value_of(item, seen) for item in node.value]
+        case _:
+            return _scalar(node)
+
+
+def _text_of(node: Any) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise ValueError("a key is a text")
+    return str(node.value)
+
+
+def _scalar(node: Any) -> Any:
+    """A number, boolean or null, or the text as it is written."""
+    text = str(node.value)
+    if node.style is None:
+        value = {"true": True, "True": True, "false": False, "False": False}.get(text, text)
+        return _strict(text) if value is text and _strict(text) is not None else value
+    return text
+
+
+def _agreed(readings: Iterable[Mapping[str, str]]) -> dict[str, str | None]:
+    """The votes of several objects; ``None`` for a question on which they differ."""
+    votes: dict[str, str | None] = {}
+    for reading in readings:
+        for name, vote in reading.items():
+            votes[name] = vote if votes.get(name, vote) == vote else None
+    return votes
+
+
+def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> dict[str, str]:
+    """The votes in an object, or in the only object within a wrapping."""
+    if isinstance(value, list):
+        single = len(questions) == 1 and (vote := questions[0].vote_from_answer(value)) is not None
+        if single and not (len(value) == 1 and isinstance(value[0], dict)):
+            return {questions[0].name: str(vote)}
+        within = _votes_in(value[0], questions, depth - 1) if len(value) == 1 and depth else {}
+        return within or ({questions[0].name: str(vote)} if single else {})
+    if not isinstance(value, dict):
+        return {}
+    votes = {}
+    for question in questions:
+        for entry in _entries(value, question, alone=len(questions) == 1):
+            if (vote := question.vote_from_answer(entry)) is not None:
+                votes[question.name] = vote
+    if votes or not depth or len(value) != 1:
+        return votes or _bare_object(value, questions)
+    [inner] = value.values()
+    inner = _strict(inner) if isinstance(inner, str) else inner
+    return _votes_in(inner, questions, depth - 1) or _bare_object(value, questions)
+
+
+def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """The vote on a single question that an object without its name is."""
+    if len(questions) != 1:
+        return {}
+    vote = questions[0].vote_from_answer(value)
+    return {} if vote is None else {questions[0].name: vote}
+
+
+def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
+    """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
+    if question.name in answers:
+        return [answers[question.name]]
+    folded = [key for key in answers if _key(key) == _key(question.name)]
+    usual = [key for key in answers if key.casefold() in GENERIC] if alone and not folded else folded
+    return [answers[usual[0]]] if len(usual) == 1 else []
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _bare_vote(words: str, question: TaskQuestion) -> str | None:
+    """The vote on a single question that is answered without its name."""
+    if not words.strip():
+        return None
+    clause = _in_clauses(words, [question]) if "\n" not in words.strip() else {}
+    if clause:
+        return clause[question.name]
+    forms = unwrapped(words)
+    values = [value for form in forms if (value := _strict(form)) is not None or form.strip() == "null"]
+    blocks = [block[1].strip() for block in _CODE.finditer(words)][:1]
+    for candidate in (words, *values, *blocks):
+        if (vote := question.vote_from_answer(candidate)) is not None:
+            return vote
+    return None
+
+
+def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """The votes in lines such as ``The answer is X.`` or ``topic: X``."""
+    lines = [_EMPHASIS.sub("", line) for line in words.splitlines()[:200] if len(line) <= 500]
+    clauses = [clause for line in lines if (clause := _CLAUSE.fullmatch(line.strip())) is not None]
+    found: list[dict[str, str]] = []
+    for question in questions:
+        subjects = {_key(question.name), *(map(_key, GENERIC) if len(questions) == 1 else ())}
+        for clause in clauses:
+            if _key(clause["subject"]) in subjects and clause["words"].count('"') % 2 == 0:
+                vote = question.vote_from_answer(clause["words"].strip())
+                found += [] if vote is None else [{question.name: vote}]
+    return {name: vote for name, vote in _agreed(found).items() if vote is not None}

@@ -1,0 +1,276 @@
+"""Answers as models wrap them: a label comes out of every wrapping, and no other words are a label."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.errors import BadAnswerError
+from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.controls import AnyOf, OneOf
+from backend.questions.naming import label_named
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.packs import packed_task, split_answer
+from backend.questions.xml import Label
+
+FOLDER = Path(__file__).parents[3] / "label_config"
+TREE = (
+    '<Choice value="Science"><Choice value="Physics"/><Choice value="Bio-tech"/></Choice>'
+    '<Choice value="Arts"/>'
+)
+FLAT = {
+    "amp": ("Science &amp; Tech", "News"),
+    "numbers": ("0", "1", "2"),
+    "truth": ("true", "false"),
+    "null": ("null", "other"),
+    "hyphens": ("well-known", "unknown"),
+}
+
+
+def choices(values: Sequence[str], attributes: str = "") -> str:
+    listed = "".join(f'<Choice value="{value}"/>' for value in values)
+    return f'<Choices name="topic" toName="t" {attributes}>{listed}</Choices>'
+
+
+MORE = [
+    *map(choices, FLAT.values()),
+    f'<Taxonomy name="topic" toName="t" maxUsages="1">{TREE}</Taxonomy>',
+    choices(("A b", "C, d", "e"), 'choice="multiple"'),
+]
+
+
+def questions() -> list[TaskQuestion]:
+    """Every question of every label config that asks for labels."""
+    configs = [path.read_text() for path in sorted(FOLDER.glob("*.xml"))]
+    configs += [f'<View><Text name="t" value="$t"/>{control}</View>' for control in MORE]
+    asked = []
+    for xml in configs:
+        for question in parse_label_config(xml).questions:
+            if isinstance(question.control, OneOf | AnyOf):
+                data = {field.key: "words" for field in question.fields}
+                asked.append(question.about(data))
+    return asked
+
+
+QUESTIONS = questions()
+assert len(QUESTIONS) > 12
+
+
+def labels_of(question: TaskQuestion) -> tuple[Label, ...]:
+    assert isinstance(question.config.control, OneOf | AnyOf)
+    return question.config.control.labels
+
+
+CASES = [(question, label) for question in QUESTIONS for label in labels_of(question)]
+
+
+def as_json(name: str, text: str) -> str:
+    return json.dumps({name: text}, ensure_ascii=False)
+
+
+WRAPPINGS: dict[str, Callable[[str, str], str]] = {
+    "plain": as_json,
+    "words around a fence": lambda n, t: f"Sure! Here you go:\n```json\n{as_json(n, t)}\n```\nAnything else?",
+    "unclosed fence": lambda n, t: f"```json\n{as_json(n, t)}",
+    "words before": lambda n, t: f"Here is the JSON you asked for:\n{as_json(n, t)}",
+    "words after": lambda n, t: f"{as_json(n, t)}\n\nThe text speaks for itself.",
+    "thinking without its opening": lambda n, t: f'Is it {{"{n}": "x"}}?\n</think>\n\n{as_json(n, t)}',
+    "thinking": lambda n, t: f"<think>Hm.</think>{as_json(n, t)}",
+    "channels": lambda n, t: (
+        f"<|channel|>analysis<|message|>Hm.<|end|><|channel|>final<|message|>{as_json(n, t)}"
+    ),
+    "array": lambda n, t: f"[{as_json(n, t)}]",
+    "wrapped": lambda n, t: f'{{"answer": {as_json(n, t)}}}',
+    "wrapped in a text": lambda n, t: json.dumps({"answer": as_json(n, t)}),
+    "key in another case": lambda n, t: as_json(n.upper(), t),
+    "key with blanks": lambda n, t: as_json(f" {n} ", t),
+    "trailing comma": lambda n, t: as_json(n, t)[:-1] + ",}",
+    "single quotes": lambda n, t: f"{{'{n}': '{t}'}}",
+    "typographic quotes": lambda n, t: f"{{“{n}”: “{t}”}}",
+    "byte order mark": lambda n, t: "\ufeff" + as_json(n, t),
+    "end of turn": lambda n, t: f"{as_json(n, t)}<|im_end|>",
+    "two ends of turns": lambda n, t: f"{as_json(n, t)}</s>\n<|eot_id|>",
+    "bold JSON": lambda n, t: f"**{as_json(n, t)}**",
+    "list of one": lambda n, t: json.dumps({n: [t]}),
+    "usual key": lambda n, t: json.dumps({"label": t, "confidence": 0.9}),
+    "object of one": lambda n, t: json.dumps({n: {"label": t}}),
+    "twice the same": lambda n, t: f"{as_json(n, t)}\n{as_json(n, t)}",
+    "sentence": lambda n, t: f"The answer is {t}.",
+    "bold sentence": lambda n, t: f"**Answer:** {t}",
+    "line after an explanation": lambda n, t: f"The words are clear.\nFinal answer: {t}",
+    "line with its name": lambda n, t: f"{n}: {t}",
+    "bare": lambda n, t: t,
+    "bold": lambda n, t: f"**{t}**",
+    "quoted": lambda n, t: f"“{t}”",
+    "code": lambda n, t: f"`{t}`",
+    "other spaces": lambda n, t: as_json(n, t.replace(" ", "\u00a0")),
+    "zero width": lambda n, t: as_json(n, "\u200b" + t),
+    "entities": lambda n, t: as_json(n, t.replace("&", "&amp;")),
+    "full width": lambda n, t: as_json(n, "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in t)),
+    "typographic hyphen": lambda n, t: as_json(n, t.replace("-", "\u2011")),
+    "other case": lambda n, t: as_json(n, t.upper()),
+}
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_every_label_comes_out_of_every_wrapping(wrapping: str) -> None:
+    for question, label in CASES:
+        content = WRAPPINGS[wrapping](question.name, label.text)
+        expected = label.value if isinstance(question.config.control, OneOf) else json.dumps([label.value])
+        votes = parse_answer(content, [question])
+        found = json.dumps(json.loads(votes[question.name])) if expected[0] == "[" else votes[question.name]
+        assert found == expected, content
+
+
+MOOD, TOPIC = (
+    parse_label_config(
+        f'<View><Text name="t" value="$t"/><Choices name="{name}" toName="t">'
+        + "".join(f'<Choice value="{value}"/>' for value in values)
+        + "</Choices></View>"
+    )
+    .questions[0]
+    .about({"t": "words"})
+    for name, values in {"mood": ("Positive", "Negative"), "topic": ("Sports", "Politics")}.items()
+)
+
+
+@pytest.mark.parametrize(
+    "wrapping", set(WRAPPINGS) - {"usual key", "sentence", "bold sentence", "object of one"}
+)
+def test_two_questions_are_read_from_one_object_or_not_at_all(wrapping: str) -> None:
+    content = WRAPPINGS[wrapping]("mood", "Positive")
+    try:
+        votes = parse_answer(content, [MOOD, TOPIC])
+    except BadAnswerError:
+        votes = {"mood": "Positive"} if wrapping in ("bare", "bold", "quoted", "code") else {}
+    if "line after" not in wrapping:
+        assert votes == {"mood": "Positive"}
+
+
+def test_lines_with_names_answer_several_questions() -> None:
+    assert parse_answer("- **Mood:** Negative\n- **Topic:** Sports", [MOOD, TOPIC]) == {
+        "mood": "Negative",
+        "topic": "Sports",
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"mood": "Positive"} or rather {"mood": "Negative"}',
+        '{"mood": ["Positive", "Negative"]}',
+        "Answer: Positive\nAnswer: Negative",
+        "Positive, Negative",
+        "It is not Positive.",
+        "The answer is neither Positive nor Negative.",
+        '<think>{"mood": "Positive"}',
+        '{"mood": {"Positive": true, "Negative": true}}',
+        '{"mood": "Positive", "mood": "Negative"}',
+        "I cannot answer this, although others would say Positive.",
+        '{"mood": "I am sorry, but I cannot help with that."}',
+        '{"mood": "<label>"}',
+        '{"mood": "Posit',
+        "[1] Positive words were found, as were [2] Negative ones.",
+    ],
+)
+def test_what_fits_two_labels_or_none_is_no_vote(content: str) -> None:
+    with pytest.raises(BadAnswerError):
+        parse_answer(content, [MOOD])
+
+
+NOISE = [
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    "'",
+    ",",
+    ":",
+    "\n",
+    " ",
+    "```",
+    "json",
+    "mood",
+    "topic",
+    "answer",
+    "the",
+    "is",
+]
+NOISE += [
+    "null",
+    "true",
+    "0",
+    "1.5",
+    "<think>",
+    "</think>",
+    "sorry",
+    "cannot",
+    "Pos",
+    "neg.",
+    "é",
+    "&amp;",
+    "**",
+]
+
+
+def test_ten_thousand_random_non_answers_are_no_vote() -> None:
+    rng = random.Random(20260101)  # noqa: S311 - no secret
+    for _ in range(10_000):
+        content = "".join(rng.choices(NOISE, k=rng.randint(0, 25)))
+        with pytest.raises(BadAnswerError):
+            parse_answer(content, [MOOD])
+
+
+@given(st.text(max_size=60))
+def test_any_text_gives_a_vote_of_the_question_or_none(content: str) -> None:
+    for question in QUESTIONS[-3:]:
+        try:
+            vote = parse_answer(content, [question])[question.name]
+        except BadAnswerError:
+            continue
+        values = json.loads(vote) if isinstance(question.config.control, AnyOf) else [vote]
+        assert set(values) <= set(question.options)
+
+
+@pytest.mark.parametrize(
+    "wrapping", ["plain", "words around a fence", "trailing comma", "single quotes", "array"]
+)
+def test_packed_answers_are_read_out_of_the_same_wrappings(wrapping: str) -> None:
+    task = packed_task([MOOD], None)
+    assert task is not None
+    tasks = {"123456": task, "654321": task}
+    content = WRAPPINGS[wrapping]("123456", "Positive")
+    [(number, answer)] = split_answer(content, tasks).items()
+    assert (number, parse_answer(answer, [MOOD])) == ("123456", {"mood": "Positive"})
+
+
+def names(texts: Sequence[str]) -> list[Label]:
+    return [Label(text, text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("texts", "said", "named"),
+    [
+        (("C", "C++"), "C++", "C++"),
+        (("C", "c"), "C", "C"),
+        (("well-known", "well known"), "well\u2013known", "well-known"),
+        (("Yes", "Yes."), "yes", "Yes"),
+        (("Yes", "YES"), "yes", None),
+        (("1", "2"), "1.0", None),
+        (("1", "2"), 1.0, "1"),
+        (("True", "False"), True, "True"),
+        (("None", "Some"), None, "None"),
+        (("café", "tea"), "cafe\u0301", "café"),
+    ],
+)
+def test_words_name_the_label_that_they_fit_best(
+    texts: Sequence[str], said: object, named: str | None
+) -> None:
+    assert label_named(names(texts), said) == named

@@ -230,7 +230,7 @@ class ModelCaller:
         most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
         passage: Passage | None = None
-        while True:
+        while True:  # a refused call takes its turn again, until its patience ends in _enter
             try:
                 passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:

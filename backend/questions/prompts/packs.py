@@ -119,6 +119,7 @@ def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str]:
     texts = [text for task in tasks for text in task.texts.values()]
     taken = {int(number) for text in texts for number in _MARKED.findall(_plainly(text))}
     drawn: set[int] = set()
+    # A prompt that names most of the 900,000 ids fits no context window, so two draws are enough as a rule.
     while missing := len(tasks) - len(drawn):
         drawn |= {*rng.sample(_IDS, missing)} - taken
     return rng.sample(sorted(map(str, drawn)), len(drawn))

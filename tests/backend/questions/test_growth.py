@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from backend.errors import BadAnswerError
 from backend.models import embedded_voters
 from backend.questions import parse_label_config
 from backend.questions.naming import unwrapped
@@ -154,3 +155,12 @@ def test_four_times_the_text_takes_about_four_times_as_long(name: str) -> None:
                 break
         else:
             pytest.fail(f"{name}: {spent:.2f} s for {4 * SIZE} characters of {unit!r}")
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.parametrize("depth", [100, 600, 900, 100_000])
+def test_an_answer_that_is_nested_deeply_is_no_answer(control: str, depth: int) -> None:
+    for nested in ("[" * depth + "]" * depth, '{"answer":' * depth + "null" + "}" * depth):
+        for content in (nested, f'{{"c": {nested}}}'):
+            with pytest.raises(BadAnswerError):
+                parse_answer(content, asked(control))

@@ -429,7 +429,7 @@ class ProjectSums:
             select(
                 _votes.model,
                 _votes.audit,
-                func.count().label("asked"),
+                func.count(_votes.voted).label("asked"),
                 func.count(case((_votes.voted, 1))).label("voted"),
                 func.count(_votes.agreed).label("compared"),
                 func.coalesce(func.sum(_votes.agreed), 0.0).label("agreed"),

@@ -213,7 +213,11 @@ def test_a_model_that_fails_gives_no_vote_and_the_others_decide(tmp_path: Path) 
     failed = [round_ for round_ in rounds if "amber" in round_.votes]
     assert len(failed) == 5
     for round_ in failed:
-        spared = [row["cost"] for arm, row in round_.plan["arms"].items() if arm not in round_.votes]
+        spared = [
+            row["cost"]
+            for arm, row in round_.plan["arms"].items()
+            if arm == "amber" or arm not in round_.votes
+        ]
         assert round_.votes["amber"] is None
         assert round_.cost_usd == pytest.approx((len(round_.votes) - 1) * CALL)
         assert round_.full_cost_usd == pytest.approx(round_.cost_usd + sum(spared), rel=PLANNED)

@@ -31,6 +31,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── TaskDeletedError      task deleted while models were answering
     │   ├── BatchPendingError     an answer is in a provider's batch that is not back yet
     │   ├── StoppingError         server stops and asks no further model
+    │   ├── WithdrawnError        round that gives up a call that waits for its turn
     │   └── BudgetExhaustedError  budget does not cover the next call
     ├── ModelError                model call without a vote
     │   ├── ModelTimeoutError     no answer in time
@@ -46,8 +47,10 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
     ├── DatasetError              file of tasks or labels that cannot be read, or that does not fit
+    │   └── DiskFullError         no room on the disk for an output or for temporary files
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
+    │   └── LedgerFullError       no room on the disk of the ledger
     ├── LabelStudioError          failed request to Label Studio's API
     │   ├── LabelStudioUnreachableError   no response, or none in time
     │   ├── LabelStudioKeyError           API key wrong, expired or without permission
@@ -114,6 +117,13 @@ class UnauthorizedError(RequestError):
 
     code = "unauthorized"
     status = 401
+
+
+class NotShownError(RequestError):
+    """Texts of a task, which a server without credentials shows to nobody."""
+
+    code = "texts_not_shown"
+    status = 403
 
 
 class SlowRequestError(RequestError):
@@ -259,6 +269,12 @@ class StoppingError(TaskError):
     code = "stopping"
     meaning = "the server stopped"
     cure = "ask again about them when the server has started"
+
+
+class WithdrawnError(TaskError):
+    """Call to a slow model that its round gave up before it was sent."""
+
+    code = "withdrawn"
 
 
 class BudgetExhaustedError(TaskError):
@@ -462,6 +478,16 @@ class EmbedderError(CamvoError):
     code = "embedder_unavailable"
 
 
+DISK_FULL = "disk_full"
+"""The code of a failure for lack of room on a disk."""
+
+
+class DiskFullError(DatasetError):
+    """There is no room on the disk for an output or for temporary files."""
+
+    code = DISK_FULL
+
+
 class LedgerError(CamvoError):
     """The ledger cannot be opened, read or written.
 
@@ -476,6 +502,12 @@ class LedgerError(CamvoError):
     ) -> None:
         super().__init__(message, where=where, fix=fix)
         self.temporary = temporary
+
+
+class LedgerFullError(LedgerError):
+    """There is no room on the disk of the ledger."""
+
+    code = DISK_FULL
 
 
 class LabelStudioError(CamvoError):

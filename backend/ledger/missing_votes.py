@@ -173,3 +173,48 @@ class MissingVotes:
             .where(_calls.project == self.project, _calls.id > (self.after.call if self.after else 0))
             .group_by(_calls.model)
         )
+
+
+_RECENT_CALLS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        code: the error's code; ``None`` for an answer.
+        at: when the call began, unix seconds.
+    """
+
+    code: str | None
+    at: float
+
+
+def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
+    """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
+
+    The latest come first.
+    """
+    latest = (
+        select(
+            _calls.id,
+            _calls.project,
+            _calls.model,
+            _calls.state,
+            _calls.error_code,
+            _calls.created_at,
+        )
+        .order_by(_calls.id.desc())
+        .limit(_RECENT_CALLS)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
+        .where(latest.c.state == "settled")
+        .order_by(latest.c.id.desc())
+    )
+    outcomes: dict[tuple[str, str], list[Outcome]] = {}
+    for project, model, code, at in rows:
+        outcomes.setdefault((project, model), []).append(Outcome(code, at))
+    return outcomes

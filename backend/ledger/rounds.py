@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import groupby
@@ -28,7 +28,13 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.statements import among, delete_tasks, insert_new, insert_or_replace
+from backend.ledger.database.statements import (
+    among,
+    delete_tasks,
+    found_among,
+    insert_new,
+    insert_or_replace,
+)
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
 
@@ -190,6 +196,18 @@ class Round:
     pruned: bool = False
     missing: Mapping[str, str] | None = None
     id: int = 0
+
+
+_FIND_SHOWN = select(_table.c.task).where(
+    _table.c.project == bindparam("of"),
+    _table.c.task.in_(bindparam("numbers", expanding=True)),
+    ~_table.c.audit,
+)
+
+
+def shown_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks that have a round whose prediction was not held back, in any epoch."""
+    return found_among(connection, _FIND_SHOWN, tasks)
 
 
 def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:

@@ -29,6 +29,7 @@ def label(  # noqa: PLR0917 - a command's options
     labels: arguments.Labels = None,
     text_column: arguments.TextColumn = None,
     out: arguments.Out = None,
+    spreadsheet: arguments.Spreadsheet = False,
     config: Config = None,
     id_column: arguments.IdColumn = None,
     name: arguments.Name = None,
@@ -66,7 +67,7 @@ def label(  # noqa: PLR0917 - a command's options
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     counting = {"recount": recount, "ask_more": ask_more}
     of_batches = {"batch": batch, "wait": wait}
-    spending |= {"retry_failed": retry_failed, "no_wait": no_wait}
+    spending |= {"retry_failed": retry_failed, "no_wait": no_wait, "spreadsheet": spreadsheet}
     if project is not None:
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
@@ -76,6 +77,8 @@ def label(  # noqa: PLR0917 - a command's options
         refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
         if source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
+        if engine is not None:
+            refuse("is for CSV, and parts are Parquet", "leave it out", spreadsheet=spreadsheet)
         of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
         parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
         blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"

@@ -184,7 +184,7 @@ def label_project(
 ) -> Ending:
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:
-        check_sink(out)
+        check_sink(out, for_spreadsheet=options.spreadsheet)
     environment = environment_with(config)
     quiet_logs(environment)
     client = backend_client.label_studio_client(label_studio, environment)
@@ -219,7 +219,8 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
         console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
         if out is not None:
             added = added_kinds(jobs.config)
-            write_results(out, results(tasks, jobs), tasks.columns, added, console)
+            rows, marked = results(tasks, jobs), options.spreadsheet
+            write_results(out, rows, tasks.columns, added, console, for_spreadsheet=marked)
             console.print(f"written to {out}", highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
     print_outcome(console, environment, jobs.project)

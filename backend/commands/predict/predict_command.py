@@ -54,6 +54,7 @@ def predict(  # noqa: PLR0917 - a command's options
             help="Ask again about the tasks that failed, and no others; models get another attempt.",
         ),
     ] = False,
+    no_wait: arguments.NoWait = False,
     batch: Annotated[
         int, typer.Option("--at-once", min=1, max=500, help="Tasks in one request to the server.")
     ] = 50,
@@ -84,6 +85,7 @@ def predict(  # noqa: PLR0917 - a command's options
         retry_failed=retry_failed,
         recount=recount,
         ask_more=ask_more,
+        no_wait=no_wait,
     )
     with interruptible():
         code = predict_project(

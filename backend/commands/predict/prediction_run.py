@@ -17,7 +17,7 @@ from heapq import nsmallest
 from typing import Any, Protocol
 
 from backend.annotation.job import random_draw
-from backend.annotation.queue import AUDIT, CROWDED, DEADLINE
+from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
@@ -48,6 +48,7 @@ class Tally:
     repaired: int = 0
     spent_usd: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
+    awaited: str = field(default="", compare=False)
     missing: Missing | None = field(default=None, compare=False)
 
     def begin_sweep(self) -> None:
@@ -304,12 +305,13 @@ class PredictionRun:
                 for answer in results.values():
                     _count(answer, tally)
                 unfinished = [task for task in remaining if _is_unfinished(results.get(task["id"]))]
-                fruitless = 0 if len(unfinished) < len(remaining) else fruitless + 1
+                waits = any(answer.code == OUTAGE for answer in results.values())
+                fruitless = 0 if waits or len(unfinished) < len(remaining) else fruitless + 1
                 if fruitless == TRIES:
                     tally.undecided += len(unfinished)
                     break
-                if fruitless:
-                    self.sleep(fruitless * _PAUSE)
+                if fruitless or waits:
+                    self.sleep(max(fruitless, 1) * _PAUSE)
                 remaining = unfinished
         return answers
 
@@ -379,7 +381,7 @@ def _has_paths(prediction: Mapping[str, Any]) -> bool:
 
 def _is_unfinished(answer: TaskAnswer | None) -> bool:
     """Whether a task may have a prediction if it is asked about again soon."""
-    return answer is not None and answer.code in {DEADLINE, CROWDED}
+    return answer is not None and answer.code in {DEADLINE, CROWDED, OUTAGE}
 
 
 def _count(answer: TaskAnswer, tally: Tally) -> None:
@@ -408,11 +410,13 @@ class _Shown:
     def __call__(self, progress: Progress) -> None:
         """Show what the server said."""
         self._tally.spent_usd = progress.spent_usd - self._before
+        self._tally.awaited = progress.waiting
         decided = min(progress.tasks, self._tasks)
         self._move(max(decided - self._counted, 0))
 
     def all(self) -> None:
         """Show that the page is finished."""
+        self._tally.awaited = ""
         self._move(self._tasks - self._counted)
 
     def _move(self, tasks: int) -> None:

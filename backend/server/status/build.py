@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlalchemy import Connection
 
+from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
-from backend.ledger.missing_votes import MissingVotes
+from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import Outcome, ProjectSums, RoundsRow
+from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
@@ -37,6 +38,7 @@ from backend.server.status.report import (
     ModelVersion,
     ProjectReport,
     Report,
+    Share,
 )
 from backend.server.status.work import (
     commands_of,
@@ -85,7 +87,7 @@ def build_report(
     known = selected_projects(connection, project)
     day = money.balance(connection, money.EVERY_PROJECT, money.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    around = _Around(label_studio, reports.recent_outcomes(connection), certificates, configured)
+    around = _Around(label_studio, recent_outcomes(connection), certificates, configured)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
     if annotators:
         project_reports = [
@@ -150,13 +152,14 @@ def _project_report(
     asked = (
         {question.name: question for question in config.questions} if config and around.certificates else {}
     )
-    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
+    progress = progress_report(connection, stored, config)
+    closed = closed_controls(stored) or {}
+    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
     latest = MissingVotes(connection, key, None).of_models()
     pool = own_settings.arms if around.configured else tuple(latest)
     models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
-    progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
@@ -171,7 +174,10 @@ def _project_report(
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
             best_single=best_single_report(
-                models, current[0].votes if len(current) == 1 else None, progress.predicted
+                models,
+                current[0].votes if len(current) == 1 else None,
+                progress.predicted,
+                lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
             ),
             lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
         ),
@@ -241,8 +247,13 @@ HEADERS = {
 """HTTP headers that are sent with the page."""
 
 
-def render_page(report: Report, *, overview: bool) -> str:
-    """The report as HTML."""
+def render_task(found: InspectedTask, title: str | None) -> str:
+    """A task that was inspected, as HTML."""
+    return _environment().get_template("task.html").render(found=found, title=title)
+
+
+def render_page(report: Report, *, overview: bool, texts: bool = False) -> str:
+    """The report as HTML; with ``texts``, it says where the texts of a task are shown."""
     project = None if overview or not report.projects else report.projects[0]
     return (
         _environment()
@@ -250,6 +261,7 @@ def render_page(report: Report, *, overview: bool) -> str:
         .render(
             report=report,
             project=project,
+            texts=texts,
             several=project is not None and sum(question.current for question in project.questions) > 1,
             charts={} if project is None else _drawings(project),
             by_host=_by_host(report.projects),

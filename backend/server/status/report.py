@@ -49,12 +49,23 @@ class SharesReport:
 
 @dataclass(frozen=True, slots=True)
 class CertifyReport:
-    """What it takes to certify that a share of labels is right, from some score on."""
+    """What it takes to certify that a share of labels is right, from some score on.
+
+    Attributes:
+        target: the share: the project's own, or a lower one that can be reached.
+        needed: how many further blind labels are expected to certify it; ``None`` if no share can be reached.
+        waiting: blind tasks without a label.
+        next_task: the first of them.
+        unpredicted: tasks that can still be kept blind; ``None`` if that is unknown.
+        wanted: how many would certify the project's own share if there were as many tasks; ``None`` if none.
+    """
 
     target: float
     needed: int | None
     waiting: int
     next_task: int | None
+    unpredicted: int | None = None
+    wanted: int | None = None
 
 
 Basis = Literal["blind", "reviewed", "score"]
@@ -142,6 +153,11 @@ class ProgressReport:
     outdated: int
     config_changed: tuple[str, ...]
 
+    @property
+    def unpredicted(self) -> int | None:
+        """How many tasks no model has voted on; ``None`` if it is unknown how many there are."""
+        return None if self.tasks is None else max(self.tasks - self.predicted, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class RecountReport:
@@ -184,12 +200,18 @@ class AnnotatorReport:
 
 @dataclass(frozen=True, slots=True)
 class BestSingleReport:
-    """The best single model, had it labelled all tasks alone."""
+    """The best single model, had it labelled all tasks alone.
+
+    Attributes:
+        labels: how many of the labels on the very tasks that ``share`` is about are right, where people have
+            labelled these; ``None`` where it is about all tasks.
+    """
 
     model: str
     usd: float
     share: float
     basis: Literal["blind", "reviewed", "votes", "agreement"]
+    labels: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,7 +521,6 @@ class QuestionReport:
     questionable: QuestionableReport | None = None
     certify: CertifyReport | None = None
     shares: SharesReport | None = None
-    blind_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

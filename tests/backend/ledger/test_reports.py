@@ -348,7 +348,7 @@ def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None
 
 def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
     with filled.ledger.read() as connection:
-        outcomes = reports.recent_outcomes(connection)
+        outcomes = recent_outcomes(connection)
     for arm in ARMS:
         finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
         assert [outcome.code for outcome in outcomes[PROJECT, arm]] == finished[::-1]

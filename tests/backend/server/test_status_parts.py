@@ -106,8 +106,23 @@ def test_a_lower_target_is_named_if_the_waiting_tasks_cannot_certify_the_own_one
     assert 0 < found.needed <= found.waiting  # type: ignore[operator]
 
 
-def test_without_a_blind_task_nothing_is_said_of_certificates() -> None:
-    assert certify_report(BlindQueue(), scores(at90=10), 0.9) is None
+def test_without_a_blind_task_it_is_said_how_many_would_certify() -> None:
+    found = certify_report(BlindQueue(), scores(at99=1000), 0.97)
+    assert found is not None
+    assert (found.target, found.waiting, found.next_task, found.wanted) == (0.97, 0, None, found.needed)
+
+
+def test_no_more_blind_labels_are_asked_for_than_the_project_has_tasks() -> None:
+    plenty = certify_report(BlindQueue(), scores(at99=160), 0.97, unpredicted=1000)
+    few = certify_report(BlindQueue(), scores(at99=160), 0.97, unpredicted=40)
+    none = certify_report(BlindQueue(), scores(at99=160), 0.97, unpredicted=3)
+    assert plenty is not None
+    assert few is not None
+    assert none is not None
+    assert (plenty.target, plenty.needed) == (0.97, plenty.wanted)
+    assert few.target < 0.97
+    assert 0 < few.needed <= 40  # type: ignore[operator]
+    assert (none.needed, none.wanted) == (None, plenty.wanted)
 
 
 # -- models
@@ -127,9 +142,10 @@ def test_the_best_single_model_is_found_by_blind_labels_first_and_costs_its_mean
         single("cheap", 0.001, audit=Share.of([(20, 12)]), reviewed=Share.of([(20, 20)])),
         single("dear", 0.003, audit=Share.of([(20, 18)]), reviewed=Share.of([(20, 15)])),
     ]
-    found = best_single_report(models, None, tasks=500)
+    found = best_single_report(models, None, 500, lambda model, audit: Share.of([(20 + audit, 19)]))
     assert found is not None
     assert (found.model, found.basis, found.share) == ("dear", "blind", 0.9)
+    assert found.labels == Share.of([(21, 19)])
     assert found.usd == pytest.approx(1.5)
 
 
@@ -138,9 +154,9 @@ def test_without_checked_votes_of_every_model_agreement_decides_and_is_named() -
         single("cheap", 0.001, agreement=Share.of([(50, 45)]), reviewed=Share.of([(3, 3)])),
         single("dear", 0.003, agreement=Share.of([(50, 40)]), reviewed=Share.of([(20, 20)])),
     ]
-    found = best_single_report(models, None, tasks=10)
+    found = best_single_report(models, None, 10, lambda model, audit: NO_SHARE)
     assert found is not None
-    assert (found.model, found.basis) == ("cheap", "agreement")
+    assert (found.model, found.basis, found.labels) == ("cheap", "agreement", None)
 
 
 # -- links

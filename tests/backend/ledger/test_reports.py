@@ -17,6 +17,7 @@ from ledger_workers import delete_task
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
 from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.missing_votes import recent_outcomes
 from backend.ledger.reports import ProjectSums, QuestionSums
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 

@@ -276,6 +276,8 @@ class WithdrawnError(TaskError):
     """Call to a slow model that its round gave up before it was sent."""
 
     code = "withdrawn"
+    meaning = "its round no longer waited for it"
+    cure = "nothing: other votes were enough"
 
 
 class BudgetExhaustedError(TaskError):

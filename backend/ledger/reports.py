@@ -212,8 +212,6 @@ class BinRow:
 _LATEST = 2000
 """The most labels that are read one by one."""
 
-_RECENT_CALLS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
@@ -364,48 +362,6 @@ class QuestionSums(QuestionRounds):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a call ended.
-
-    Attributes:
-        code: the error's code; ``None`` for an answer.
-        at: when the call began, unix seconds.
-    """
-
-    code: str | None
-    at: float
-
-
-def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
-    """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
-
-    The latest come first.
-    """
-    latest = (
-        select(
-            _calls.id,
-            _calls.project,
-            _calls.model,
-            _calls.state,
-            _calls.error_code,
-            _calls.created_at,
-        )
-        .order_by(_calls.id.desc())
-        .limit(_RECENT_CALLS)
-        .subquery()
-    )
-    rows = connection.execute(
-        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
-        .where(latest.c.state == "settled")
-        .order_by(latest.c.id.desc())
-    )
-    outcomes: dict[tuple[str, str], list[Outcome]] = {}
-    for project, model, code, at in rows:
-        outcomes.setdefault((project, model), []).append(Outcome(code, at))
-    return outcomes
-
-
-@dataclass(frozen=True, slots=True)
 class ProjectSums:
     """A project's sums, in a read transaction."""
 
@@ -452,7 +408,7 @@ class ProjectSums:
             select(
                 _votes.model,
                 _votes.audit,
-                func.count().label("asked"),
+                func.count(_votes.voted).label("asked"),
                 func.count(case((_votes.voted, 1))).label("voted"),
                 func.count(_votes.agreed).label("compared"),
                 func.coalesce(func.sum(_votes.agreed), 0.0).label("agreed"),

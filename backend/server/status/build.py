@@ -15,10 +15,10 @@ from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
-from backend.ledger.missing_votes import MissingVotes
+from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import Outcome, ProjectSums, RoundsRow
+from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
@@ -87,7 +87,7 @@ def build_report(
     known = selected_projects(connection, project)
     day = money.balance(connection, money.EVERY_PROJECT, money.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    around = _Around(label_studio, reports.recent_outcomes(connection), certificates, configured)
+    around = _Around(label_studio, recent_outcomes(connection), certificates, configured)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
     if annotators:
         project_reports = [

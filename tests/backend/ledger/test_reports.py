@@ -17,6 +17,7 @@ from ledger_workers import delete_task
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
 from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.missing_votes import recent_outcomes
 from backend.ledger.reports import ProjectSums, QuestionSums
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 
@@ -348,7 +349,7 @@ def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None
 
 def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
     with filled.ledger.read() as connection:
-        outcomes = reports.recent_outcomes(connection)
+        outcomes = recent_outcomes(connection)
     for arm in ARMS:
         finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
         assert [outcome.code for outcome in outcomes[PROJECT, arm]] == finished[::-1]

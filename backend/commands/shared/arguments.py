@@ -32,9 +32,24 @@ BackendUrl: TypeAlias = Annotated[
         show_default="from CAMVO_HOST and CAMVO_PORT",
     ),
 ]
+
+
+def _without_mistakes(config: Path | None) -> Path | None:
+    """Refuse a config with mistakes at once: what a command imports may take ten seconds."""
+    from backend.settings import Environment, load  # noqa: PLC0415 - keeps the help fast
+
+    load(Environment().config if config is None else config)
+    return config
+
+
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
+    typer.Option(
+        "--config",
+        help="The camvo.yaml to use.",
+        show_default="CAMVO_CONFIG, else the defaults",
+        callback=_without_mistakes,
+    ),
 ]
 
 SourceFile: TypeAlias = Annotated[

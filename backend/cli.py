@@ -23,6 +23,7 @@ from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
 from backend.commands.shared.arguments import Config
+from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -180,13 +181,17 @@ for _ledger_command in (
 app.add_typer(ledger)
 
 
+_FULL = 5
+"""The exit code if a disk is full."""
+
+
 def main() -> None:
-    """Run the console script. An expected error is one line on standard error, with exit code 2."""
+    """Run the console script. An expected error is one line on standard error, with exit code 2 or 5."""
     try:
         app()
     except CamvoError as error:
         print(f"camvo: {error}", file=sys.stderr)  # noqa: T201 - the output
-        sys.exit(2)
+        sys.exit(_FULL if error.code == DISK_FULL else 2)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def annotation_process(
 
     With ``asking=False`` it reads the ledger and counts tokens, and needs no keys.
     """
-    process = AnnotationProcess(settings, environment, embedder=embedder)
+    process = AnnotationProcess(settings, environment, embedder=embedder, ends_when_full=asking)
     if asking:
         process.start()
     try:

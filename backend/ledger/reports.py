@@ -351,20 +351,10 @@ class QuestionSums(QuestionRounds):
 
     def judged(self) -> list[JudgedRow]:
         """Return the latest labels with a human answer, at most :data:`_LATEST`."""
-        fields = (
-            _rounds.task,
-            _rounds.label,
-            _rounds.human,
-            _rounds.score,
-            _rounds.confirmed,
-        )
+        fields = (_rounds.task, _rounds.label, _rounds.human, _rounds.score, _rounds.confirmed)
         query = (
             select(*fields)
-            .where(
-                self.condition,
-                _rounds.confirmed.is_not(None),
-                _rounds.human.is_not(None),
-            )
+            .where(self.condition, _rounds.confirmed.is_not(None), _rounds.human.is_not(None))
             .order_by(_rounds.created_at.desc(), _rounds.id.desc())
             .limit(_LATEST)
         )
@@ -441,8 +431,8 @@ class ProjectSums:
         """Count a project's human annotations."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
         decided = exists().where(of_task, _rounds.human.is_not(None))
-        teaches = and_(_annotations.teaches, ~_annotations.withdrawn, or_(decided, ~exists().where(of_task)))
         labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
+        teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
         query = select(
             func.count().label("annotations"),
             func.count(case((teaches, 1))).label("teaching"),

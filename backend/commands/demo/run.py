@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from backend.commands.demo.digits import Digits, Estimate, DigitLabels, Review, vote_on_digits
+from backend.commands.demo.digits import DigitLabels, Digits, Estimate, Review, vote_on_digits
 from backend.commands.demo.texts import LabelledTexts, label_texts, running_server
 
 _REVIEWED = 20

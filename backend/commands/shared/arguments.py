@@ -42,15 +42,17 @@ def _without_mistakes(config: Path | None) -> Path | None:
     return config
 
 
+_CONFIG_HELP = "The camvo.yaml to use."
+_USUAL_CONFIG = "CAMVO_CONFIG, else the defaults"
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        help="The camvo.yaml to use.",
-        show_default="CAMVO_CONFIG, else the defaults",
-        callback=_without_mistakes,
-    ),
+    typer.Option("--config", help=_CONFIG_HELP, show_default=_USUAL_CONFIG, callback=_without_mistakes),
 ]
+AnyConfig: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", help=_CONFIG_HELP, show_default=_USUAL_CONFIG)
+]
+"""The same for commands that may need no camvo.yaml at all, such as those of the ledger."""
+
 
 SourceFile: TypeAlias = Annotated[
     Path | None,

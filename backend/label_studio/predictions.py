@@ -154,7 +154,7 @@ def _classified(
     return {**marked, name: control.attach_to_regions(list(chain(*marked.values())), regions[name])}
 
 
-def _is_annotated(task: Mapping[str, Any]) -> bool:
+def is_annotated(task: Mapping[str, Any]) -> bool:
     """Whether a task, as the client lists it, has an annotation; a skipped one counts."""
     return bool(task.get("annotations"))
 
@@ -166,12 +166,12 @@ def _is_drafted(task: Mapping[str, Any]) -> bool:
 
 def is_touched(task: Mapping[str, Any]) -> bool:
     """Whether somebody has annotated or skipped a task, or begun to annotate it."""
-    return _is_annotated(task) or _is_drafted(task)
+    return is_annotated(task) or _is_drafted(task)
 
 
 def untouched(tasks: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[int]]:
     """The tasks that nobody has annotated or begun to, and the numbers of those with a draft alone."""
-    unannotated = [task for task in tasks if not _is_annotated(task)]
+    unannotated = [task for task in tasks if not is_annotated(task)]
     drafted = {int(task["id"]) for task in unannotated if _is_drafted(task)}
     return [task for task in unannotated if task["id"] not in drafted], drafted
 

@@ -42,7 +42,7 @@ class HumansRow:
     Attributes:
         annotations: annotations that are not deleted.
         teaching: those that teach, or will once their task has a round; not those that are tied.
-        tasks: tasks with at least one such annotation.
+        tasks: tasks that somebody has labelled, and not only skipped, also where people are tied.
         ground_truths: those marked as ground truth.
         withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
         last_at: unix seconds when the latest arrived, ``None`` before the first.
@@ -60,7 +60,11 @@ SCORE_BINS = 100
 """Number of equally wide bins into which :meth:`QuestionSums.scores` sorts."""
 
 BLOCKS = 20
-"""Number of blocks of :meth:`QuestionSums.blocks`."""
+"""The most blocks of :meth:`QuestionSums.blocks`."""
+
+LEAST_IN_BLOCK = 100
+"""The fewest rounds of a block, unless there is one block only. Of tasks that are asked about together, the
+cheap ones end first, so smaller blocks would show costs that rise and fall with each batch of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +266,10 @@ class QuestionSums(QuestionRounds):
         return [CheckedRow(**row._mapping) for row in self.connection.execute(query)]
 
     def blocks(self) -> list[Block]:
-        """Sum the rounds by :data:`BLOCKS` blocks of the same size, in their order."""
-        block = func.ntile(BLOCKS).over(order_by=_rounds.created_at).label("block")
+        """Sum the rounds by blocks of the same size, in the order in which they ended."""
+        rounds = self.connection.scalars(select(func.count()).where(self.condition)).one()
+        most = min(BLOCKS, max(rounds // LEAST_IN_BLOCK, 1))
+        block = func.ntile(most).over(order_by=_rounds.created_at).label("block")
         fields = (_rounds.cost_usd, _rounds.full_cost_usd, _rounds.confirmed, _rounds.created_at)
         numbered = select(block, *fields).where(self.condition).subquery()
         query = (
@@ -341,20 +347,10 @@ class QuestionSums(QuestionRounds):
 
     def judged(self) -> list[JudgedRow]:
         """Return the latest labels with a human answer, at most :data:`_LATEST`."""
-        fields = (
-            _rounds.task,
-            _rounds.label,
-            _rounds.human,
-            _rounds.score,
-            _rounds.confirmed,
-        )
+        fields = (_rounds.task, _rounds.label, _rounds.human, _rounds.score, _rounds.confirmed)
         query = (
             select(*fields)
-            .where(
-                self.condition,
-                _rounds.confirmed.is_not(None),
-                _rounds.human.is_not(None),
-            )
+            .where(self.condition, _rounds.confirmed.is_not(None), _rounds.human.is_not(None))
             .order_by(_rounds.created_at.desc(), _rounds.id.desc())
             .limit(_LATEST)
         )
@@ -389,11 +385,12 @@ class ProjectSums:
         """Count a project's human annotations."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
         decided = exists().where(of_task, _rounds.human.is_not(None))
-        teaches = and_(_annotations.teaches, ~_annotations.withdrawn, or_(decided, ~exists().where(of_task)))
+        labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
+        teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
         query = select(
             func.count().label("annotations"),
             func.count(case((teaches, 1))).label("teaching"),
-            func.count(case((teaches, _annotations.task)).distinct()).label("tasks"),
+            func.count(case((labelled, _annotations.task)).distinct()).label("tasks"),
             func.count(case((and_(_annotations.ground_truth, ~_annotations.withdrawn), 1))).label(
                 "ground_truths"
             ),

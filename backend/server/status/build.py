@@ -17,7 +17,7 @@ from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
@@ -112,7 +112,7 @@ def selected_projects(connection: Connection, project: str | None) -> list[Proje
     return [
         stored
         for stored in projects.list_all(connection)
-        if project in (None, stored.key, _number(stored.key))
+        if project in (None, stored.key, short_name(stored.key))
     ]
 
 
@@ -163,7 +163,7 @@ def _project_report(
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
-        id=_number(key),
+        id=short_name(key),
         alerts=(),
         model_version=ModelVersion(shown, None if shown is None else shown == ours),
         rounds=sum(row.rounds for row in rounds),
@@ -190,7 +190,7 @@ def _project_report(
         progress=progress,
         title=stored.title,
         label_studio=label_studio,
-        url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
+        url=None if label_studio is None else f"{label_studio}/projects/{short_name(key)}/data",
         recounts=recount_report(connection, key),
         packs=pack_reports(connection, key),
         certificates=certificate_reports(connection, key) if around.certificates else None,
@@ -218,10 +218,6 @@ def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | Non
         return parse_label_config(stored.label_config), None
     except BadLabelConfigError as error:
         return None, error
-
-
-def _number(key: str) -> str:
-    return key.partition(".")[0] if is_of_label_studio(key) else key
 
 
 def _budget(account: money.Account, limit: float | None) -> Budget:
@@ -304,6 +300,7 @@ def _environment() -> Environment:
         "interval": formats.interval,
         "moment": formats.moment,
         "iso": formats.iso,
+        "kind": formats.kind_of_tasks,
         "of": formats.of,
         "percent": formats.percent,
         "seconds": formats.seconds,

@@ -410,6 +410,17 @@ def test_while_a_sample_agrees_nothing_else_is_compared(
     assert [len(compared) for compared in backend.compared] == [2]
 
 
+def test_tasks_with_annotations_are_asked_about_only_if_wanted(api: LabelStudioApi) -> None:
+    annotated, open_ = api.add_tasks("a", "b")
+    api.annotate(annotated, "Sad")
+    backend = Oracle()
+    tally = run(api, backend)
+    assert (backend.asked, tally) == ([[open_]], Tally(created=1, unchanged=1, annotated=1))
+    assert "1 of these have annotations and were not asked about: --annotated asks" in tally.summary()
+    run(api, backend, annotated=True)
+    assert backend.asked == [[open_], [annotated]]
+
+
 def test_a_task_that_somebody_annotates_keeps_what_it_shows(api: LabelStudioApi) -> None:
     annotated, drafted = api.add_tasks("a", "b")
     for number in (annotated, drafted):

@@ -264,6 +264,17 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
     )
 
 
+def test_a_task_on_which_people_are_tied_is_one_that_people_labelled(ledger: Ledger) -> None:
+    chance = random.Random(1)  # noqa: S311 - not a secret
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [dataclasses.replace(a_round(chance, 4, PROJECT), human=None)])
+        for number, mood in ((1, "Sad"), (2, "Glad")):
+            said = Annotation(PROJECT, number, 4, "2026-03-02T09:00:00Z", {"mood": mood})
+            human_annotations.store(connection, said, 1.0)
+        counts = ProjectSums(connection, PROJECT).humans()
+    assert (counts.tasks, counts.teaching) == (1, 0)
+
+
 def test_an_unknown_project_has_empty_reports(filled: Filled) -> None:
     with filled.ledger.read() as connection:
         for query in (ProjectSums.rounds, ProjectSums.scores, ProjectSums.votes, ProjectSums.calls):
@@ -310,10 +321,18 @@ def test_checked_labels_come_in_the_order_of_their_prediction(filled: Filled) ->
     assert [(row.audit, row.score, row.confirmed) for row in found] == expected
 
 
-def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(filled: Filled) -> None:
+def test_small_projects_have_few_blocks(filled: Filled) -> None:
+    assert len(of_question(filled)) < 2 * reports.LEAST_IN_BLOCK
+    assert len(filled.read_question(QuestionSums.blocks, "mood", "e1")) == 1
+
+
+def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "LEAST_IN_BLOCK", 5)
     listed = of_question(filled)
     blocks = filled.read_question(QuestionSums.blocks, "mood", "e1")
-    assert len(blocks) == min(reports.BLOCKS, len(listed))
+    assert len(blocks) == min(reports.BLOCKS, len(listed) // 5)
     assert max(block.rounds for block in blocks) - min(block.rounds for block in blocks) <= 1
     first = listed[: blocks[0].rounds]
     assert blocks[0].cost_usd == pytest.approx(sum(round_.cost_usd for round_ in first))

@@ -317,6 +317,7 @@ def test_all_mistakes_are_told_at_once(mistake: Callable[[str], ConfigError]) ->
             "models[0].api_key_evn",
             "did you mean api_key_env?",
         ),
+        ("models: [{name: a, model: x/a, apibase: X}]", "models[0].apibase", "did you mean api_base?"),
     ],
 )
 def test_the_intended_word_stands_beside_the_wrong_one(

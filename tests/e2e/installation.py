@@ -59,10 +59,10 @@ class Installation:
         options = ("--project", str(project), "--backend-url", self.server.url)
         return self._run(command, *options, *arguments, **changes)
 
-    def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
-        """Run ``camvo review``, which reads the ledger and must succeed."""
+    def review(self, project: int, *arguments: str, command: str = "review") -> CompletedProcess[str]:
+        """Run ``camvo review``, or another command that reads the ledger; it must succeed."""
         database = {"CAMVO_DATABASE_URL": self.server.database_url}
-        done = self._run("review", "--project", str(project), *arguments, **database)
+        done = self._run(command, "--project", str(project), *arguments, **database)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 

@@ -59,12 +59,16 @@ class Installation:
         options = ("--project", str(project), "--backend-url", self.server.url)
         return self._run(command, *options, *arguments, **changes)
 
-    def review(self, project: int, *arguments: str, command: str = "review") -> CompletedProcess[str]:
-        """Run ``camvo review``, or another command that reads the ledger; it must succeed."""
-        database = {"CAMVO_DATABASE_URL": self.server.database_url}
-        done = self._run(command, "--project", str(project), *arguments, **database)
+    def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
+        """Run ``camvo review``, which must succeed."""
+        done = self.on_ledger("review", project, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
+
+    def on_ledger(self, command: str, project: int, *arguments: str) -> CompletedProcess[str]:
+        """Run a command that reads the server's ledger."""
+        database = {"CAMVO_DATABASE_URL": self.server.database_url}
+        return self._run(command, "--project", str(project), *arguments, **database)
 
     def _run(self, *arguments: str, **changes: str) -> CompletedProcess[str]:
         return called(*arguments, cwd=self.server.folder, **(self.variables | changes))

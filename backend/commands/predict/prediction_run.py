@@ -86,7 +86,7 @@ class Tally:
         ]
         if self.repaired:
             lines.append(
-                f"{self.repaired} tasks showed something else than the ledger holds, and were corrected"
+                f"{self.repaired} predictions in Label Studio were older than the ledger's, and were replaced"
             )
         if self.blind:
             lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")

@@ -549,11 +549,10 @@ class ProjectSums:
 
     def labelled_tasks(self, epochs: Mapping[str, str]) -> int:
         """Count the tasks with a label of one of these epochs (control → epoch)."""
-        current = [
-            QuestionRounds(self.connection, self.project, control, epoch).condition
-            for control, epoch in epochs.items()
-        ]
-        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
+        of_epochs = (
+            QuestionRounds(self.connection, self.project, *epoch).condition for epoch in epochs.items()
+        )
+        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *of_epochs))
         return self.connection.scalars(query).one()
 
     def count_blind_tasks(self) -> int:

@@ -90,7 +90,7 @@ class Tally:
         ]
         if self.repaired:
             lines.append(
-                f"{self.repaired} tasks showed something else than the ledger holds, and were corrected"
+                f"{self.repaired} predictions in Label Studio were older than the ledger's, and were replaced"
             )
         if self.annotated:
             lines.append(

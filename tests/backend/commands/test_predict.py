@@ -385,7 +385,7 @@ def test_a_recount_between_answer_and_storing_is_made_good_at_the_end(api: Label
     tally = run(api, Recounted(counts=True))
     assert (tally.created, tally.repaired, tally.left) == (5, 5, 0)
     assert api.predictions() == [(number, "camvo", 0.9) for number in numbers]
-    assert "5 tasks showed something else than the ledger holds" in tally.summary()
+    assert "5 predictions in Label Studio were older than the ledger's" in tally.summary()
 
 
 def test_a_difference_from_earlier_is_found_by_a_sample_and_corrected_everywhere(

@@ -94,7 +94,7 @@ def label(
     quiet_logs(environment)
     console, added = Console(), _AddedColumns()
     tally = run_label(_Rows(table), options, environment, console, added.take, embedder)
-    console.print(tally.summary(), highlight=False)
+    console.print(tally.summary(), highlight=False, markup=False)
     labelled: IntoDataFrameT = added.beside(table).to_native()
     return labelled
 

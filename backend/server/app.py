@@ -27,15 +27,20 @@ from backend.errors import (
 from backend.label_studio import payloads
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
+from backend.learning.projects import project_settings
+from backend.ledger import projects
 from backend.ledger.database.statements import now
+from backend.ledger.missing_votes import Mark
 from backend.ledger.recounts import Recounts
+from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, selected_projects
-from backend.server.status.report import read_live
+from backend.server.status.live import read_live
+from backend.server.status.missing import missing_of
 from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics, tracing
@@ -192,6 +197,27 @@ def _ask_more() -> Response:
     return jsonify(**dataclasses.asdict(portion))
 
 
+@_commands.get("/incomplete")
+def _incomplete() -> Response:
+    """Name the tasks whose rounds lack a vote that may still come."""
+    project = request.args.get("project", "")
+    with _runtime().ledger.read() as connection:
+        return jsonify(tasks=IncompleteRounds(connection, project).tasks())
+
+
+@_commands.post("/complete")
+def _complete() -> Response:
+    """Ask for the missing votes of a portion of such tasks."""
+    body = payloads.parse_request(payloads.CompleteRequest, _json_object(request))
+    _refuse_too_many(len(body.tasks))
+    config, runtime = parse_label_config(body.label_config), _runtime()
+    portion, counting = _in_time(
+        runtime.complete(body.project, config, body.tasks, body.purse),
+        runtime.settings.deadline + runtime.settings.longest_call,
+    )
+    return jsonify(**dataclasses.asdict(portion), labels=0 if counting is None else counting.labels)
+
+
 @_commands.get("/recounted")
 def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
@@ -335,7 +361,18 @@ def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
     first, last, after = (_query_number(name) for name in ("first", "last", "after"))
     with _runtime().ledger.read() as connection:
-        return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
+        progress = project_progress(connection, request.args.get("project", ""), first, last, after)
+    return jsonify(progress | {"waiting": _runtime().waiting()})
+
+
+@_pages.get("/missing")
+def _missing() -> Response:
+    """The labels and votes that a project lacks; its models are judged by what is newer than a moment."""
+    key = request.args.get("project", "")
+    newest = {name: _query_number(name) or 0 for name in ("round", "call")}
+    with _runtime().ledger.read() as connection:
+        own, _ = project_settings(projects.get(connection, key), _runtime().settings)
+        return jsonify(missing_of(connection, key, own.arms, Mark(**newest)).to_json())
 
 
 @_pages.get("/metrics")

@@ -33,10 +33,10 @@ from backend.commands.label.columns import (
     added_values,
     label_columns,
 )
-from backend.commands.predict.recount_run import AskMoreTally, RecountTally
+from backend.commands.predict.recount_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
 from backend.datasets.sinks import (
@@ -54,12 +54,14 @@ from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, money
 from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
+from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.missing import Ending
 from backend.settings import Environment, Settings
 from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
@@ -254,17 +256,18 @@ def _with_blind_sample(
     return blind
 
 
-def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
+def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> Ending:
     """Label a file and write the labels to another."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
     console.print(f"written to {out}", highlight=False, soft_wrap=True)
     print_outcome(console, environment, options.project(path))
-    return not tally.left
+    print_ending(console, tally.ending)
+    return tally.ending
 
 
 def label_into(  # noqa: PLR0917 - two files, and what a run needs
@@ -347,25 +350,23 @@ class _CountingAgain:
         process, project = self._process, self._jobs.project
         with process.ledger.read() as connection:
             numbers = IncompleteRounds(connection, project).tasks()
-        if not numbers:
+            left = FurtherVotes(connection, project).uncounted()  # by a run that was interrupted
+        if not numbers and not left:
             return
-        completed: list[int] = []
         with progress_bar(self._console, "completing", len(numbers), waiting=process.waiting) as advance:
 
             async def complete(job: Job) -> Any:
                 bought = await process.further.complete(job)
-                completed.extend([job.task] if bought.votes else ())
                 advance(1)
                 return bought
 
             portion = self._ask(self._jobs_of(numbers, purse), complete)
+        with process.ledger.read() as connection:
+            completed = FurtherVotes(connection, project).uncounted()
         counting = self._run(self.recounter.recount_tasks(project, completed))
-        self._console.print(
-            f"Completed: {portion.votes:,} missing votes on {portion.tasks:,} of {len(numbers):,} tasks came,"
-            f" and changed {0 if counting is None else counting.labels:,} labels",
-            highlight=False,
-            soft_wrap=True,
-        )
+        labels = 0 if counting is None else counting.labels
+        tally = CompletingTally(portion.tasks, portion.votes, labels, portion.exhausted)
+        self._console.print(tally.summary(len(numbers)), highlight=False, soft_wrap=True)
 
     def recount(self, ask_more: float | None) -> None:
         """Count the kept votes again; if asked to, ask models that were left out, and count once more."""

@@ -255,7 +255,7 @@ def test_a_question_without_a_vote_leaves_its_column_empty_and_is_named(tmp_path
         tally = folder.label(label_config=XML, labels=(), text_column=None)
         [row] = folder.rows()
         assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
-        assert (row["camvo_error"], tally.failed) == ("no_vote", 1)
+        assert (row["camvo_error"], tally.failed) == ("model_bad_answer", 1)
         folder.server.script = lambda body: Reply.says({"topic": "Work"})
         folder.label(label_config=XML, labels=(), text_column=None, retry_failed=True)
         [row] = folder.rows()

@@ -16,6 +16,7 @@ from backend.commands import (
     ledger_commands,
     quote_command,
     review_command,
+    show_command,
     teach_command,
 )
 from backend.commands.label import label_command
@@ -162,6 +163,7 @@ app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+app.command()(show_command.show)
 app.command()(accept_command.accept)
 
 ledger = typer.Typer(

@@ -119,6 +119,13 @@ class UnauthorizedError(RequestError):
     status = 401
 
 
+class NotShownError(RequestError):
+    """Texts of a task, which a server without credentials shows to nobody."""
+
+    code = "texts_not_shown"
+    status = 403
+
+
 class SlowRequestError(RequestError):
     """Request whose header or body was not received in time."""
 

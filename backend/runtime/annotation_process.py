@@ -16,6 +16,7 @@ import structlog
 from backend.annotation.annotator import Annotator
 from backend.annotation.asking import Voters
 from backend.annotation.batch_stage import BatchStages
+from backend.annotation.inspection import Inspector
 from backend.annotation.job_questions import Images, JobQuestions
 from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
@@ -101,6 +102,7 @@ class AnnotationProcess:
         thread: the event loop and its thread.
         questions: what a job asks.
         annotator: takes a job to its prediction.
+        inspector: shows what models are sent about a task, and what they answered.
         further: asks models that decided tasks left out.
         settlements: the paid answers that are still to be stored.
     """
@@ -142,6 +144,14 @@ class AnnotationProcess:
         fits, students = BackgroundFits(self.readers, clock=clock), Students(self.readers, clock=clock)
         planner = Planner(self.states, fits, students)
         self.annotator = self._make_annotator(voters, examples, planner)
+        self.inspector = Inspector(
+            ledger=self.ledger,
+            readers=self.readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=examples,
+            pool=self.pool,
+        )
         self.further = FurtherAsking(
             ledger=self.ledger,
             writer=self.writer,

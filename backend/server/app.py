@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import threading
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
@@ -21,20 +22,23 @@ from backend.errors import (
     BusyError,
     ConfigError,
     LedgerError,
+    NotShownError,
     RequestError,
     UnauthorizedError,
 )
 from backend.label_studio import payloads
+from backend.label_studio.client import Client
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
 from backend.learning.projects import project_settings
 from backend.ledger import projects
 from backend.ledger.database.statements import now
 from backend.ledger.missing_votes import Mark
+from backend.ledger.projects import is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
-from backend.questions import parse_label_config
+from backend.questions import LabelConfig, parse_label_config
 from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
@@ -319,6 +323,8 @@ def _versions() -> Response:
 
 _pages = Blueprint("pages", __name__)
 
+_TASK = re.compile(r"[0-9]{1,18}")
+
 _STATUS_TYPES = ["application/json", "text/html"]
 
 
@@ -338,13 +344,61 @@ def _status() -> Response:
         )
     if _wants_html():
         answer = Response(
-            build.render_page(report, overview=asked is None and len(report.projects) > 1),
+            build.render_page(
+                report,
+                overview=asked is None and len(report.projects) > 1,
+                texts=_environment().basic_auth_user is not None,
+            ),
             content_type="text/html; charset=utf-8",
         )
     else:
         answer = jsonify(dataclasses.asdict(report))
     answer.headers.update({**build.HEADERS, "Vary": "Accept"})
     return answer
+
+
+@_pages.get("/status/task")
+def _task() -> Response:
+    """What models are sent about one task and what they answered; only where credentials guard it."""
+    if _environment().basic_auth_user is None:
+        raise NotShownError(
+            "a server without credentials shows no texts",
+            where="/status/task",
+            fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS, or use camvo show",
+        )
+    number = request.args.get("task", "")
+    with _runtime().ledger.read() as connection:
+        known = selected_projects(connection, request.args.get("project", ""))
+    if not known or not _TASK.fullmatch(number):
+        raise RequestError(
+            "name a project and a task", where="/status/task", fix="for example ?project=1&task=12"
+        )
+    stored = max(known, key=lambda project: project.updated_at)
+    config, raw, problem = _asked_for(stored.key, int(number))
+    found = _runtime().inspect(stored.key, int(number), config, raw, problem)
+    if _wants_html():
+        page = build.render_task(found, stored.title)
+        answer = Response(page, content_type="text/html; charset=utf-8")
+    else:
+        answer = jsonify(dataclasses.asdict(found))
+    answer.headers.update({**build.HEADERS, "Vary": "Accept"})
+    return answer
+
+
+def _asked_for(project: str, task: int) -> tuple[LabelConfig | None, Any, str]:
+    """The label config and the task as Label Studio has them; without them, why."""
+    url, key = _environment().label_studio_url, _environment().label_studio_api_key
+    if not is_of_label_studio(project) or url is None or key is None:
+        return None, None, "the prompt is not shown: the server has no access to the task's texts"
+    client = Client(url, key)
+    try:
+        payload = client.project_by_key(project)
+        tasks = client.tasks(payload["id"], [task])
+    except CamvoError as error:
+        return None, None, f"the prompt is not shown: {error}"
+    if not tasks:
+        return None, None, "the prompt is not shown: Label Studio has no such task"
+    return parse_label_config(payload["label_config"]), tasks[0], ""
 
 
 @_pages.get("/failed")

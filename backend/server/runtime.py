@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 import structlog
 from sqlalchemy import Connection
 
+from backend.annotation.inspection import InspectedTask
 from backend.annotation.job import Job
 from backend.annotation.queue import Answer, JobQueue
 from backend.errors import BadBodyError, LedgerError
@@ -447,6 +448,25 @@ class Runtime:
             )
         jobs = [None if (task := parse_task(raw)) is None else job(project, *task) for raw in tasks]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
+
+    def inspect(
+        self, project: str, task: int, config: LabelConfig | None, raw: Any, problem: str
+    ) -> InspectedTask:
+        """What models are sent about a task, what they answered, and what became of it; nothing is sent.
+
+        Args:
+            project: the project's key.
+            task: the task's number.
+            config: its label config; ``None`` if it is not known.
+            raw: the task as Label Studio sends it; ``None`` if it is not known.
+            problem: why they are not known.
+        """
+        parsed = None if raw is None else parse_task(raw)
+        job = None
+        if parsed is not None and config is not None:
+            job = Job(project, *parsed, config, self.projects.settings(project))
+        asking = self._process.inspector.inspect(project, task, job, problem)
+        return self._thread.submit(asking).result(self.settings.deadline)
 
     def learn(self, event: WebhookEvent) -> None:
         """Store what a webhook says; the states of all processes catch up with it.

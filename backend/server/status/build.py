@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlalchemy import Connection
 
+from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
@@ -178,7 +179,9 @@ def _project_report(
                 progress.predicted,
                 lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
             ),
-            lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
+            lost=LostCalls(*money.lost_calls(connection, key))
+            if any(row.failure == reports.LOST for row in calls)
+            else None,
         ),
         questions=questions,
         models=models,
@@ -246,8 +249,13 @@ HEADERS = {
 """HTTP headers that are sent with the page."""
 
 
-def render_page(report: Report, *, overview: bool) -> str:
-    """The report as HTML."""
+def render_task(found: InspectedTask, title: str | None) -> str:
+    """A task that was inspected, as HTML."""
+    return _environment().get_template("task.html").render(found=found, title=title)
+
+
+def render_page(report: Report, *, overview: bool, texts: bool = False) -> str:
+    """The report as HTML; with ``texts``, it says where the texts of a task are shown."""
     project = None if overview or not report.projects else report.projects[0]
     return (
         _environment()
@@ -255,6 +263,7 @@ def render_page(report: Report, *, overview: bool) -> str:
         .render(
             report=report,
             project=project,
+            texts=texts,
             several=project is not None and sum(question.current for question in project.questions) > 1,
             charts={} if project is None else _drawings(project),
             by_host=_by_host(report.projects),

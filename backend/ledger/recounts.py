@@ -437,7 +437,8 @@ class FurtherVotes:
 
         Blind tasks are left out: their labels teach nothing.
         """
-        further = select(func.count()).where(_further_votes.c.round_id == _rounds.id).scalar_subquery()
+        later = and_(_further_votes.c.round_id == _rounds.id, _further_votes.c.purpose != "missing")
+        further = select(func.count()).where(later).scalar_subquery()
         query = (
             select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
             .where(

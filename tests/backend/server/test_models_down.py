@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Project, predict, task
+from label_studio_requests import Annotation, Project, annotated, predict, task
 from whole_backend import Backend, says
 
 from backend.ledger.rounds import IncompleteRounds
 from backend.models import outages
 from backend.testing import Reply
+from backend.upkeep import verification
 
 LACKS_RED = {"red": "model_unavailable"}
 
@@ -42,6 +43,7 @@ def backend(tmp_path: Path, down: threading.Event) -> Iterator[Backend]:
     with Backend(tmp_path, script, policy={"name": "majority"}, deadline=1.0) as backend:
         backend.predict(task(99, "Warm up."))
         yield backend
+        backend.runtime.stop_asking()
 
 
 def of_job(backend: Backend, *tasks: object, **terms: Any) -> dict[str, Any]:
@@ -91,3 +93,21 @@ def test_a_job_that_does_not_wait_leaves_tasks_incomplete_until_they_are_complet
     assert backend.server.count() == bought + 7
     with backend.ledger.read() as connection:
         assert IncompleteRounds(connection, Project().key).tasks() == [99]
+
+
+def test_a_missing_vote_on_a_task_that_people_have_labelled_teaches(
+    tmp_path: Path, down: threading.Event
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply.fails(503) if body["model"] == "red" and down.is_set() else says(mood="Glad")
+
+    with Backend(tmp_path, script) as backend:
+        backend.predict(task(1))
+        backend.hook(annotated(Annotation(number=1, task=1, mood="Glad")))
+        assert backend.learnt().keys() == {"green", "blue"}
+        down.clear()
+        body = {"project": Project().key, "label_config": Project().label_config, "tasks": [task(1)]}
+        assert backend.post("/complete", body).get_json()["votes"] == 1
+        assert backend.learnt()["red"] == (1, 1.0)
+        with backend.ledger.read() as connection:
+            assert list(verification.problems(connection, lambda projects: None)) == []

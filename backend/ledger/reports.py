@@ -469,13 +469,6 @@ class ProjectSums:
             for row in self.connection.execute(query)
         ]
 
-    def lost_calls(self) -> tuple[int, float, float]:
-        """Return how many calls ended with their process, the $ counted for them, and the $ at most."""
-        sums = (func.count(), func.sum(_calls.cost), func.sum(_calls.reserved))
-        query = select(*sums).where(_calls.project == self.project, _calls.state == "lost")
-        calls, cost, reserved = self.connection.execute(query).one()
-        return calls, from_picodollars(int(cost or 0)), from_picodollars(int(reserved or 0))
-
     def answer_seconds(self, model: str, answered: int, quantile: float) -> float:
         """Return a quantile of the durations of a model's answered calls, in seconds.
 

@@ -179,7 +179,9 @@ def _project_report(
                 progress.predicted,
                 lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
             ),
-            lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
+            lost=LostCalls(*money.lost_calls(connection, key))
+            if any(row.failure == reports.LOST for row in calls)
+            else None,
         ),
         questions=questions,
         models=models,

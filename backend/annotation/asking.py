@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -23,20 +24,32 @@ from backend.annotation.replies import (
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import (
     BudgetExhaustedError,
+    LedgerFullError,
     ModelError,
     TaskError,
+    WithdrawnError,
 )
 from backend.models import Pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
 from backend.models.packed_pool import PackedPool
 from backend.models.pool import CachingPool
+from backend.models.rates.gate import Cancellation, cancellation
 from backend.questions.prompts.messages import Messages, image_addresses
 from backend.questions.prompts.packs import TYPICAL_ID, PackedTask
 from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.ensemble import Single
 from camvo.policies.policy import Conditions, Plan, Policy
+from camvo.student.taught_texts import STUDENT
 from camvo.twins.twins import twins
+
+_LEAST_WAIT: Final = 10.0
+_LONGEST_WAIT: Final = 3.0
+"""A round waits for the turn of a slow model's call for three times as long as the model takes for a call of
+its own, and for ten seconds at least: other tasks go on meanwhile."""
+
+_LOOK: Final = 1.0
+"""Seconds between two looks whether a call is late."""
 
 _log = structlog.get_logger(__name__)
 
@@ -109,6 +122,29 @@ class Voters:
         slow = {arm: caller for arm, caller in callers.items() if caller.delay > least}
         return {arm: second * (caller.delay - least) if caller.busy else 0.0 for arm, caller in slow.items()}
 
+    def is_late(self, job: Job, arm: str, beside: Iterable[str], *, waited: float, answers: int) -> bool:
+        """Whether a round no longer waits until a slow model has room for its call.
+
+        The model answers other tasks meanwhile, and answers would be quick if it had fewer of them. One that
+        answers nobody is down, which is another matter.
+
+        Args:
+            job: the task.
+            arm: the arm that has not answered.
+            beside: the arms that may be asked.
+            waited: seconds since it was asked.
+            answers: how many calls it had answered then.
+        """
+        caller = self._pool[arm]
+        if waited < _LEAST_WAIT or not job.settings.hour_usd or caller.answers == answers:
+            return False
+        slow = caller.delay > min(self._pool[other].delay for other in beside if other != STUDENT)
+        return slow and waited >= _LONGEST_WAIT * caller.usual
+
+    def answers(self, arm: str) -> int:
+        """How many calls an arm's model has answered so far."""
+        return self._pool[arm].answers
+
     def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, str]:
         """The models that are left out because they failed: model → the code of the reason.
 
@@ -173,6 +209,7 @@ class Voters:
 
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
+        cancellation.set(None)  # other tasks share the call
         query, usable = _query(job, arm, prompt, prompt.messages), _usable(prompt)
         answer = await _answer_of(self._packs.ask(query, task, job.patience, usable), arm)
         if isinstance(answer, ModelReply):
@@ -306,7 +343,7 @@ class Asking:
             asked = (*asked, *to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
             number += 1
             with tracing.stage(number, asked), self.voters.waiting(self.prompt):
-                stage = await asyncio.gather(*map(self.vote, asked), return_exceptions=True)
+                stage = await self._together(asked, plan, voted=replies.any_vote, spares=policy.spares)
             for arm, reply in zip(asked, stage, strict=True):
                 if isinstance(reply, BudgetExhaustedError):
                     refused = reply
@@ -316,7 +353,50 @@ class Asking:
                 break
         if refused is not None and not replies.any_vote:
             raise refused
+        for arm in [arm for arm, reply in replies.arms.items() if reply.failure == WithdrawnError.code]:
+            del replies.arms[arm]  # nothing was sent to it, so it was not asked
         return replies
+
+    async def _together(
+        self, asked: Sequence[str], plan: Plan, *, voted: bool, spares: bool
+    ) -> list[ModelReply | BaseException]:
+        """The replies of arms that are asked at the same time, or why there is none.
+
+        Where the policy spares slow arms, the call to one that is late is given up while it waits for its
+        turn, once another arm has voted.
+        """
+        loop = asyncio.get_running_loop()
+        patient = not spares or self.job.everyone or self.job.hurried or self.job.batching is not None
+        began = loop.time()
+        answers = {arm: self.voters.answers(arm) for arm in asked}
+        given_up = {arm: Cancellation() for arm in asked}
+        calls = {arm: asyncio.create_task(self._vote(arm, given_up[arm])) for arm in asked}
+        try:
+            while (await asyncio.wait(calls.values(), timeout=None if patient else _LOOK))[1]:
+                waited = loop.time() - began
+                for arm in calls if voted or any(map(_has_voted, calls.values())) else ():
+                    late = self.voters.is_late(self.job, arm, plan.arms, waited=waited, answers=answers[arm])
+                    if late and not calls[arm].done():
+                        given_up[arm].cancel()
+        except BaseException:
+            for call in calls.values():
+                call.cancel()
+            raise
+        return [*await asyncio.gather(*calls.values(), return_exceptions=True)]
+
+    async def _vote(self, arm: str, given_up: Cancellation) -> ModelReply:
+        """Ask one arm, unless its call is given up before it is sent."""
+        cancellation.set(given_up)
+        try:
+            return await self.vote(arm)
+        except WithdrawnError as error:
+            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
+            return ModelReply({}, 0.0, error.code)
+
+
+def _has_voted(call: asyncio.Task[ModelReply]) -> bool:
+    """Whether a call has ended with a vote."""
+    return call.done() and not call.cancelled() and call.exception() is None and bool(call.result().votes)
 
 
 def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
@@ -329,7 +409,7 @@ def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
         metrics.votes_missing.labels(model=arm, reason=error.code).inc()
         _log.debug("vote_not_paid", model=arm, task=job.task, code=error.code)
         return ModelReply({}, 0.0, error.code)
-    if isinstance(error, TaskError) or not isinstance(error, Exception):
+    if isinstance(error, TaskError | LedgerFullError) or not isinstance(error, Exception):
         raise error
     code = error.code if isinstance(error, CamvoError) else "internal"
     metrics.votes_missing.labels(model=arm, reason=code).inc()

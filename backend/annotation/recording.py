@@ -136,10 +136,11 @@ class FinishedTask:
     def full_cost(self) -> float:
         """The cost of asking every model once, in $, each by its cheaper arm.
 
-        For arms not asked it is their expected price.
+        For arms whose reply cost nothing, since they failed or were not asked, it is their expected price.
         """
         expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
-        return sum(once_each(expected | self.replies.costs).values())
+        paid = {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
+        return sum(once_each(expected | paid).values())
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -274,4 +275,5 @@ def _finished_round(
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
-    return NewRound(round_, contribution, finished.shown, audited=job.settings.audit > 0.0)
+    failures = finished.replies.failures(question.name)
+    return NewRound(round_, contribution, finished.shown, failures, audited=job.settings.audit > 0.0)

@@ -192,6 +192,7 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
             label_studio=environment.label_studio_url,
             annotators=annotators,
             certificates=True,
+            configured=environment.config is not None,
         )
     if project is not None and not report.projects:
         raise ConfigError(
@@ -269,7 +270,7 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
         checked = of(single.labels.count, f"{single.basis} label")
         beside += f" ({percent(single.share)} right on {checked}, where the"
         beside += f" labels are {percent(single.labels.share)} right)"
-    saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
+    saved = f" ({project.saving})" if project.saving else ""
     yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url

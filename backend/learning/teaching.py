@@ -168,12 +168,14 @@ class NewRound:
         round: the round.
         contribution: what it teaches.
         examples: how many examples each model's prompt had, for the models that were offered examples.
+        failures: arm → the code of the reason why it gave no vote.
         audited: whether chance could have kept its task blind.
     """
 
     round: Round
     contribution: Contribution
     examples: Mapping[str, int]
+    failures: Mapping[str, str | None]
     audited: bool = False
 
 
@@ -195,7 +197,12 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         agreed = _rewards(_taught(round_, round_.label, "vote"))
         confirmed = _confirmed(round_, round_.human)
         rows += rounds.vote_rows_of(
-            round_, round_id, agreed=agreed, confirmed=confirmed, examples=each.examples
+            round_,
+            round_id,
+            agreed=agreed,
+            confirmed=confirmed,
+            examples=each.examples,
+            failures=each.failures,
         )
         event = _event(round_, "round", each.contribution, round_id)
         new_events.setdefault(round_.key.project, []).append(event)

@@ -421,12 +421,24 @@ class FurtherVotes:
             row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in self.connection.execute(query)
         }
 
+    def uncounted(self) -> list[int]:
+        """Return the tasks that have got a missing vote since the latest counting, by number."""
+        newest = select(func.max(_countings.c.created_at)).where(_countings.c.project == self.project)
+        since = self.connection.scalars(newest).one() or 0.0
+        query = select(_further_votes.c.task).where(
+            _further_votes.c.project == self.project,
+            _further_votes.c.purpose == "missing",
+            _further_votes.c.created_at > since,
+        )
+        return sorted(set(self.connection.scalars(query)))
+
     def incomplete(self, *, after: int, limit: int) -> list[int]:
         """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
 
         Blind tasks are left out: their labels teach nothing.
         """
-        further = select(func.count()).where(_further_votes.c.round_id == _rounds.id).scalar_subquery()
+        later = and_(_further_votes.c.round_id == _rounds.id, _further_votes.c.purpose != "missing")
+        further = select(func.count()).where(later).scalar_subquery()
         query = (
             select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
             .where(

@@ -17,6 +17,7 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    false,
     func,
     or_,
     select,
@@ -364,10 +365,23 @@ class QuestionSums(QuestionRounds):
         return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
 
 
-def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | None]]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        code: the error's code; ``None`` for an answer.
+        at: when the call began, unix seconds.
+    """
+
+    code: str | None
+    at: float
+
+
+def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
     """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
 
-    An outcome is an error's code, or ``None`` for an answer; the latest come first.
+    The latest come first.
     """
     latest = (
         select(
@@ -376,19 +390,20 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | 
             _calls.model,
             _calls.state,
             _calls.error_code,
+            _calls.created_at,
         )
         .order_by(_calls.id.desc())
         .limit(_RECENT_CALLS)
         .subquery()
     )
     rows = connection.execute(
-        select(latest.c.project, latest.c.model, latest.c.error_code)
+        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
         .where(latest.c.state == "settled")
         .order_by(latest.c.id.desc())
     )
-    outcomes: dict[tuple[str, str], list[str | None]] = {}
-    for project, model, code in rows:
-        outcomes.setdefault((project, model), []).append(code)
+    outcomes: dict[tuple[str, str], list[Outcome]] = {}
+    for project, model, code, at in rows:
+        outcomes.setdefault((project, model), []).append(Outcome(code, at))
     return outcomes
 
 
@@ -587,8 +602,8 @@ class ProjectSums:
             QuestionRounds(self.connection, self.project, control, epoch).condition
             for control, epoch in epochs.items()
         ]
-        query = select(func.count(_rounds.task.distinct())).where(or_(*current))
-        return self.connection.scalars(query).one() if current else 0
+        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
+        return self.connection.scalars(query).one()
 
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""

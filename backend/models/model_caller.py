@@ -148,6 +148,16 @@ class ModelCaller:
         return self._rates is not None and self._rates.busy
 
     @property
+    def answers(self) -> int:
+        """How many calls were answered so far."""
+        return 0 if self._rates is None else self._rates.answers
+
+    @property
+    def usual(self) -> float:
+        """The seconds that an answer usually takes while the model has no other calls."""
+        return 0.0 if self._rates is None else self._rates.usual
+
+    @property
     def pack_size(self) -> int:
         """The most tasks in a prompt of a packed arm; 1 for any other arm."""
         return (self.model.settings.pack or 1) if self._packed else 1

@@ -26,6 +26,7 @@ from backend.errors import (
     UnavailableError,
     UnusableAnswersError,
     Usage,
+    WithdrawnError,
 )
 from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
@@ -178,6 +179,7 @@ class CachingPool:
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
+            WithdrawnError: the call was given up before it was sent.
         """
         fingerprint = self._pool[query.model].model.fingerprint(query.messages, query.schema)
         for attempt in itertools.count() if query.again else range(ATTEMPTS):
@@ -195,12 +197,12 @@ class CachingPool:
     async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
-            # The first query pays. If its project has no money left, or if this query waits for outages and
-            # that one did not or was in a hurry, this query asks for itself.
+            # The first query pays. If its project has no money left, if it was given up, or if this query
+            # waits for outages and that one did not or was in a hurry, this query asks for itself.
             await self._calls.record_use(key, query)
             try:
                 return replace(await self._joined(shared, query, patience), cost=0.0)
-            except BudgetExhaustedError:
+            except (BudgetExhaustedError, WithdrawnError):
                 pass
             except (ModelTimeoutError, UnavailableError) as error:
                 was_in_a_hurry = isinstance(error, ModelTimeoutError) and shared in self._hurried
@@ -295,7 +297,7 @@ class CachingPool:
                 "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
             )
             raise
-        except (StoppingError, LedgerError) as error:
+        except (StoppingError, WithdrawnError, LedgerError) as error:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
             await self._calls.settle(key, query, call, outcome)
             raise

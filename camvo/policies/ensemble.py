@@ -99,6 +99,11 @@ class Ensemble(EnsembleParameters):
         """Whether a student (:mod:`camvo.student.student`) votes too, unless it is turned off."""
         return False
 
+    @property
+    def spares(self) -> bool:
+        """Whether a task may be decided without an arm that is slow, although the policy would ask it."""
+        return False
+
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the policy reads the linear models of the context for a question that is so aggregated."""
         return True

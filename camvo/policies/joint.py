@@ -143,6 +143,11 @@ class Joint(Ensemble, JointParameters):
         """Whether a student votes too: not where the label must be that of all models."""
         return self.agreement is None
 
+    @property
+    def spares(self) -> bool:
+        """Whether slow arms may be left out: not where the label must be that of all models."""
+        return self.agreement is None
+
     def worth_in_askings(self, costs: Mapping[str, float]) -> float:
         """The worth of one more right label, in prices of asking all models, at these prices."""
         total = sum(costs.values())
@@ -210,7 +215,7 @@ class Joint(Ensemble, JointParameters):
         observations, costs, conditions = situation.observations, situation.costs, situation.conditions
         draw = uniform_draw(_tasks(situation), situation.rounds)
         order, shares = cheapest_first(costs)
-        slow = {} if self.agreement is not None else conditions.waits
+        slow = conditions.waits if self.spares else {}
         waits = shares_of_waits(costs, slow)
         spared = set() if conditions.everyone else _spared(situation, waits)
         everyone = _everyone_rounds(situation, slow)
@@ -221,7 +226,9 @@ class Joint(Ensemble, JointParameters):
         drawn = _explore(conditions, draw, rate)
         unit = self._unit(costs, everyone, conditions)
         prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
-        waits = {arm: share / unit for arm, share in waits.items()}
+        # A right label is worth more where little is known, so that plans do not stop too early: this is no
+        # reason to wait for a slow arm in place of asking the others.
+        waits = {arm: share / self.worth_in_askings(costs) for arm, share in waits.items()}
         if allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
             dearer = self._shadow_price(situation, prices, waits, allowance=allowance, draw=draw)

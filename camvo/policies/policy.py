@@ -459,6 +459,11 @@ class Policy(Protocol):
     >>> state.add(policy.contribution(plan, "mood", votes, "pos"))
     """
 
+    @property
+    def spares(self) -> bool:
+        """Whether a task may be decided without an arm that is slow, although the policy would ask it."""
+        ...
+
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether it reads the linear models of the context; if not, the state need not keep them."""
         ...

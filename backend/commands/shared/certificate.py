@@ -201,7 +201,7 @@ def project_report(connection: Connection, settings: Settings, project: str) -> 
 def outcome_lines(project: ProjectReport) -> Iterator[str]:
     """The money spent, compared with asking everyone, and which labels are certified."""
     cost = project.cost
-    saved = "" if cost.saved is None else f": {percent(cost.saved)} saved"
+    saved = f": {project.saving}" if project.saving else ""
     yield (
         f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost"
         f" {dollars(cost.every_model_usd)}{saved}"

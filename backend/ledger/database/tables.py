@@ -486,6 +486,7 @@ votes = _table(
     Column("project", Text, nullable=False),
     Column("audit", Boolean, nullable=False),
     Column("voted", Boolean, nullable=False),
+    Column("failure", Text),
     Column("agreed", Double),
     Column("confirmed", Double),
     Column("examples", Integer),

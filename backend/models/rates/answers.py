@@ -138,9 +138,13 @@ class Durations:
 
     A server that answers one call after another takes the longer, the more calls it has; each of them delays
     the next by the seconds that one takes. A provider that answers many at once takes as long for each.
+
+    Attributes:
+        answers: how many there were.
     """
 
     def __init__(self) -> None:
+        self.answers = 0
         self._sums: tuple[float, ...] = (0.0,) * 6
 
     def add(self, under_way: int, seconds: float) -> None:
@@ -151,6 +155,7 @@ class Durations:
             seconds: how long it took.
         """
         x, y = float(under_way), seconds
+        self.answers += 1
         news = 1.0, x, y, x * x, x * y, y * y
         self._sums = tuple([_FORGET * past + new for past, new in zip(self._sums, news, strict=True)])
 
@@ -158,6 +163,12 @@ class Durations:
     def mean(self) -> float:
         """The mean duration, seconds; 0 before the first answer."""
         return self._sums[2] / self._sums[0] if self._sums[0] else 0.0
+
+    @property
+    def alone(self) -> float:
+        """The seconds that a call takes if no other is under way; 0 before the first answer."""
+        beside = self._sums[1] / self._sums[0] - 1.0 if self._sums[0] else 0.0
+        return max(self.mean - self.delay * beside, self.delay)
 
     @property
     def delay(self) -> float:

@@ -74,12 +74,15 @@ class Concurrency:
         """Count a call that has ended."""
         self.under_way -= 1
 
-    def answered(self, seconds: float) -> None:
-        """Take in the duration of an answer, before :meth:`ended`."""
+    def answered(self, seconds: float, *, useless: bool = False) -> None:
+        """Take in the duration of an answer, before :meth:`ended`.
+
+        ``useless`` says that more calls at once would only make each of them take longer.
+        """
         self._until_next_halving -= 1
         self._shortest = min(self._shortest, seconds)
         quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
-        if quick and 2 * self.under_way >= self.limit:
+        if quick and not useless and 2 * self.under_way >= self.limit:
             self.limit = min(self.limit + 1.0, self._most)
 
     def timed_out(self) -> None:

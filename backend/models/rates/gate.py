@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from backend.errors import LedgerError, RateLimitedError
+from backend.errors import LedgerError, RateLimitedError, WithdrawnError
 from backend.models.rates.answers import CallEnd, Durations, RateTally
 from backend.models.rates.controller import BINS, Concurrency, Lease, RateReport, RateStore
 from backend.settings import ModelSettings
@@ -170,6 +170,33 @@ _NOTICEABLE: Final = 0.1
 request_size: contextvars.ContextVar[int] = contextvars.ContextVar("request_size", default=1)
 """How many tasks the request has that the current call is for: a single task is urgent."""
 
+
+class Cancellation:
+    """Gives up calls that wait for their turn; a call that was sent goes on."""
+
+    def __init__(self) -> None:
+        self._turns: list[asyncio.Future[Passage]] = []
+        self._cancelled = False
+
+    def add(self, turn: asyncio.Future[Passage]) -> None:
+        """Add a call that waits for its turn."""
+        self._turns.append(turn)
+        if self._cancelled:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Give up the calls that still wait, and those to come."""
+        self._cancelled = True
+        for turn in self._turns:
+            if not turn.done():
+                turn.set_exception(WithdrawnError("is not waited for any longer"))
+
+
+cancellation: contextvars.ContextVar[Cancellation | None] = contextvars.ContextVar(
+    "cancellation", default=None
+)
+"""What can give up the current call; ``None`` if nothing can."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -227,6 +254,16 @@ class RateGate:
         return waits or (self.concurrency.under_way > 0 and self._delay_at_once >= self._delay_by_quota)
 
     @property
+    def answers(self) -> int:
+        """How many calls were answered so far."""
+        return self._durations.answers
+
+    @property
+    def usual(self) -> float:
+        """The seconds that an answer usually takes while the model has no other calls."""
+        return self._durations.alone
+
+    @property
     def _delay_at_once(self) -> float:
         """The delay because the model works on few calls at once, seconds."""
         bounded = self._durations.mean / self.concurrency.limit if self.concurrency.bounded else 0.0
@@ -248,11 +285,14 @@ class RateGate:
         Raises:
             TimeoutError: the call's turn did not come in time.
             RateLimitedError: the provider asks to wait longer than that.
+            WithdrawnError: the call was given up.
             CamvoError: :meth:`refuse_waiting` was called.
         """
         if patience <= 0.0:
             raise TimeoutError
         waiting = _Waiting(asyncio.get_running_loop().create_future(), tokens, self._clock() + patience)
+        if (given_up := cancellation.get()) is not None:
+            given_up.add(waiting.turn)
         self._refuse_hopeless(waiting)
         if not waiting.turn.done():
             arrival = next(self._arrivals) if refused is None else refused.arrival
@@ -273,8 +313,8 @@ class RateGate:
     def leave(self, passage: Passage, end: CallEnd) -> None:
         """Take in how a call ended, and let others through."""
         if end.seconds is not None:
-            self.concurrency.answered(end.seconds)
             self._durations.add(passage.under_way, end.seconds)
+            self.concurrency.answered(end.seconds, useless=self._durations.delay >= _NOTICEABLE)
         if end.timed_out:
             self.concurrency.timed_out()
         self.concurrency.ended()

@@ -15,6 +15,7 @@ from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
 from backend.ledger.answers import PackChecks
+from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, Project, is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
@@ -96,6 +97,7 @@ def project_progress(
     return {
         "tasks": decided,
         "last_round": sums.newest_round(),
+        "last_call": Mark.now(connection).call,
         "countings": Recounts(connection, project).latest_number(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),

@@ -9,12 +9,10 @@ import pytest
 from scipy.stats import binomtest
 
 from backend import settings
-from backend.errors import cure_of
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
-from backend.server.status.alarms import model_alerts
 from backend.server.status.build import build_report
 from backend.server.status.drawings import (
     Priced,
@@ -133,22 +131,6 @@ def test_no_more_blind_labels_are_asked_for_than_the_project_has_tasks() -> None
 def model(name: str, **values: Any) -> ModelReport:
     empty = ModelReport(name, True, 0, 0, NO_SHARE, NO_SHARE, NO_SHARE, 0, {}, None, None, 0.0, None)
     return replace(empty, **values)
-
-
-def test_a_failing_model_is_an_alarm_under_the_code_of_most_failures_with_its_cure() -> None:
-    outcomes = ["model_key_rejected"] * 4 + ["model_timeout"] * 2 + [None] * 4
-    [alert] = model_alerts([model("red")], {"red": outcomes})
-    assert (alert.code, alert.subject, alert.level) == ("model_key_rejected", "red", "alarm")
-    assert alert.fix == cure_of("model_key_rejected")
-    assert alert.message.startswith("red fails: 6 of its latest 10 calls")
-
-
-def test_a_model_that_works_again_is_no_alarm() -> None:
-    assert model_alerts([model("red")], {"red": [None] * 11 + ["model_timeout"] * 9}) == []
-
-
-def test_a_model_that_is_no_longer_asked_is_no_alarm() -> None:
-    assert model_alerts([model("red", in_pool=False)], {"red": ["model_timeout"] * 20}) == []
 
 
 def single(name: str, price: float, **shares: Share) -> ModelReport:

@@ -8,6 +8,7 @@ from made_up_votes import draw_votes
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Baseline, Majority
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Conditions, Observation
 from camvo.state.contribution import Change, Contribution
@@ -126,6 +127,11 @@ def test_where_an_agreement_is_required_nothing_is_spared(waited):
         assert plan.stages.exploration == "nobody" or set(plan.subset) == set(PRICES)
     slow, plain = (policy.plan(observed(waited[2]), PRICES, Conditions(waits=waits)) for waits in (DEAR, {}))
     assert slow.stages.prices == plain.stages.prices
+
+
+def test_only_a_policy_that_weighs_votes_by_their_price_spares_slow_arms():
+    assert Joint().spares
+    assert not any(policy.spares for policy in (Joint(agreement=0.9), CaMVo(), Majority(), Baseline()))
 
 
 def test_among_free_arms_a_wait_counts_as_a_share_of_all_waits():

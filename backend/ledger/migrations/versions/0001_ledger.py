@@ -493,6 +493,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("audit", sa.Boolean, nullable=False),
         sa.Column("voted", sa.Boolean, nullable=False),
+        sa.Column("failure", sa.Text),
         sa.Column("agreed", sa.Double),
         sa.Column("confirmed", sa.Double),
         sa.Column("examples", sa.Integer),

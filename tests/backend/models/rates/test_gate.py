@@ -11,10 +11,10 @@ from quota_providers import TrailingWindow
 from simulated_calls import SimulatedCalls, model_settings
 from virtual_time import run_in_virtual_time
 
-from backend.errors import RateLimitedError
+from backend.errors import RateLimitedError, WithdrawnError
 from backend.models.rates.answers import CallEnd
 from backend.models.rates.controller import START, Concurrency
-from backend.models.rates.gate import RateGate, request_size
+from backend.models.rates.gate import Cancellation, RateGate, cancellation, request_size
 
 
 async def passes(gate: RateGate, size: int, order: list[int]) -> None:
@@ -273,5 +273,28 @@ def test_under_a_quota_a_model_is_busy_while_calls_wait() -> None:
         for task in waiting:
             task.cancel()
         gate.leave(passage, CallEnd(seconds=1.0))
+
+    run_in_virtual_time(main())
+
+
+# -- calls that are given up
+
+
+def test_a_call_that_waits_for_its_turn_can_be_given_up_and_one_that_was_sent_cannot() -> None:
+    async def main() -> None:
+        (gate,) = SimulatedCalls(TrailingWindow(10**6), 1, settings=model_settings(max_concurrency=1)).gates
+        given_up = Cancellation()
+        cancellation.set(given_up)
+        sent = await gate.enter(100.0, 5.0)
+        waiting = asyncio.create_task(gate.enter(100.0, 3600.0))
+        await asyncio.sleep(1.0)
+        given_up.cancel()
+        with pytest.raises(WithdrawnError):
+            await waiting
+        with pytest.raises(WithdrawnError):
+            await gate.enter(100.0, 3600.0)
+        gate.leave(sent, CallEnd(seconds=1.0))
+        cancellation.set(None)
+        gate.leave(await gate.enter(100.0, 5.0), CallEnd(seconds=1.0))
 
     run_in_virtual_time(main())

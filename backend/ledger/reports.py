@@ -364,23 +364,6 @@ class ProjectSums:
     connection: Connection
     project: str
 
-    def labels_beside(self, model: str, *, audit: bool) -> tuple[int, float]:
-        """Count the labels of the rounds in which a model's vote was checked by people, and the right ones.
-
-        Args:
-            model: the model.
-            audit: whether of blind tasks; otherwise of all others.
-        """
-        query = (
-            select(func.count().label("count"), func.coalesce(func.sum(latest_confirmed), 0.0).label("right"))
-            .select_from(tables.votes)
-            .join(tables.rounds, _rounds.id == _votes.round_id)
-            .where(_votes.project == self.project, _votes.model == model, _votes.audit == audit)
-            .where(_votes.confirmed.is_not(None), _rounds.confirmed.is_not(None))
-        )
-        count, right = self.connection.execute(query).one()
-        return count, right
-
     def humans(self) -> HumansRow:
         """Count a project's human annotations."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)

@@ -169,7 +169,7 @@ def watching(
         thread.join()
 
 
-_SAMPLE = 50
+_SAMPLE = 200
 """Tasks that are compared with the ledger at the end of a run."""
 
 TRIES = 4
@@ -266,11 +266,14 @@ class PredictionRun:
         if not everything:
             newest = self.predictor.progress(self.key).last_round
             draw = partial(random_draw, f"check {newest}", self.key)
-            sample = nsmallest(_SAMPLE, numbers, draw)
-            if not self._correct(sample):
+            if not self._correct_all(nsmallest(_SAMPLE, numbers, draw)):
                 return
-        for start in range(0, len(numbers), self.batch):
-            self._correct(numbers[start : start + self.batch])
+        self._correct_all(numbers)
+
+    def _correct_all(self, numbers: Sequence[int]) -> int:
+        """Correct what Label Studio shows of tasks, some at a time; return how many differed."""
+        portions = range(0, len(numbers), self.batch)
+        return sum(self._correct(numbers[start : start + self.batch]) for start in portions)
 
     def _correct(self, numbers: Sequence[int]) -> int:
         """Correct what Label Studio shows of tasks that nobody is at work on; return how many differed."""

@@ -15,6 +15,7 @@ from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
+from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio, short_name
@@ -177,7 +178,7 @@ def _project_report(
                 models,
                 current[0].votes if len(current) == 1 else None,
                 progress.predicted,
-                lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
+                lambda model, audit: Share.of([labels_beside(connection, key, model, audit=audit)]),
             ),
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)

@@ -119,7 +119,7 @@ def _arrivals(queue: BlindQueue) -> list[Arrival]:
     return [Arrival(blind.round_id, blind.place, blind.task, blind.task in counting) for blind in queue]
 
 
-_LOWER = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5)
+_LOWER = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
 """Targets that are tried if the blind tasks cannot be expected to certify the project's own."""
 
 _MOST = 5000

@@ -405,17 +405,20 @@ def test_a_project_overrides_these_settings_and_no_more(
         "worth": 50,
         "models": ["c", "a"],
         "instructions": "Take your time.",
+        "prefill": 0.25,
         "show_votes": True,
     }
     own = settings.for_project(form(params))
     assert (own.policy.delta, own.policy.k_min, own.instructions) == (0.5, 1, "Take your time.")
     assert (own.policy.max_stages, own.policy.worth) == (7, 50.0)
     assert ([model.name for model in own.models], own.show_votes) == (["a", "c"], True)
+    assert own.prefill == 0.25
     restored = own.model_copy(
         update={
             "policy": settings.policy,
             "models": settings.models,
             "instructions": "Be brief.",
+            "prefill": 0.5,
             "show_votes": False,
         }
     )

@@ -16,12 +16,14 @@ from backend.commands import (
     ledger_commands,
     quote_command,
     review_command,
+    show_command,
     teach_command,
 )
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
 from backend.commands.shared.arguments import Config
+from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -161,6 +163,7 @@ app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+app.command()(show_command.show)
 app.command()(accept_command.accept)
 
 ledger = typer.Typer(
@@ -178,13 +181,17 @@ for _ledger_command in (
 app.add_typer(ledger)
 
 
+_FULL = 5
+"""The exit code if a disk is full."""
+
+
 def main() -> None:
-    """Run the console script. An expected error is one line on standard error, with exit code 2."""
+    """Run the console script. An expected error is one line on standard error, with exit code 2 or 5."""
     try:
         app()
     except CamvoError as error:
         print(f"camvo: {error}", file=sys.stderr)  # noqa: T201 - the output
-        sys.exit(2)
+        sys.exit(_FULL if error.code == DISK_FULL else 2)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,10 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
     ├── DatasetError              file of tasks or labels that cannot be read, or that does not fit
+    │   └── DiskFullError         no room on the disk for an output or for temporary files
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
+    │   └── LedgerFullError       no room on the disk of the ledger
     ├── LabelStudioError          failed request to Label Studio's API
     │   ├── LabelStudioUnreachableError   no response, or none in time
     │   ├── LabelStudioKeyError           API key wrong, expired or without permission
@@ -61,6 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from camvo.errors import CamvoError
@@ -116,6 +119,13 @@ class UnauthorizedError(RequestError):
     status = 401
 
 
+class NotShownError(RequestError):
+    """Texts of a task, which a server without credentials shows to nobody."""
+
+    code = "texts_not_shown"
+    status = 403
+
+
 class SlowRequestError(RequestError):
     """Request whose header or body was not received in time."""
 
@@ -161,19 +171,18 @@ class MalformedRequestError(RequestError):
         self.status = status
 
 
-_INTERNAL = "this is an error in CaMVo: look for the event {} in the log, and report it"
-
-
 class TaskError(CamvoError):
     """Task that lacks a label for one of its questions, or for all; other tasks are unaffected.
 
     Attributes:
-        cure: what to do about tasks that fail with this code, for people.
+        meaning: why tasks have no label, for people: it follows "because".
+        cure: what to do about them.
         partial: the prediction of its questions that have a label; ``None`` if none has.
     """
 
     code = "task_failed"
-    cure = _INTERNAL.format("task_failed")
+    meaning = "of an error in CaMVo"
+    cure = "look for task_failed or vote_failed in the log, and report it"
     partial: dict[str, Any] | list[Any] | None = None
 
 
@@ -181,6 +190,7 @@ class MissingFieldError(TaskError):
     """Task data that lacks a key which the label config reads."""
 
     code = "field_missing"
+    meaning = "their data lacks a key that the label config reads"
     cure = "import the key that the label config reads, or set camvo_fields at the control"
 
 
@@ -188,6 +198,7 @@ class EmptyTextError(TaskError):
     """Task data whose text is blank."""
 
     code = "text_empty"
+    meaning = "their text is blank"
     cure = "import their texts, or delete them"
 
 
@@ -195,6 +206,7 @@ class ImageUnavailableError(TaskError):
     """Task image that cannot be shown to any model."""
 
     code = "image_unavailable"
+    meaning = "no model can be shown their image"
     cure = "make their images available to a model (docs/tags.md#images)"
 
 
@@ -202,6 +214,7 @@ class RedactionError(TaskError):
     """Task text that the redact function could not redact, so that no model is shown it."""
 
     code = "redaction_failed"
+    meaning = "the function of redact failed on their texts"
     cure = "correct the function that redact names in camvo.yaml"
 
 
@@ -213,6 +226,7 @@ class NoVoteError(TaskError):
     """
 
     code = "no_vote"
+    meaning = "no model gave a vote"
     cure = "run camvo check --live, which asks each model once"
 
     def __init__(
@@ -229,6 +243,7 @@ class NoUsableAnswerError(NoVoteError):
     """
 
     code = "no_usable_answer"
+    meaning = "all attempts of all models brought unusable answers"
     cure = "label them by hand, give the labels hints in the label config, or name other models in camvo.yaml"
 
 
@@ -236,6 +251,7 @@ class TaskDeletedError(TaskError):
     """Task that was deleted while models were answering; nothing about it may be stored."""
 
     code = "task_deleted"
+    meaning = "they were deleted"
     cure = "nothing: somebody deleted them"
 
 
@@ -243,6 +259,7 @@ class BatchPendingError(TaskError):
     """Task that waits for an answer from a provider's batch; nobody buys the same answer meanwhile."""
 
     code = "in_batch"
+    meaning = "they wait for providers' batches"
     cure = "run the same command again when the batches are back; camvo jobs lists them"
 
 
@@ -250,6 +267,7 @@ class StoppingError(TaskError):
     """Task that needs a model while the server stops; another request after the restart gets its answer."""
 
     code = "stopping"
+    meaning = "the server stopped"
     cure = "ask again about them when the server has started"
 
 
@@ -263,6 +281,7 @@ class BudgetExhaustedError(TaskError):
     """Budget of the project or of the day that does not cover the next call."""
 
     code = "budget_exhausted"
+    meaning = "the budget does not cover a call"
     cure = "raise budget in camvo.yaml or --budget, or wait for the next UTC day if it is the day's"
 
     held = False
@@ -290,7 +309,8 @@ class ModelError(CamvoError):
     """Model call that gave no vote.
 
     Attributes:
-        cure: what to do about a model whose calls fail with this code, for people.
+        meaning: why a model gave no vote, for people: it follows "because", and calls the model "it".
+        cure: what to do about the model.
         retry: whether another attempt may succeed.
         usage: tokens and cost of the failed call, ``None`` if the provider reported nothing.
         reason: why it failed, in a few words, such as ``HTTP 503``; ``None`` if nobody has to be told.
@@ -298,6 +318,7 @@ class ModelError(CamvoError):
     """
 
     code = "model_failed"
+    meaning = "its calls failed"
     cure = "look for the event model_failed in the log, which names the failure"
     retry = False
     reason: str | None = None
@@ -314,6 +335,7 @@ class ModelTimeoutError(ModelError):
     """No answer in time. There is no retry: it would take as long, and the provider may bill both."""
 
     code = "model_timeout"
+    meaning = "it gave no answer within its timeout"
     cure = (
         "if its server answers one call after another, set max_concurrency: 1 at its entry in "
         "camvo.yaml; if a single call takes as long, raise timeout there"
@@ -324,6 +346,7 @@ class RateLimitedError(ModelError):
     """The provider's rate limit is reached."""
 
     code = "model_rate_limited"
+    meaning = "its provider refused calls for its quota"
     cure = "ask its provider for more quota, or set rpm or tpm of its entry in camvo.yaml to the quota"
     retry = True
 
@@ -332,6 +355,7 @@ class UnavailableError(ModelError):
     """The provider is down or unreachable, or its response is malformed."""
 
     code = "model_unavailable"
+    meaning = "its server was down or could not be reached"
     cure = (
         "check that its server runs and that api_base in camvo.yaml is its address; if it is a "
         "public provider, look at its status page"
@@ -343,6 +367,7 @@ class KeyRejectedError(ModelError):
     """The provider's API key is missing, wrong or has no access to the model."""
 
     code = "model_key_rejected"
+    meaning = "its provider rejected the key, or none is set"
     cure = "put a valid key into the variable that api_key_env of its entry in camvo.yaml names"
 
 
@@ -350,6 +375,7 @@ class RejectedError(ModelError):
     """The provider does not accept the request, e.g. because of an unknown model or a bad parameter."""
 
     code = "model_rejected"
+    meaning = "its provider rejected the requests"
     cure = (
         "correct model, api_base and the further keys of its entry in camvo.yaml; camvo check --live "
         "asks it once"
@@ -360,6 +386,7 @@ class ContextTooLongError(ModelError):
     """The prompt is longer than the model's context window."""
 
     code = "model_context_too_long"
+    meaning = "the texts were longer than its context window"
     cure = "show less text, or take it out of camvo.yaml for long texts"
 
 
@@ -367,6 +394,7 @@ class RefusedError(ModelError):
     """The model or a content filter refused to answer."""
 
     code = "model_refused"
+    meaning = "it refused to answer"
     cure = "take it out of camvo.yaml if its provider refuses such texts"
 
 
@@ -374,6 +402,7 @@ class BadAnswerError(ModelError):
     """The answer is empty, cannot be parsed, or contains a label outside the label set."""
 
     code = "model_bad_answer"
+    meaning = "its answers named no label"
     cure = (
         "set structured_output: true at its entry in camvo.yaml if its server takes JSON schemas, "
         "give the labels hints in the label config, or take the model out"
@@ -384,6 +413,7 @@ class CutOffError(BadAnswerError):
     """The answer reached ``max_tokens`` before it named a label. The same prompt would be cut off again."""
 
     code = "model_cut_off"
+    meaning = "its answers were cut off by max_tokens"
     cure = "raise max_tokens of its entry in camvo.yaml"
 
 
@@ -394,6 +424,7 @@ class NotBookedError(ModelError):
     """
 
     code = "model_not_booked"
+    meaning = "the ledger could not book its calls"
     cure = "look for the event not_booked in the log: its money could not be booked in the ledger"
 
 
@@ -401,21 +432,24 @@ class UnusableAnswersError(ModelError):
     """The model has made all its attempts at the prompt, and no answer was usable; it is not asked again."""
 
     code = "model_answers_unusable"
+    meaning = "all its attempts brought unusable answers"
     cure = "give the labels hints in the label config, or take it out of camvo.yaml"
 
 
-_OTHER_CURES = {
-    "internal": _INTERNAL.format("task_failed or vote_failed"),
-    "lost": "nothing: their process was killed",
-    "deadline": "ask again: the models go on, and their answers are kept",
-}
-"""What to do about codes that no class has."""
-
-
 def cure_of(code: str) -> str:
-    """What to do about tasks or calls that fail with a code, for people."""
-    cures = {kind.code: kind.cure for root in (TaskError, ModelError) for kind in _with_subclasses(root)}
-    return (cures | _OTHER_CURES).get(code, TaskError.cure)
+    """What to do about tasks or models that fail with a code, for people."""
+    return _kinds().get(code, TaskError).cure
+
+
+def meaning_of(code: str) -> str:
+    """What a code of a failed task or call means, for people: it follows "because"."""
+    return _kinds().get(code, TaskError).meaning
+
+
+@cache
+def _kinds() -> dict[str, type[TaskError] | type[ModelError]]:
+    """The classes of failed tasks and calls by code; every other code is an error in CaMVo."""
+    return {kind.code: kind for root in (TaskError, ModelError) for kind in _with_subclasses(root)}
 
 
 def _with_subclasses(
@@ -444,6 +478,16 @@ class EmbedderError(CamvoError):
     code = "embedder_unavailable"
 
 
+DISK_FULL = "disk_full"
+"""The code of a failure for lack of room on a disk."""
+
+
+class DiskFullError(DatasetError):
+    """There is no room on the disk for an output or for temporary files."""
+
+    code = DISK_FULL
+
+
 class LedgerError(CamvoError):
     """The ledger cannot be opened, read or written.
 
@@ -458,6 +502,12 @@ class LedgerError(CamvoError):
     ) -> None:
         super().__init__(message, where=where, fix=fix)
         self.temporary = temporary
+
+
+class LedgerFullError(LedgerError):
+    """There is no room on the disk of the ledger."""
+
+    code = DISK_FULL
 
 
 class LabelStudioError(CamvoError):

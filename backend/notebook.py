@@ -46,6 +46,7 @@ def label(
     pilot: int = 0,
     sample: int = 0,
     retry_failed: bool = False,
+    no_wait: bool = False,
     embedder: Embedder | None = None,
 ) -> IntoDataFrameT:
     """Label a DataFrame. Calls models, which costs money; what the ledger knows is not bought again.
@@ -63,7 +64,8 @@ def label(
         yes: whether it may spend what its quote says; without it or a budget, at most a dollar.
         pilot: how many random tasks every model is asked about first, for a narrower quote.
         sample: how many random tasks are labelled; 0 for all. The others get no label.
-        retry_failed: whether only tasks that failed before are asked about.
+        retry_failed: whether only tasks that failed before, and votes that are missing, are asked for.
+        no_wait: whether tasks are decided without models that are down, instead of waiting for them.
         embedder: an embedder to use instead of a new one; closed at the end.
 
     Returns:
@@ -88,13 +90,14 @@ def label(
         pilot=pilot,
         sample=sample,
         retry_failed=retry_failed,
+        no_wait=no_wait,
     )
     table = nw.from_native(frame, eager_only=True)
     environment = environment_with(None if config is None else Path(config))
     quiet_logs(environment)
     console, added = Console(), _AddedColumns()
     tally = run_label(_Rows(table), options, environment, console, added.take, embedder)
-    console.print(tally.summary(), highlight=False)
+    console.print(tally.summary(), highlight=False, markup=False)
     labelled: IntoDataFrameT = added.beside(table).to_native()
     return labelled
 

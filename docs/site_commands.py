@@ -24,7 +24,8 @@ Every command with its options, as `camvo COMMAND --help` prints them. This page
 `python docs/site_commands.py`.
 
 An expected error is one line on standard error that says what went wrong, where, and what to do. The exit
-code is then 2. Exit code 1 means that something is left to do, and 130 that the command was interrupted.
+code is then 2, or 5 if a disk is full. Exit code 1 means that something is left to do, and 130 that the
+command was interrupted.
 """
 
 

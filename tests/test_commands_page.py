@@ -64,5 +64,6 @@ KNOWN: dict[str, set[str]] = {
     "--json": {"flag", "Path"},  # a replay keeps its table on the terminal
     "--out": {"Path", "str"},  # with an engine, the address of a folder in an object store
     "--project": {"int", "str"},  # the ledger also knows projects of files, by name
+    "--task": {"int", "str"},  # a row of a file has an id
 }
 """Options with several kinds of values, each with a reason beside it."""

@@ -76,6 +76,7 @@ def test_the_readmes_camvo_yaml_loads_and_every_model_has_a_price(tmp_path: Path
     path.write_text(blocks(README, "yaml")[0], "utf-8")
     loaded = settings.load(path)
     assert Pool(loaded.models).names == ("gpt-4o", "haiku", "local")
+    assert loaded.audit > 0.0, "step 5 needs blind tasks"
 
 
 def test_the_documented_defaults_are_the_defaults(tmp_path: Path) -> None:

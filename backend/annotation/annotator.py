@@ -16,6 +16,7 @@ from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Planner, Terms
 from backend.annotation.recording import (
     FinishedTask,
+    Known,
     LookUp,
     count_rounds,
     forget_failure,
@@ -104,7 +105,8 @@ class Annotator:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
         questions = await self._questions_of(job)
         keys = tuple(question.key for question in questions)
-        finished, failed_before = await self._stored.read(LookUp(job.project, job.task, keys))
+        known = await self._stored.read(LookUp(job.project, job.task, keys, job.audit))
+        finished = known.rounds
         unanswered = [question for question in questions if question.key not in finished]
         if job.stored_only:
             return self._prediction(job, questions, finished)
@@ -112,23 +114,24 @@ class Annotator:
         skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
             try:
-                await self._run_rounds(job, visible, finished, alone=alone)
+                await self._run_rounds(job, visible, known, alone=alone)
             except (BatchPendingError, TaskDeletedError):
                 raise
             except TaskError as error:
                 error.partial = self._prediction(job, questions, finished)
                 raise
-        if failed_before:
+        if known.failed:
             await self._note(lambda connection: forget_failure(connection, job))
         return self._prediction(job, questions, finished)
 
     def _prediction(
         self, job: Job, questions: Sequence[JobQuestion], finished: Mapping[RoundKey, Round]
     ) -> Prediction | None:
-        """The prediction of the decided questions; ``None`` if the task is blind or none is decided."""
-        if job.audit or any(round_.audit for round_ in finished.values()):  # ``audit`` may have been lowered
-            return None
-        if not finished:
+        """The prediction of the decided questions; ``None`` if the task is blind or none is decided.
+
+        It is blind as its rounds are: ``audit`` may have been changed since.
+        """
+        if not finished or any(round_.audit for round_ in finished.values()):
             return None
         decided = [(question, finished[question.key]) for question in questions if question.key in finished]
         prediction = prediction_of(decided, job.settings.model_version)
@@ -152,7 +155,7 @@ class Annotator:
             _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
     async def _run_rounds(
-        self, job: Job, questions: Sequence[JobQuestion], finished: dict[RoundKey, Round], *, alone: bool
+        self, job: Job, questions: Sequence[JobQuestion], known: Known, *, alone: bool
     ) -> None:
         """Plan, ask, decide and record the questions that have no round yet, and add their rounds.
 
@@ -173,7 +176,7 @@ class Annotator:
         decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
         undecided = [question.name for question in questions if question.name not in decisions]
         if not decisions:
-            raise no_vote_error(job, replies, undecided if finished else ())
+            raise no_vote_error(job, replies, undecided if known.rounds else ())
         if embedding is not None:
             await embedding
             plan = plan.with_contexts({question.name: contexts.so_far(question) for question in questions})
@@ -188,11 +191,12 @@ class Annotator:
             scores=await self._scores(job, questions, plan, replies.votes, decisions),
             studied=planned.studied(policy, plan, replies),
             now=self._clock(),
+            blind=known.blind,
         )
         stored, new = await self._writer.persist(GroupedWrite(record_rounds, task))
         count_rounds(new)
         asking.ended()
-        finished |= {round_.key: round_ for round_ in [*stored, *new]}
+        known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
         if undecided:
             raise no_vote_error(job, replies, undecided)
 

@@ -24,6 +24,7 @@ from backend.annotation.replies import (
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import (
     BudgetExhaustedError,
+    LedgerFullError,
     ModelError,
     TaskError,
     WithdrawnError,
@@ -408,7 +409,7 @@ def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
         metrics.votes_missing.labels(model=arm, reason=error.code).inc()
         _log.debug("vote_not_paid", model=arm, task=job.task, code=error.code)
         return ModelReply({}, 0.0, error.code)
-    if isinstance(error, TaskError) or not isinstance(error, Exception):
+    if isinstance(error, TaskError | LedgerFullError) or not isinstance(error, Exception):
         raise error
     code = error.code if isinstance(error, CamvoError) else "internal"
     metrics.votes_missing.labels(model=arm, reason=code).inc()

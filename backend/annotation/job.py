@@ -75,7 +75,7 @@ class Job:
 
     @property
     def audit(self) -> bool:
-        """Whether the task is kept blind, so that people label it without seeing a prediction."""
+        """Whether chance keeps the task blind, unless a prediction of it was handed out before."""
         return is_audit(self.project, self.task, self.settings.audit)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 
 DEADLINE, AUDIT, UNREADABLE, CROWDED, _INTERNAL = "deadline", "audit", "task_unreadable", "busy", "internal"
-_NOT_STORED = "not_stored"
+_NOT_STORED, OUTAGE = "not_stored", "outage"
 """Codes of reasons that are no error of the task."""
 
 
@@ -120,10 +120,11 @@ class JobQueue:
     Args:
         annotator: does one job.
         concurrency: jobs worked on at once; jobs of the smallest request go first.
+        waiting: says what the calls of jobs wait for; empty if for nothing.
     """
 
-    def __init__(self, annotator: Annotator, concurrency: int) -> None:
-        self._annotator = annotator
+    def __init__(self, annotator: Annotator, concurrency: int, waiting: Callable[[], str] = str) -> None:
+        self._annotator, self._waiting = annotator, waiting
         self._slots = Slots(concurrency)
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
@@ -168,6 +169,7 @@ class JobQueue:
             id(job.settings),
             job.stored_only,
             job.hurried,
+            job.waits,
         )
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
@@ -201,18 +203,13 @@ class JobQueue:
             else:
                 task.cancel()
 
-    @staticmethod
-    def _answer(job: Job | None, task: _Task | None) -> Answer:
+    def _answer(self, job: Job | None, task: _Task | None) -> Answer:
         if job is None or task is None:
             metrics.tasks.labels(outcome=UNREADABLE).inc()
             _log.warning("no_prediction", code=UNREADABLE, reason="no id or no data")
             return _NO_TASK
         if not task.done():
-            metrics.tasks.labels(outcome=DEADLINE).inc()
-            _log.info(
-                "no_prediction", project=job.project, task=job.task, code=DEADLINE, reason="the work goes on"
-            )
-            return _NOT_READY
+            return self._unfinished(job)
         if task.cancelled():
             return _TOO_MANY
         if (error := task.exception()) is not None:
@@ -223,6 +220,22 @@ class JobQueue:
             return _UNSTORED
         metrics.tasks.labels(outcome=AUDIT if prediction is None else "predicted").inc()
         return _BLIND if prediction is None else Answer(prediction)
+
+    def _unfinished(self, job: Job) -> Answer:
+        """The answer for a task that is still worked on, or that waits for a model that is down."""
+        awaited = self._waiting() if job.outage_patience is not None else ""
+        code = OUTAGE if awaited else DEADLINE
+        metrics.tasks.labels(outcome=code).inc()
+        _log.info(
+            "no_prediction",
+            project=job.project,
+            task=job.task,
+            code=code,
+            reason=awaited or "the work goes on",
+        )
+        if awaited:
+            return Answer([], _Reason(OUTAGE, awaited, "ask again, or decide tasks without it by --no-wait"))
+        return _NOT_READY
 
 
 def _report(job: Job, error: Exception) -> None:

@@ -37,15 +37,32 @@ class LookUp:
         project: the project's key.
         task: the task's number.
         keys: the keys of the rounds of its questions.
+        audit: whether chance keeps it blind.
     """
 
     project: str
     task: int
     keys: Sequence[RoundKey]
+    audit: bool
 
 
-def look_up(connection: Connection, wanted: Sequence[LookUp]) -> list[tuple[dict[RoundKey, Round], bool]]:
-    """Return for each task the stored rounds by their latest counting, and whether it failed the last time.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the ledger knows of a task.
+
+    Attributes:
+        rounds: the stored rounds of its questions, by their latest counting.
+        failed: whether it failed the last time.
+        blind: whether it is kept blind: chance chose it, and no prediction of it was ever handed out.
+    """
+
+    rounds: dict[RoundKey, Round]
+    failed: bool
+    blind: bool
+
+
+def look_up(connection: Connection, wanted: Sequence[LookUp]) -> list[Known]:
+    """Return what the ledger knows of each task.
 
     Args:
         connection: a read transaction.
@@ -54,8 +71,13 @@ def look_up(connection: Connection, wanted: Sequence[LookUp]) -> list[tuple[dict
     found = rounds.find_by_key(connection, [key for each in wanted for key in each.keys])
     stored = recounts.with_latest(connection, found)
     failed = projects.failed_among(connection, [(each.project, each.task) for each in wanted])
+    shown = rounds.shown_among(connection, [(each.project, each.task) for each in wanted if each.audit])
     return [
-        ({key: stored[key] for key in each.keys if key in stored}, (each.project, each.task) in failed)
+        Known(
+            {key: stored[key] for key in each.keys if key in stored},
+            failed=(each.project, each.task) in failed,
+            blind=each.audit and (each.project, each.task) not in shown,
+        )
         for each in wanted
     ]
 
@@ -75,6 +97,7 @@ class FinishedTask:
         scores: the calibrated score by question, for questions whose policy score was calibrated.
         studied: question → its text, which teaches the student.
         now: unix seconds.
+        blind: whether the task is kept blind.
     """
 
     job: Job
@@ -87,6 +110,7 @@ class FinishedTask:
     scores: Mapping[str, float]
     studied: Mapping[str, StudiedText]
     now: float
+    blind: bool
 
     @property
     def task(self) -> tuple[str, int]:
@@ -112,10 +136,11 @@ class FinishedTask:
     def full_cost(self) -> float:
         """The cost of asking every model once, in $, each by its cheaper arm.
 
-        For arms not asked it is their expected price.
+        For arms whose reply cost nothing, since they failed or were not asked, it is their expected price.
         """
         expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
-        return sum(once_each(expected | self.replies.costs).values())
+        paid = {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
+        return sum(once_each(expected | paid).values())
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -218,7 +243,7 @@ def _finished_round(
     job, decision, questions = finished.job, finished.decisions[question.name], len(finished.decisions)
     plan = finished.describe(question.name)
     human = human_label(connection, question.key, plan, people)
-    label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
+    label, taught_by = teacher(decision.label, human, job.settings, blind=finished.blind)
     studied = finished.studied.get(question.name)
     round_ = Round(
         key=question.key,
@@ -228,7 +253,7 @@ def _finished_round(
         score=finished.scores.get(question.name, decision.score),
         cost_usd=finished.cost / questions,
         full_cost_usd=finished.full_cost / questions,
-        audit=job.audit,
+        audit=finished.blind,
         taught=label,
         taught_by=taught_by,
         context=finished.plan.estimates[question.name].context,
@@ -250,4 +275,5 @@ def _finished_round(
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
-    return NewRound(round_, contribution, finished.shown)
+    failures = finished.replies.failures(question.name)
+    return NewRound(round_, contribution, finished.shown, failures, audited=job.settings.audit > 0.0)

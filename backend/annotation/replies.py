@@ -144,6 +144,17 @@ class Replies:
         """How sure the models say they are: arm → question → confidence; arms that say nothing are absent."""
         return {arm: reply.confidences for arm, reply in self.arms.items() if reply.confidences}
 
+    def failures(self, question: str) -> dict[str, str | None]:
+        """Why arms gave no vote on a question: arm → the code of the reason, ``None`` if nothing failed.
+
+        An answer that leaves out one of several questions is unusable for that one.
+        """
+        return {
+            arm: reply.failure or (BadAnswerError.code if reply.votes else None)
+            for arm, reply in self.arms.items()
+            if question not in reply.votes and arm != STUDENT
+        }
+
     @property
     def versions(self) -> dict[str, str]:
         """The version that each model's answer reports, for those that report one."""

@@ -49,6 +49,7 @@ class Evidence:
             control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
             for control, epoch in epochs.items()
         }
+        unrepresented = BlindQueues(connection, project.key).unrepresented()
         rounds: dict[int, dict[str, OpenRound]] = {}
         for control, epoch in epochs.items():
             for round_ in CountedRounds(connection, project.key, control, epoch).open():
@@ -58,7 +59,8 @@ class Evidence:
             if (cover := covers[control]) is None:
                 return False
             certified, after, through = cover
-            return round_.score >= certified.threshold and after < round_.id <= through
+            covered = after < round_.id <= through and round_.task not in unrepresented
+            return round_.score >= certified.threshold and covered
 
         decided = {
             task: Decided(
@@ -83,8 +85,13 @@ class Evidence:
             raise ConfigError(
                 "no label is certified yet",
                 where="--above",
-                fix="label blind tasks (camvo review lists them; they need the setting audit), or accept on"
-                " your own responsibility with --uncertified",
+                fix=(
+                    "label blind tasks (camvo review lists them)"
+                    if self.blind
+                    else "no task is blind: set audit in camvo.yaml before further tasks are predicted, since"
+                    " a task whose prediction was shown certifies nothing"
+                )
+                + ", or accept on your own responsibility with --uncertified",
             )
         if above < self.threshold:
             raise ConfigError(

@@ -237,7 +237,7 @@ def _redaction(redactor: Redactor, loaded: Settings) -> str:
 
 
 def _keys(loaded: Settings, pool: Pool) -> str:
-    if _is_free(loaded):
+    if all(pool[name].model.needs_no_key for name in pool.names):
         return "none needed"
     missing = pool.missing_keys()
     if missing:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
 from backend import settings as settings_module
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
+from backend.commands.bulk.process import (
+    annotation_process,
+    ledger_to_read,
+    open_project,
+    remembered_settings,
+)
 from backend.commands.bulk.quoting import print_quote, quote_after_pilot
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
@@ -22,28 +24,10 @@ from backend.datasets.index import Index
 from backend.datasets.sources import open_source
 from backend.errors import ConfigError
 from backend.label_studio.client import Client
-from backend.ledger import Ledger, migrate
+from backend.ledger import migrate
 from backend.models.embedder import Embedder
 from backend.quotes.quote import Quote
 from backend.settings import Environment, Settings
-
-
-@contextmanager
-def _ledger_of_quote(environment: Environment, *, asking: bool) -> Iterator[Environment]:
-    """The environment; with a temporary empty ledger if its SQLite file does not exist yet."""
-    if asking or _exists(environment):
-        yield environment
-        return
-    with TemporaryDirectory(prefix="camvo-quote-") as folder:
-        yield environment.model_copy(update={"database_url": f"sqlite:///{Path(folder) / 'ledger.sqlite'}"})
-
-
-def _exists(environment: Environment) -> bool:
-    ledger = Ledger(environment.database_url)
-    try:
-        return ledger.exists()
-    finally:
-        ledger.close()
 
 
 def print_quote_of(
@@ -85,7 +69,7 @@ def quote_file(
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
-    with Index(dataset) as index, _ledger_of_quote(environment, asking=options.pilot > 0) as of_quote:
+    with Index(dataset) as index, ledger_to_read(environment, asking=options.pilot > 0) as of_quote:
         index.build()
         migrate(of_quote.database_url)
         with annotation_process(settings, of_quote, embedder, asking=options.pilot > 0) as process:
@@ -110,7 +94,7 @@ def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
     _require_price(settings, target)
     asking = options.pilot > 0
     with (
-        _ledger_of_quote(environment, asking=asking) as of_quote,
+        ledger_to_read(environment, asking=asking) as of_quote,
         open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
     ):
         return quote_after_pilot(project.jobs, project.tasks, options, console, target)

@@ -21,7 +21,7 @@ from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.ledger.database.statements import now
 from backend.ledger.projects import is_of_label_studio
-from backend.ledger.reports import ProjectSums
+from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
@@ -192,6 +192,7 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
             label_studio=environment.label_studio_url,
             annotators=annotators,
             certificates=True,
+            configured=environment.config is not None,
         )
     if project is not None and not report.projects:
         raise ConfigError(
@@ -216,7 +217,7 @@ def _compared(environment: Environment, project: ProjectReport) -> str | None:
         return None
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         epochs = ProjectRounds(connection, project.key).latest_epochs()
-        scores = ProjectSums(connection, project.key).open_scores(epochs)
+        scores = Recounts(connection, project.key).open_scores(epochs)
     version = settings.load(environment.config).model_version
     sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
     try:
@@ -265,7 +266,11 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
             yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
     cost, single = project.cost, project.cost.best_single
     beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
-    saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
+    if single is not None and single.labels is not None:
+        checked = of(single.labels.count, f"{single.basis} label")
+        beside += f" ({percent(single.share)} right on {checked}, where the"
+        beside += f" labels are {percent(single.labels.share)} right)"
+    saved = f" ({project.saving})" if project.saving else ""
     yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url
@@ -361,6 +366,8 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     void = f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
+    if not (guarantee.blind or guarantee.void):
+        return "nothing is certified, since no task is blind"
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}{void}"
     later = f"; {of(guarantee.beyond, 'label')} not covered" if guarantee.beyond else ""
@@ -377,7 +384,7 @@ def _spoken_for(shares: SharesReport) -> str:
     text = f"of {of(shares.tasks, 'task')}, by {of(shares.blind, 'blind label')}"
     text += f", {count(shares.unknown)} of them unknown" if shares.unknown else ""
     text += f"; {of(shares.deleted, 'blind task')} deleted" if shares.deleted else ""
-    return text + (f"; {of(shares.beyond, 'later task')} not covered" if shares.beyond else "")
+    return text + (f"; {of(shares.beyond, 'other task')} not covered" if shares.beyond else "")
 
 
 def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from backend.datasets.sources import ParquetRows, Row, Source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask
-from backend.errors import DatasetError
+from backend.errors import DatasetError, DiskFullError
 
 _ROWS = 5_000
 """Rows that one statement inserts."""
@@ -57,8 +57,19 @@ class Index:
             advance: called with the number of rows read since the last call.
 
         Raises:
-            DatasetError: a row is wrong, the dataset is empty, or two rows have the same id.
+            DatasetError: a row is wrong, the dataset is empty, two rows have the same id, or the disk of
+                temporary files is full.
         """
+        try:
+            self._build(advance)
+        except sqlite3.OperationalError as error:
+            raise DiskFullError(
+                f"the disk is full: {error}",
+                where="the index of the rows",
+                fix="make room, or let TMPDIR name a folder with more",
+            ) from error
+
+    def _build(self, advance: Callable[[int], object]) -> None:
         execute = self._database.execute
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", f"cache_size=-{_MEMORY_KB}"):
             execute(f"PRAGMA {pragma}")

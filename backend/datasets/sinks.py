@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -11,12 +12,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from backend.datasets.sources import pyarrow_parquet
 from backend.datasets.tasks import Columns
-from backend.errors import DatasetError
+from backend.errors import DatasetError, DiskFullError
 
 PREFIX = "camvo_"
 """Begins the name of each column that is added to those of the source."""
@@ -85,6 +87,24 @@ def spreadsheet_text(text: object) -> object:
     return text
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def unwritable(error: OSError, path: Path) -> DatasetError:
+    """The error to raise if a file cannot be written."""
+    if error.errno in _FULL:
+        return DiskFullError(
+            "the disk is full",
+            where=str(path),
+            fix="make room, and run the same command again: nothing is paid twice",
+        )
+    return DatasetError(
+        f"cannot be written: {error.strerror or type(error).__name__}",
+        where=str(path),
+        fix="choose another folder, and run the same command again: nothing is paid twice",
+    )
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write beside the wanted path, and move the file there at the end.
@@ -92,19 +112,21 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     So an interrupted run leaves the file of the run before as it was.
 
     Raises:
-        DatasetError: on entering, the folder cannot be written to.
+        DatasetError: on entering, the folder cannot be written to; or the disk is full.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         file = beside.open("wb")
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written: {error.strerror}", where=str(path), fix="choose another folder"
-        ) from error
+        raise unwritable(error, path) from error
     try:
         with file:
             yield file
         beside.replace(path)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise unwritable(error, path) from error
+        raise
     finally:
         beside.unlink(missing_ok=True)
 
@@ -124,12 +146,15 @@ class _Unwanted(Exception):  # noqa: N818 - no error
 
 
 @contextmanager
-def _csv_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+def _csv_sink(
+    file: BinaryIO, columns: Columns, added: Kinds, cell: Callable[[object], str] = _cell
+) -> Iterator[Write]:
     """CSV in UTF-8; objects and lists are cells of JSON."""
     text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
-    writer = csv.DictWriter(text, list(dict.fromkeys([*columns.names, *added])), restval="")
-    writer.writeheader()
-    yield lambda result: writer.writerow({name: _cell(value) for name, value in result.row.items()})
+    names = list(dict.fromkeys([*columns.names, *added]))
+    writer = csv.writer(text)
+    writer.writerow(map(cell, names))
+    yield lambda result: writer.writerow([cell(result.row.get(name)) for name in names])
     text.flush()
 
 
@@ -216,12 +241,16 @@ def typed(value: Any, kind: type) -> object:
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".parquet", ".json")
 
 
-def check_sink(path: Path) -> None:
+def check_sink(path: Path, *, for_spreadsheet: bool = False) -> None:
     """Check that results can be written to a file, before anything is spent.
 
     Raises:
-        DatasetError: its ending names no format, or it cannot be written.
+        DatasetError: its ending names no format, or not CSV for a spreadsheet; or it cannot be written.
     """
+    if for_spreadsheet and path.suffix.lower() != ".csv":
+        raise DatasetError(
+            "is for CSV", where="--spreadsheet", fix=f"leave it out, or name {path.with_suffix('.csv').name}"
+        )
     if path.suffix.lower() not in _ENDINGS:
         raise DatasetError(
             f"the ending {path.suffix!r} names no format", where=str(path), fix=f"use {', '.join(_ENDINGS)}"
@@ -232,15 +261,19 @@ def check_sink(path: Path) -> None:
 
 
 @contextmanager
-def open_sink(path: Path, columns: Columns, added: Kinds) -> Iterator[Write]:
+def open_sink(
+    path: Path, columns: Columns, added: Kinds, *, for_spreadsheet: bool = False
+) -> Iterator[Write]:
     """Open a file for results; an error leaves no file. ``.json`` is Label Studio's import format.
 
     Args:
         path: the file; :func:`check_sink` has accepted it.
         columns: the columns of the source.
         added: those that CaMVo adds.
+        for_spreadsheet: whether the cells of CSV are those of :func:`spreadsheet_cell`.
     """
-    sinks = {".csv": _csv_sink, ".parquet": parquet_sink, ".json": _label_studio_sink}
+    csv_sink = partial(_csv_sink, cell=spreadsheet_cell if for_spreadsheet else _cell)
+    sinks: dict[str, Any] = {".csv": csv_sink, ".parquet": parquet_sink, ".json": _label_studio_sink}
     sink = sinks.get(path.suffix.lower(), _json_lines_sink)
     with whole_file(path) as file, sink(file, columns, added) as write:
         yield write

@@ -78,6 +78,7 @@ class JobTerms(BaseModel):
         usd: the most, in $; ``None`` for no limit but the server's.
         aim_usd: the cost that its plans try to keep to, in $; ``None`` for none.
         everyone: whether every model is asked, as in a pilot.
+        no_wait: whether tasks are decided without models that are down, instead of waiting for them.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
@@ -85,6 +86,7 @@ class JobTerms(BaseModel):
     usd: _Dollars | None = None
     aim_usd: _Dollars | None = None
     everyone: bool = False
+    no_wait: bool = False
 
     @property
     def purse(self) -> Purse:
@@ -146,6 +148,28 @@ class AskMoreRequest(BaseModel):
     tasks: list[Any]
     usd: _Dollars
     least: Annotated[float, Field(ge=1e-12, allow_inf_nan=False)]
+
+
+class CompleteRequest(BaseModel):
+    """POST /complete: ask for the votes that these tasks' rounds lack.
+
+    Attributes:
+        usd: the most that the account may have cost, in $; ``None`` for no limit but the server's.
+        further: whether the account is that of further votes; otherwise it is that of the job.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: _ProjectKey
+    label_config: str
+    tasks: list[Any]
+    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    further: bool = False
+
+    @property
+    def purse(self) -> Purse:
+        """The account that pays."""
+        return Purse("further" if self.further else "job", self.usd)
 
 
 class DeliveredRequest(BaseModel):

@@ -168,11 +168,15 @@ class NewRound:
         round: the round.
         contribution: what it teaches.
         examples: how many examples each model's prompt had, for the models that were offered examples.
+        failures: arm → the code of the reason why it gave no vote.
+        audited: whether chance could have kept its task blind.
     """
 
     round: Round
     contribution: Contribution
     examples: Mapping[str, int]
+    failures: Mapping[str, str | None]
+    audited: bool = False
 
 
 def store_rounds(connection: Connection, finished: Sequence[NewRound], now: float) -> None:
@@ -187,18 +191,29 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
     stored = list(zip(finished, ids, strict=True))
     rows: list[dict[str, Any]] = []
     new_events: dict[str, list[NewEvent]] = {}
+    first: dict[str, int] = {}
     for each, round_id in stored:
         round_ = each.round
         agreed = _rewards(_taught(round_, round_.label, "vote"))
         confirmed = _confirmed(round_, round_.human)
         rows += rounds.vote_rows_of(
-            round_, round_id, agreed=agreed, confirmed=confirmed, examples=each.examples
+            round_,
+            round_id,
+            agreed=agreed,
+            confirmed=confirmed,
+            examples=each.examples,
+            failures=each.failures,
         )
         event = _event(round_, "round", each.contribution, round_id)
         new_events.setdefault(round_.key.project, []).append(event)
     rounds.add_votes(connection, rows)
     for project, of_project in new_events.items():
         ProjectEvents(connection, project).append(of_project, now)
+    for each, round_id in reversed(stored):  # the first round of each project comes last
+        if each.audited:
+            first[each.round.key.project] = round_id
+    for project, round_id in first.items():
+        blind_tasks.begin_audit(connection, project, round_id)
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)

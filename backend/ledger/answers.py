@@ -169,6 +169,67 @@ def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> 
     return deleted
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCall:
+    """What one call about a task brought: an answer, or a failure.
+
+    Attributes:
+        key: the key of the answer.
+        model: the model's name in the pool.
+        content: the answer's text; ``None`` for a failure.
+        code: the code of the failure; ``None`` for an answer.
+        cost: in $.
+        seconds: duration of the call; ``None`` if it is unknown.
+        at: unix seconds.
+        shared: whether the answer was bought for another task with the same prompt.
+    """
+
+    key: str
+    model: str
+    content: str | None
+    code: str | None
+    cost: float
+    seconds: float | None
+    at: float
+    shared: bool = False
+
+
+def calls_about(connection: Connection, project: str, task: int) -> list[TaskCall]:
+    """Return the answers that a task uses and the calls about it that failed, the oldest first."""
+    bought = and_(_table.c.project == project, _table.c.task == task)
+    linked = select(_links.c.key).where(_links.c.project == project, _links.c.task == task)
+    found = [
+        TaskCall(
+            key=row.key,
+            model=row.model,
+            content=row.content,
+            code=None,
+            cost=from_picodollars(row.cost),
+            seconds=row.seconds,
+            at=row.created_at,
+            shared=(row.project, row.task) != (project, task),
+        )
+        for row in connection.execute(select(_table).where(or_(bought, _table.c.key.in_(linked))))
+    ]
+    calls = tables.calls
+    failed = select(calls).where(
+        calls.c.project == project, calls.c.task == task, calls.c.error_code.is_not(None)
+    )
+    found += [
+        TaskCall(
+            key=row.key,
+            model=row.model,
+            content=None,
+            code=row.error_code,
+            cost=from_picodollars(row.cost or 0),
+            seconds=row.seconds,
+            at=row.created_at,
+        )
+        for row in connection.execute(failed)
+    ]
+    return sorted(found, key=lambda call: (call.at, call.model))
+
+
 def _storable(content: str) -> str:
     """Replace what a database refuses in a text: lone surrogates, and NUL, which PostgreSQL rejects."""
     return content.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

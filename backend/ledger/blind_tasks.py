@@ -50,10 +50,13 @@ class BlindQueue:
         entries: those of all countings.
         recount: the number of the question's latest counting that changed labels or scores, 0 for the first.
             Entries of earlier countings certify nothing any more.
+        after: the last round from before tasks were kept blind, 0 if there is none. No blind task represents
+            the tasks of these rounds.
     """
 
     entries: tuple[QueuedTask, ...] = ()
     recount: int = 0
+    after: int = 0
 
     def __iter__(self) -> Iterator[QueuedTask]:
         return iter(self.entries)
@@ -111,7 +114,7 @@ def _begin_queue(connection: Connection, project: str, control: str, epoch: str,
     connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
 
 
-_table, _rounds = tables.blind_tasks, tables.rounds
+_table, _rounds, _projects = tables.blind_tasks, tables.rounds, tables.projects
 _columns = _table.c
 
 
@@ -139,6 +142,19 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "recount": _countings_of(connection, key.project).get((key.control, key.epoch), 0),
     }
     connection.execute(insert_new(connection.dialect, _table), row)
+
+
+def begin_audit(connection: Connection, project: str, first: int) -> None:
+    """Record that tasks are kept blind from a round on, unless that is known already."""
+    last = select(func.coalesce(func.max(_rounds.c.id), 0)).where(
+        _rounds.c.project == project, _rounds.c.id < first
+    )
+    unknown = _projects.c.audited_after.is_(None)
+    connection.execute(
+        update(_projects)
+        .where(_projects.c.key == project, unknown)
+        .values(audited_after=last.scalar_subquery())
+    )
 
 
 def record_answer(
@@ -172,12 +188,29 @@ def record_answer(
     connection.execute(update(_table).where(_is(round_.key)).values(**values))
 
 
+def is_represented(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
+    """In a query: whether blind tasks represent a task: it has no round from before tasks were kept blind."""
+    earlier = _rounds.alias()
+    begun = select(_projects.c.audited_after).where(_projects.c.key == project).scalar_subquery()
+    return ~(
+        select(earlier.c.id)
+        .where(earlier.c.project == project, earlier.c.task == task, earlier.c.id <= begun)
+        .exists()
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class BlindQueues:
     """The queues of a project's blind tasks."""
 
     connection: Connection
     project: str
+
+    def unrepresented(self) -> set[int]:
+        """Return the tasks that had a round before tasks were kept blind."""
+        begun = select(_projects.c.audited_after).where(_projects.c.key == self.project).scalar_subquery()
+        query = select(_rounds.c.task).where(_rounds.c.project == self.project, _rounds.c.id <= begun)
+        return set(self.connection.scalars(query))
 
     def count_as_wrong(self, tasks: Sequence[int]) -> None:
         """Count the labels of deleted tasks as wrong from now on."""
@@ -204,7 +237,9 @@ class BlindQueues:
         for control, epoch, *values in self.connection.execute(query.order_by(*order)):
             found.setdefault((control, epoch), []).append(QueuedTask(*values))
         newest = _countings_of(self.connection, self.project)
-        return {key: BlindQueue(tuple(entries), newest.get(key, 0)) for key, entries in found.items()}
+        begun = select(_projects.c.audited_after).where(_projects.c.key == self.project)
+        after = self.connection.scalars(begun).one_or_none() or 0
+        return {key: BlindQueue(tuple(entries), newest.get(key, 0), after) for key, entries in found.items()}
 
     def of(self, control: str, epoch: str) -> BlindQueue:
         """Return a question's queue, from its front."""

@@ -276,8 +276,10 @@ class Settlements:
         """Return if, as far as is known, the answer of a call that starts now could be stored.
 
         Raises:
-            LedgerError: the latest write failed, or settlements wait for the database.
+            LedgerError: the latest write failed, settlements wait for the database, or the process must end
+                because the disk is full.
         """
+        self._writer.check_room()
         self._check_none_waits()
         if self._writer.ledger_is_down:
             raise _no_call("the ledger cannot be written")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
@@ -420,12 +421,24 @@ class FurtherVotes:
             row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in self.connection.execute(query)
         }
 
+    def uncounted(self) -> list[int]:
+        """Return the tasks that have got a missing vote since the latest counting, by number."""
+        newest = select(func.max(_countings.c.created_at)).where(_countings.c.project == self.project)
+        since = self.connection.scalars(newest).one() or 0.0
+        query = select(_further_votes.c.task).where(
+            _further_votes.c.project == self.project,
+            _further_votes.c.purpose == "missing",
+            _further_votes.c.created_at > since,
+        )
+        return sorted(set(self.connection.scalars(query)))
+
     def incomplete(self, *, after: int, limit: int) -> list[int]:
         """Return labelled tasks with a model that has neither voted nor failed, the lowest number first.
 
         Blind tasks are left out: their labels teach nothing.
         """
-        further = select(func.count()).where(_further_votes.c.round_id == _rounds.id).scalar_subquery()
+        later = and_(_further_votes.c.round_id == _rounds.id, _further_votes.c.purpose != "missing")
+        further = select(func.count()).where(later).scalar_subquery()
         query = (
             select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
             .where(
@@ -528,6 +541,22 @@ class Recounts:
         chosen = among(self.connection.dialect, _table.c.task, tasks)
         of_project = and_(_table.c.project == self.project, _table.c.number <= through, ~_table.c.delivered)
         self.connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
+
+    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
+        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
+
+        Args:
+            epochs: control → its epoch; the prediction has the labels of these.
+        """
+        scores: dict[int, dict[str, float]] = {}
+        for control, epoch in sorted(epochs.items()):
+            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
+            query = select(_rounds.task, latest_score.label("score")).where(
+                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
+            )
+            for row in self.connection.execute(query.order_by(_rounds.id)):
+                scores.setdefault(row.task, {})[control] = row.score
+        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
 
     def are_there(self) -> bool:
         """Whether any of the project's rounds has a recount."""

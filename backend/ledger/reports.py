@@ -17,12 +17,14 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    false,
     func,
     or_,
     select,
     update,
 )
 
+from backend.ledger.blind_tasks import is_represented
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, now
 from backend.ledger.human_annotations import is_open
@@ -288,7 +290,7 @@ class QuestionSums(QuestionRounds):
         plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
         return plan
 
-    def count(self, score: float = 0.0, through: int | None = None) -> int:
+    def count(self, score: float = 0.0, through: int | None = None, *, represented: bool = False) -> int:
         """Count the labels, each with its score by the latest counting.
 
         Once votes were counted again, only the tasks that nobody has annotated count: the others kept the
@@ -297,19 +299,25 @@ class QuestionSums(QuestionRounds):
         Args:
             score: the least score of the labels.
             through: the last round to count; ``None`` for all rounds.
+            represented: whether to count only those of tasks that blind ones represent.
         """
         query = select(func.count()).where(self.condition)
+        if represented:
+            query = query.where(is_represented(self.project, _rounds.task))
         if Recounts(self.connection, self.project).are_there():
             query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
         else:
             query = query.where(_rounds.score >= score)
         return self.connection.scalars(query if through is None else query.where(_rounds.id <= through)).one()
 
-    def first_labels(self, through: int) -> Counter[str]:
-        """Count the labels of the tasks' first rounds, up to a round. Reads every round of the question."""
-        first = (
-            select(func.min(_rounds.id)).where(self.condition, _rounds.id <= through).group_by(_rounds.task)
-        )
+    def first_labels(self, through: int, *, represented: bool = True) -> Counter[str]:
+        """Count the labels of the tasks' first rounds, up to a round. Reads every round of the question.
+
+        ``represented`` says whether to count only those of tasks that blind ones represent.
+        """
+        of_tasks = [is_represented(self.project, _rounds.task)] if represented else []
+        chosen = self.condition, _rounds.id <= through, *of_tasks
+        first = select(func.min(_rounds.id)).where(*chosen).group_by(_rounds.task)
         query = (
             select(_rounds.label, func.count().label("tasks"))
             .where(_rounds.id.in_(first.scalar_subquery()))
@@ -357,10 +365,23 @@ class QuestionSums(QuestionRounds):
         return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
 
 
-def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | None]]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        code: the error's code; ``None`` for an answer.
+        at: when the call began, unix seconds.
+    """
+
+    code: str | None
+    at: float
+
+
+def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
     """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
 
-    An outcome is an error's code, or ``None`` for an answer; the latest come first.
+    The latest come first.
     """
     latest = (
         select(
@@ -369,19 +390,20 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | 
             _calls.model,
             _calls.state,
             _calls.error_code,
+            _calls.created_at,
         )
         .order_by(_calls.id.desc())
         .limit(_RECENT_CALLS)
         .subquery()
     )
     rows = connection.execute(
-        select(latest.c.project, latest.c.model, latest.c.error_code)
+        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
         .where(latest.c.state == "settled")
         .order_by(latest.c.id.desc())
     )
-    outcomes: dict[tuple[str, str], list[str | None]] = {}
-    for project, model, code in rows:
-        outcomes.setdefault((project, model), []).append(code)
+    outcomes: dict[tuple[str, str], list[Outcome]] = {}
+    for project, model, code, at in rows:
+        outcomes.setdefault((project, model), []).append(Outcome(code, at))
     return outcomes
 
 
@@ -391,6 +413,23 @@ class ProjectSums:
 
     connection: Connection
     project: str
+
+    def labels_beside(self, model: str, *, audit: bool) -> tuple[int, float]:
+        """Count the labels of the rounds in which a model's vote was checked by people, and the right ones.
+
+        Args:
+            model: the model.
+            audit: whether of blind tasks; otherwise of all others.
+        """
+        query = (
+            select(func.count().label("count"), func.coalesce(func.sum(latest_confirmed), 0.0).label("right"))
+            .select_from(tables.votes)
+            .join(tables.rounds, _rounds.id == _votes.round_id)
+            .where(_votes.project == self.project, _votes.model == model, _votes.audit == audit)
+            .where(_votes.confirmed.is_not(None), _rounds.confirmed.is_not(None))
+        )
+        count, right = self.connection.execute(query).one()
+        return count, right
 
     def humans(self) -> HumansRow:
         """Count a project's human annotations."""
@@ -563,24 +602,8 @@ class ProjectSums:
             QuestionRounds(self.connection, self.project, control, epoch).condition
             for control, epoch in epochs.items()
         ]
-        query = select(func.count(_rounds.task.distinct())).where(or_(*current))
-        return self.connection.scalars(query).one() if current else 0
-
-    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
-        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
-
-        Args:
-            epochs: control → its epoch; the prediction has the labels of these.
-        """
-        scores: dict[int, dict[str, float]] = {}
-        for control, epoch in sorted(epochs.items()):
-            of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
-            query = select(_rounds.task, latest_score.label("score")).where(
-                of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
-            )
-            for row in self.connection.execute(query.order_by(_rounds.id)):
-                scores.setdefault(row.task, {})[control] = row.score
-        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
+        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
+        return self.connection.scalars(query).one()
 
     def count_blind_tasks(self) -> int:
         """Count the tasks whose prediction was held back for an audit and that wait for a human label."""

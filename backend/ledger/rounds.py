@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -27,7 +28,13 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.statements import among, delete_tasks, insert_new, insert_or_replace
+from backend.ledger.database.statements import (
+    among,
+    delete_tasks,
+    found_among,
+    insert_new,
+    insert_or_replace,
+)
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
 
@@ -191,6 +198,18 @@ class Round:
     id: int = 0
 
 
+_FIND_SHOWN = select(_table.c.task).where(
+    _table.c.project == bindparam("of"),
+    _table.c.task.in_(bindparam("numbers", expanding=True)),
+    ~_table.c.audit,
+)
+
+
+def shown_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks that have a round whose prediction was not held back, in any epoch."""
+    return found_among(connection, _FIND_SHOWN, tasks)
+
+
 def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
     """Return the stored rounds by key; keys without a round are absent."""
     unique_keys = set(keys)
@@ -346,7 +365,13 @@ _Rewards = Mapping[str, float]
 
 
 def vote_rows_of(
-    round_: Round, round_id: int, *, agreed: _Rewards, confirmed: _Rewards, examples: Mapping[str, int]
+    round_: Round,
+    round_id: int,
+    *,
+    agreed: _Rewards,
+    confirmed: _Rewards,
+    examples: Mapping[str, int],
+    failures: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The rows of a new round's votes, one for each, for :func:`add_votes`.
 
@@ -358,6 +383,7 @@ def vote_rows_of(
         confirmed: agreement with the human label, for the arms that were asked regardless of other votes;
             empty without a human label.
         examples: arm → number of examples in its prompt; 0 where they were left out at random.
+        failures: arm → the code of the reason why it gave no vote.
     """
     return [
         {
@@ -366,6 +392,7 @@ def vote_rows_of(
             "project": round_.key.project,
             "audit": round_.audit,
             "voted": vote is not None,
+            "failure": None if vote is not None else failures.get(arm),
             "agreed": agreed.get(arm),
             "confirmed": confirmed.get(arm),
             "examples": examples.get(arm),
@@ -470,10 +497,12 @@ class _Incomplete:
     Attributes:
         tasks: how many tasks have one.
         arms: arm → code of the reason → the tasks whose rounds lack its vote.
+        times: arm → when the first and the last of these tasks were decided, unix seconds.
     """
 
     tasks: int
     arms: Mapping[str, Mapping[str, int]]
+    times: Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,18 +521,21 @@ class IncompleteRounds:
         """Count the tasks with an incomplete round, in all and by arm and reason."""
         tasks: set[int] = set()
         lacking: dict[str, dict[str, set[int]]] = {}
-        query = select(_table.c.task, _table.c.missing).where(
+        times: dict[str, tuple[float, float]] = {}
+        query = select(_table.c.task, _table.c.missing, _table.c.created_at).where(
             _table.c.project == self.project, _table.c.missing.is_not(None)
         )
         for row in self.connection.execute(query):
             tasks.add(row.task)
             for arm, code in row.missing.items():
                 lacking.setdefault(arm, {}).setdefault(code, set()).add(row.task)
+                first, last = times.get(arm, (row.created_at, row.created_at))
+                times[arm] = min(first, row.created_at), max(last, row.created_at)
         arms = {
             arm: {code: len(of) for code, of in sorted(codes.items())}
             for arm, codes in sorted(lacking.items())
         }
-        return _Incomplete(len(tasks), arms)
+        return _Incomplete(len(tasks), arms, times)
 
     def tasks(self) -> list[int]:
         """Return the tasks that have one, by number; rounds that are pruned do not count."""

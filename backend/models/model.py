@@ -457,7 +457,7 @@ class Model:
         self._most_output = _whole(entry.get("max_output_tokens"))
         self._entry = entry
         self._observed_schema: bool | None = None
-        self.key = key or (_NO_KEY if self._is_open_server else None)
+        self.key = key or (_NO_KEY if self.needs_no_key and not settings.is_embedded else None)
 
     def __repr__(self) -> str:
         return f"Model({self.settings.name})"
@@ -468,7 +468,10 @@ class Model:
         return self._provider
 
     @property
-    def _is_open_server(self) -> bool:
+    def needs_no_key(self) -> bool:
+        """Whether it is an embedded voter, or a server of one's own for which the settings name no key."""
+        if self.settings.is_embedded:
+            return True
         has_own_address = not {"api_base", "base_url"}.isdisjoint(self.settings.parameters)
         return self._provider == "openai" and has_own_address and self.settings.api_key_env is None
 

@@ -172,6 +172,7 @@ class Outage:
         self._pause, self._probe_at, self._probing, self._paid = FIRST_PAUSE, 0.0, False, 0
         self._line: list[object] = []  # the calls that wait for the end of the outage, in turn
         self._sleepers: set[asyncio.Future[None]] = set()
+        self._pausing: set[asyncio.Future[None]] = set()
 
     @property
     def down(self) -> bool:
@@ -233,7 +234,7 @@ class Outage:
             patience: the most seconds of an outage that the call waits.
 
         Raises:
-            UnavailableError: the outage lasts longer.
+            ModelError: the outage lasts longer.
             CamvoError: :meth:`refuse_waiting` was called.
         """
         probe = await self._until_up(patience)
@@ -257,37 +258,24 @@ class Outage:
                 if self.hopeless(patience):
                     raise self.error()
                 left, due = self._since_clock + patience - now, self._probe_at - now
-                await self.sleep(min(left, due) if due > 0.0 else left)
+                await _sleep(min(left, due) if due > 0.0 else left, self._sleepers)
             return False
         finally:
             self._line.remove(place)
 
-    def error(self) -> UnavailableError:
+    def error(self) -> ModelError:
         """The error of a call that does not wait for the end of the outage, and is not sent."""
-        wait = self.wait
-        why = "" if wait is None else f" ({wait.reason})"
-        return UnavailableError(
-            f"is down{why}",
-            where=f"model {self.model}",
-            fix="look at the provider's status; for a server of your own, check api_base",
-            usage=Usage(0, 0, 0.0),
-        )
+        kind = UnavailableError if self._error is None else type(self._error)
+        why = "" if self._error is None or self._error.reason is None else f" ({self._error.reason})"
+        return kind(f"is down{why}", where=f"model {self.model}", fix=kind.cure, usage=Usage(0, 0, 0.0))
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait some seconds, or until something changes.
+    async def pause(self, seconds: float) -> None:
+        """Wait some seconds.
 
         Raises:
             CamvoError: :meth:`refuse_waiting` was called.
         """
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-        self._sleepers.add(woken)
-        timer = loop.call_later(seconds, _wake, woken)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            self._sleepers.discard(woken)
+        await _sleep(seconds, self._pausing)
 
     def _wake(self) -> None:
         for sleeper in self._sleepers:
@@ -299,9 +287,22 @@ class Outage:
         Args:
             error: makes the error of one call.
         """
-        for sleeper in self._sleepers:
+        for sleeper in (*self._sleepers, *self._pausing):
             if not sleeper.done():
                 sleeper.set_exception(error())
+
+
+async def _sleep(seconds: float, sleepers: set[asyncio.Future[None]]) -> None:
+    """Wait some seconds, or until somebody ends the future that is among the sleepers meanwhile."""
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+    sleepers.add(woken)
+    timer = loop.call_later(seconds, _wake, woken)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        sleepers.discard(woken)
 
 
 def _wake(sleeper: asyncio.Future[None]) -> None:
@@ -341,7 +342,7 @@ class Tries:
         """During the block the call may be sent; a call that waits for outages first waits for its turn.
 
         Raises:
-            UnavailableError: an outage lasts too long.
+            ModelError: an outage lasts too long.
             CamvoError: the process stops.
         """
         if self.patience is None:
@@ -371,7 +372,7 @@ class Tries:
         self._tried += 1
         _log.info("model_retry", model=self.outage.model, code=error.code, retry=self._tried)
         if turn is None or not self.outage.down:
-            await self.outage.sleep(seconds)
+            await self.outage.pause(seconds)
 
     def _retried(self, error: ModelError) -> bool:
         return error.retry and self._tried < self.most and not self.resting()

@@ -16,6 +16,7 @@ import structlog
 from backend.annotation.annotator import Annotator
 from backend.annotation.asking import Voters
 from backend.annotation.batch_stage import BatchStages
+from backend.annotation.inspection import Inspector
 from backend.annotation.job_questions import Images, JobQuestions
 from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
@@ -25,6 +26,7 @@ from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.states import States
 from backend.ledger import Ledger, Writer
 from backend.ledger.claims import end_lost_calls
+from backend.ledger.database.spare_room import SpareRoom
 from backend.ledger.money import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
@@ -88,6 +90,7 @@ class AnnotationProcess:
         embedder: an embedder to use instead of a new one; closed with the process.
         thread: an event loop to use instead of a new one.
         give_way: called on the loop before each write, to let more important work go first.
+        ends_when_full: whether work fails when the ledger's disk is full, instead of waiting for room.
 
     Attributes:
         ledger: the migrated ledger.
@@ -99,6 +102,7 @@ class AnnotationProcess:
         thread: the event loop and its thread.
         questions: what a job asks.
         annotator: takes a job to its prediction.
+        inspector: shows what models are sent about a task, and what they answered.
         further: asks models that decided tasks left out.
         settlements: the paid answers that are still to be stored.
     """
@@ -112,6 +116,7 @@ class AnnotationProcess:
         embedder: Embedder | None = None,
         thread: LoopThread | None = None,
         give_way: Callable[[], object] = lambda: None,
+        ends_when_full: bool = False,
     ) -> None:
         tracing.configure(environment.otlp_endpoint, content=environment.trace_content)
         self.settings = settings
@@ -121,7 +126,8 @@ class AnnotationProcess:
         if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
         self.thread = thread or LoopThread()
-        self.writer = Writer(self.ledger, give_way=give_way)
+        spare = SpareRoom(self.ledger) if ends_when_full else None
+        self.writer = Writer(self.ledger, give_way=give_way, spare=spare)
         rates = LedgerRates(self.writer)
         self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
         recall_usage(self.pool, self.ledger)
@@ -138,6 +144,14 @@ class AnnotationProcess:
         fits, students = BackgroundFits(self.readers, clock=clock), Students(self.readers, clock=clock)
         planner = Planner(self.states, fits, students)
         self.annotator = self._make_annotator(voters, examples, planner)
+        self.inspector = Inspector(
+            ledger=self.ledger,
+            readers=self.readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=examples,
+            pool=self.pool,
+        )
         self.further = FurtherAsking(
             ledger=self.ledger,
             writer=self.writer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import threading
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
@@ -21,21 +22,29 @@ from backend.errors import (
     BusyError,
     ConfigError,
     LedgerError,
+    NotShownError,
     RequestError,
     UnauthorizedError,
 )
 from backend.label_studio import payloads
+from backend.label_studio.client import Client
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
+from backend.learning.projects import project_settings
+from backend.ledger import projects
 from backend.ledger.database.statements import now
+from backend.ledger.missing_votes import Mark
+from backend.ledger.projects import is_of_label_studio
 from backend.ledger.recounts import Recounts
+from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
-from backend.questions import parse_label_config
+from backend.questions import LabelConfig, parse_label_config
 from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, selected_projects
-from backend.server.status.report import read_live
+from backend.server.status.live import read_live
+from backend.server.status.missing import missing_of
 from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics, tracing
@@ -192,6 +201,27 @@ def _ask_more() -> Response:
     return jsonify(**dataclasses.asdict(portion))
 
 
+@_commands.get("/incomplete")
+def _incomplete() -> Response:
+    """Name the tasks whose rounds lack a vote that may still come."""
+    project = request.args.get("project", "")
+    with _runtime().ledger.read() as connection:
+        return jsonify(tasks=IncompleteRounds(connection, project).tasks())
+
+
+@_commands.post("/complete")
+def _complete() -> Response:
+    """Ask for the missing votes of a portion of such tasks."""
+    body = payloads.parse_request(payloads.CompleteRequest, _json_object(request))
+    _refuse_too_many(len(body.tasks))
+    config, runtime = parse_label_config(body.label_config), _runtime()
+    portion, counting = _in_time(
+        runtime.complete(body.project, config, body.tasks, body.purse),
+        runtime.settings.deadline + runtime.settings.longest_call,
+    )
+    return jsonify(**dataclasses.asdict(portion), labels=0 if counting is None else counting.labels)
+
+
 @_commands.get("/recounted")
 def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
@@ -293,6 +323,8 @@ def _versions() -> Response:
 
 _pages = Blueprint("pages", __name__)
 
+_TASK = re.compile(r"[0-9]{1,18}")
+
 _STATUS_TYPES = ["application/json", "text/html"]
 
 
@@ -312,13 +344,61 @@ def _status() -> Response:
         )
     if _wants_html():
         answer = Response(
-            build.render_page(report, overview=asked is None and len(report.projects) > 1),
+            build.render_page(
+                report,
+                overview=asked is None and len(report.projects) > 1,
+                texts=_environment().basic_auth_user is not None,
+            ),
             content_type="text/html; charset=utf-8",
         )
     else:
         answer = jsonify(dataclasses.asdict(report))
     answer.headers.update({**build.HEADERS, "Vary": "Accept"})
     return answer
+
+
+@_pages.get("/status/task")
+def _task() -> Response:
+    """What models are sent about one task and what they answered; only where credentials guard it."""
+    if _environment().basic_auth_user is None:
+        raise NotShownError(
+            "a server without credentials shows no texts",
+            where="/status/task",
+            fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS, or use camvo show",
+        )
+    number = request.args.get("task", "")
+    with _runtime().ledger.read() as connection:
+        known = selected_projects(connection, request.args.get("project", ""))
+    if not known or not _TASK.fullmatch(number):
+        raise RequestError(
+            "name a project and a task", where="/status/task", fix="for example ?project=1&task=12"
+        )
+    stored = max(known, key=lambda project: project.updated_at)
+    config, raw, problem = _asked_for(stored.key, int(number))
+    found = _runtime().inspect(stored.key, int(number), config, raw, problem)
+    if _wants_html():
+        page = build.render_task(found, stored.title)
+        answer = Response(page, content_type="text/html; charset=utf-8")
+    else:
+        answer = jsonify(dataclasses.asdict(found))
+    answer.headers.update({**build.HEADERS, "Vary": "Accept"})
+    return answer
+
+
+def _asked_for(project: str, task: int) -> tuple[LabelConfig | None, Any, str]:
+    """The label config and the task as Label Studio has them; without them, why."""
+    url, key = _environment().label_studio_url, _environment().label_studio_api_key
+    if not is_of_label_studio(project) or url is None or key is None:
+        return None, None, "the prompt is not shown: the server has no access to the task's texts"
+    client = Client(url, key)
+    try:
+        payload = client.project_by_key(project)
+        tasks = client.tasks(payload["id"], [task])
+    except CamvoError as error:
+        return None, None, f"the prompt is not shown: {error}"
+    if not tasks:
+        return None, None, "the prompt is not shown: Label Studio has no such task"
+    return parse_label_config(payload["label_config"]), tasks[0], ""
 
 
 @_pages.get("/failed")
@@ -335,7 +415,18 @@ def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
     first, last, after = (_query_number(name) for name in ("first", "last", "after"))
     with _runtime().ledger.read() as connection:
-        return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
+        progress = project_progress(connection, request.args.get("project", ""), first, last, after)
+    return jsonify(progress | {"waiting": _runtime().waiting()})
+
+
+@_pages.get("/missing")
+def _missing() -> Response:
+    """The labels and votes that a project lacks; its models are judged by what is newer than a moment."""
+    key = request.args.get("project", "")
+    newest = {name: _query_number(name) or 0 for name in ("round", "call")}
+    with _runtime().ledger.read() as connection:
+        own, _ = project_settings(projects.get(connection, key), _runtime().settings)
+        return jsonify(missing_of(connection, key, own.arms, Mark(**newest)).to_json())
 
 
 @_pages.get("/metrics")

@@ -102,7 +102,7 @@ class _Connection:
 
 _AT_ONCE = frozenset({"/", "/health"})
 _URGENT = frozenset({"/webhook", "/setup", "/versions", "/ready"})
-_REPORTS = frozenset({"/status", "/metrics", "/progress", "/failed"})
+_REPORTS = frozenset({"/status", "/status/task", "/metrics", "/progress", "/failed"})
 
 _URGENT_THREADS = 8
 _REPORT_THREADS = 2

@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 import structlog
 from sqlalchemy import Connection
 
+from backend.annotation.inspection import InspectedTask
 from backend.annotation.job import Job
 from backend.annotation.queue import Answer, JobQueue
 from backend.errors import BadBodyError, LedgerError
@@ -35,7 +36,7 @@ from backend.ledger import Ledger, Writer, money, projects
 from backend.ledger.database.statements import try_write
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.projects import Project
-from backend.ledger.recounts import Counting, Recounts
+from backend.ledger.recounts import Counting, FurtherVotes, Recounts
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
@@ -366,7 +367,7 @@ class Runtime:
         self._reliability_fits = ReliabilityFits(self.ledger, self._writer, readers, settings, clock)
         self._reliabilities = ReliabilityWatch(self._reliability_fits)
         sys.setswitchinterval(_SWITCH)
-        self._jobs = JobQueue(self._process.annotator, settings.concurrency)
+        self._jobs = JobQueue(self._process.annotator, settings.concurrency, self._process.waiting)
         self._deletions = _Deletions(self._writer, settings, clock)
         self.alert_watch = AlertWatch(self.ledger, self._writer, settings, environment)
         self._counting = Threads(1, "recounter")
@@ -438,9 +439,34 @@ class Runtime:
             Job, config=config, settings=settings, again=again, stored_only=stored_only, hurried=hurried
         )
         if terms is not None:
-            job = partial(job, purse=terms.purse, aim_usd=terms.aim_usd, everyone=terms.everyone)
+            job = partial(
+                job,
+                purse=terms.purse,
+                aim_usd=terms.aim_usd,
+                everyone=terms.everyone,
+                waits=not terms.no_wait,
+            )
         jobs = [None if (task := parse_task(raw)) is None else job(project, *task) for raw in tasks]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
+
+    def inspect(
+        self, project: str, task: int, config: LabelConfig | None, raw: Any, problem: str
+    ) -> InspectedTask:
+        """What models are sent about a task, what they answered, and what became of it; nothing is sent.
+
+        Args:
+            project: the project's key.
+            task: the task's number.
+            config: its label config; ``None`` if it is not known.
+            raw: the task as Label Studio sends it; ``None`` if it is not known.
+            problem: why they are not known.
+        """
+        parsed = None if raw is None else parse_task(raw)
+        job = None
+        if parsed is not None and config is not None:
+            job = Job(project, *parsed, config, self.projects.settings(project))
+        asking = self._process.inspector.inspect(project, task, job, problem)
+        return self._thread.submit(asking).result(self.settings.deadline)
 
     def learn(self, event: WebhookEvent) -> None:
         """Store what a webhook says; the states of all processes catch up with it.
@@ -478,21 +504,43 @@ class Runtime:
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
     ) -> Future[Portion]:
         """Ask models that decided tasks left out, while their policy finds a vote worth asking for."""
+        ask = partial(self._process.further.ask_in_doubt, worth_usd=worth_usd)
+        return self._thread.submit(self._ask(project, config, tasks, Purse("further", usd), ask))
+
+    def complete(
+        self, project: str, config: LabelConfig, tasks: Sequence[Any], purse: Purse
+    ) -> Future[tuple[Portion, Counting | None]]:
+        """Ask for votes that are missing, and decide the tasks anew that get one."""
+
+        async def complete() -> tuple[Portion, Counting | None]:
+            portion = await self._ask(project, config, tasks, purse, self._process.further.complete)
+            with self.ledger.read() as connection:
+                completed = FurtherVotes(connection, project).uncounted()
+            return portion, await self.recounter.recount_tasks(project, completed)
+
+        return self._thread.submit(complete())
+
+    async def _ask(
+        self,
+        project: str,
+        config: LabelConfig,
+        tasks: Sequence[Any],
+        purse: Purse,
+        ask: Callable[[Job], Coroutine[Any, Any, Any]],
+    ) -> Portion:
+        """Ask about raw tasks that are decided already, for half of the deadline."""
         require_questions(config)
-        settings, purse = self.projects.settings(project), Purse("further", usd)
+        settings = self.projects.settings(project)
         jobs = [
             Job(project, *task, config, settings, purse=purse, hurried=True)
             for raw in tasks
             if (task := parse_task(raw)) is not None
         ]
-        further = self._process.further
-        asking = ask_portion(
-            jobs,
-            lambda job: further.ask_in_doubt(job, worth_usd),
-            at_once=settings.concurrency,
-            deadline=settings.deadline / 2.0,
-        )
-        return self._thread.submit(asking)
+        return await ask_portion(jobs, ask, at_once=settings.concurrency, deadline=settings.deadline / 2.0)
+
+    def waiting(self) -> str:
+        """What the calls of jobs in this process wait for, in words; empty if for nothing."""
+        return self._process.waiting()
 
     def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""

@@ -95,3 +95,39 @@ def test_only_calls_in_flight_are_made_again_and_every_row_is_labelled(tmp_path:
     assert (tmp_path / "out.csv").read_bytes() == labelled
     rows = list(csv.DictReader(labelled.decode().splitlines()))
     assert [row["camvo_label"] for row in rows] == ["Glad"] * len(TEXTS)
+
+
+def test_sigterm_ends_the_wait_for_a_model_that_is_down_and_the_same_command_continues(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "in.csv").write_text("\n".join(["text", *TEXTS[:12]]) + "\n")
+    down, first = threading.Event(), MODELS[0]
+    down.set()
+
+    def script(body: dict[str, Any]) -> Reply:
+        if body["model"] == first and down.is_set():
+            return Reply.fails(503)
+        return Reply.says({"label": "Glad"})
+
+    log = tmp_path / "log"
+    log.touch()
+    with OpenAIServer(script) as server:
+        config = config_for(server, tmp_path, policy={"name": "majority"})
+        command = ["label", "in.csv", "--labels", "Glad,Sad", "--text-column", "text", "--out", "out.csv"]
+        environment = child(
+            CAMVO_DATABASE_URL=f"sqlite:///{tmp_path / 'ledger.sqlite'}",
+            CAMVO_CONFIG=str(config),
+            OPENAI_API_KEY="none",
+        )
+        waiting = WarmProcess(command, tmp_path, environment, log, log)
+        wait_until(lambda: f"waiting for {first} (HTTP 503) since" in log.read_text(), "the wait")
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(10) == 130
+        assert "--no-wait" in log.read_text()
+        asked = server.count(first)
+        assert asked < len(TEXTS)
+        down.clear()
+        assert WarmProcess(command, tmp_path, environment, log, log).wait(120) == 0, log.read_text()
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert all(None not in json.loads(row["camvo_votes"]).values() for row in rows)
+    assert not any(row["camvo_incomplete"] for row in rows)

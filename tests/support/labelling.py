@@ -54,10 +54,11 @@ class LabelFolder:
         *,
         server: Any = None,
         of_models: Mapping[str, object] = MappingProxyType({}),
-        models: Sequence[str] = ("red", "green"),
+        models: Mapping[str, Mapping[str, object]] | Sequence[str] = ("red", "green"),
         **settings: Any,
     ) -> None:
-        self.path, self._of_models, self._models = folder, of_models, models
+        self.path, self._of_models = folder, of_models
+        self._models = models if isinstance(models, Mapping) else {name: {} for name in models}
         self.server: Any = OpenAIServer(script) if server is None else server
         self._settings = {"retries": 0, "policy": {"name": "baseline"}, "concurrency": 1, **settings}
         self.console = Console(file=io.StringIO(), width=200)
@@ -70,7 +71,9 @@ class LabelFolder:
     def _open(self) -> None:
         common = {"api_base": self.server.url, "input_price": 1.0, "output_price": 2.0}
         common |= self._of_models
-        models = [{"name": name, "model": f"openai/{name}", **common} for name in self._models]
+        models = [
+            {"name": name, "model": f"openai/{name}", **common, **own} for name, own in self._models.items()
+        ]
         config = self.path / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": models, **self._settings}))
         url = migrated.sqlite(self.path / "ledger.sqlite")

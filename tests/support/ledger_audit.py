@@ -158,7 +158,8 @@ def _money(connection: Connection) -> Iterator[str]:
     for call in connection.execute(select(tables.calls)):
         if call.state == "reserved":
             yield f"call {call.id} is still open"
-        for account in ((call.project, "total"), ("*", call.day)):
+        purse = [] if call.purse is None else [(call.project, call.purse)]
+        for account in ((call.project, "total"), ("*", call.day), *purse):
             still_reserved = call.reserved if call.state == "reserved" else 0
             sums[account].update(spent=call.cost or 0, reserved=still_reserved)
     accounts = {(row.project, row.scope): row for row in connection.execute(select(tables.accounts))}

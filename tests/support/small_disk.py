@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import psutil  # type: ignore[import-untyped]
+import pytest
 from server_process import ServerProcess
 
 _BLOCK = b"\0" * 65_536
@@ -27,21 +28,30 @@ class Disk(Protocol):
         """Let them succeed again."""
 
 
-class _Tmpfs:
+@contextmanager
+def real_disk(folder: Path, megabytes: int = 32) -> Iterator[Tmpfs]:
+    """A disk at ``folder`` that is full for every process; skips the test where none can be mounted."""
+    with small_disk(folder, megabytes) as disk:
+        if not isinstance(disk, Tmpfs):
+            pytest.skip("this user may not mount a disk")
+        yield disk
+
+
+class Tmpfs:
     """A file system of its own, filled by a file: the system says ENOSPC, as on a full disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._filler = folder / "filler"
 
-    def fill(self, server: ServerProcess) -> None:
+    def fill(self, server: ServerProcess | None = None) -> None:
         with self._filler.open("wb", buffering=0) as filler, suppress(OSError):
             while filler.write(_BLOCK):
                 pass
             while filler.write(b"\0"):
                 pass
 
-    def empty(self, server: ServerProcess) -> None:
+    def empty(self, server: ServerProcess | None = None) -> None:
         self._filler.unlink()
 
 
@@ -76,7 +86,7 @@ def small_disk(folder: Path, megabytes: int = 32) -> Iterator[Disk]:
         yield _FileSizes(folder)
         return
     try:
-        yield _Tmpfs(folder)
+        yield Tmpfs(folder)
     finally:
         # "lazy": a process that was just killed may still have the ledger open
         subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S603, S607

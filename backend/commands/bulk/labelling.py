@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,10 +24,11 @@ from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
+from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
-from backend.ledger.rounds import IncompleteRounds
 from backend.models.rates.gate import request_size
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.missing import Ending, Missing, missing_of
 from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
@@ -177,16 +178,10 @@ class RunCounts:
             f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
             f" before ({self.rows:,} rows); the project has cost ${spent:.4f}"
         ]
-        if self.failed:
-            codes = ", ".join(f"{code} {tasks:,}" for code, tasks in self.failed.most_common())
-            lines.append(
-                f"{self.failed.total():,} tasks failed ({codes}): docs/errors.md says what to do; then ask"
-                " again about them alone with --retry-failed"
-            )
         if self.out_of_money:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")
         if self.hopeless:
-            lines.append(f"no model voted on any of {HOPELESS} tasks: try camvo check, then run it again")
+            lines.append("the run ended early, because no model voted on any task")
         if self.waiting:
             lines.append(f"{self.waiting:,} tasks wait for providers' batches")
         if left := self.left - self.waiting:
@@ -196,15 +191,19 @@ class RunCounts:
         return "\n".join(lines)
 
 
+_AGAIN = "the same command with --retry-failed"
+
 _EVERY = 1.0
 """Seconds between two looks at the ledger."""
 
 
 class Spending:
-    """A project's account in the ledger, from the start of a run."""
+    """A project in the ledger from the start of a run: what it has cost, and what is missing."""
 
     def __init__(self, ledger: Ledger, project: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger, self._project, self._clock = ledger, project, clock
+        with ledger.read() as connection:
+            self._start = Mark.now(connection)
         self._started_with = self._latest = self.in_all()
         self._looked_at = clock()
 
@@ -219,20 +218,10 @@ class Spending:
             self._latest, self._looked_at = self.in_all(), self._clock()
         return self._latest - self._started_with
 
-    def missing_votes(self) -> list[str]:
-        """A line about the project's incomplete tasks; none without any."""
+    def missing(self, models: Collection[str]) -> Missing:
+        """Find the labels and votes that the project lacks; the models are judged by this run."""
         with self._ledger.read() as connection:
-            incomplete = IncompleteRounds(connection, self._project).count()
-        if not incomplete.tasks:
-            return []
-        arms = "; ".join(
-            f"{arm}: {', '.join(f'{code} {tasks:,}' for code, tasks in codes.items())}"
-            for arm, codes in incomplete.arms.items()
-        )
-        return [
-            f"{incomplete.tasks:,} tasks are incomplete, because votes are missing ({arms}): --retry-failed"
-            " asks for them"
-        ]
+            return missing_of(connection, self._project, models, self._start, _AGAIN)
 
     def so_far(self) -> str:
         """Say what this run has spent."""
@@ -253,6 +242,7 @@ class RunTally:
     tasks: int
     labelling: Labelling
     spending: Spending
+    models: Collection[str]
     labelled_before: int = 0
     left_out: int = 0
 
@@ -294,7 +284,16 @@ class RunTally:
 
     def summary(self) -> str:
         """What was done and what it cost, and a line for each problem that may need action."""
-        return "\n".join([self.counts.summary(self.spending.in_all()), *self.spending.missing_votes()])
+        return "\n".join([self.counts.summary(self.spending.in_all()), *self.missing().lines()])
+
+    def missing(self) -> Missing:
+        """The labels and votes that the project lacks."""
+        return self.spending.missing(self.models)
+
+    @property
+    def ending(self) -> Ending:
+        """How the run ends, as an exit code."""
+        return Ending.TASKS_LEFT if self.left else self.missing().ending
 
 
 _AHEAD: Final = 64
@@ -322,7 +321,7 @@ def label_tasks(
     """Ask models about the tasks that are not labelled yet, at once or in providers' batches."""
     labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
     spending = Spending(jobs.process.ledger, jobs.project)
-    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending, jobs.settings.arms)
 
     def label(of: DatasetJobs, most: int | None) -> None:
         _sweep(of, tasks, console, tally, most, everyone=everyone, only_failed=jobs.again)
@@ -375,7 +374,7 @@ def _sweep(
             soft_wrap=True,
         )
         labelling.wait(jobs.settings.longest_call)
-        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
         raise
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from backend.commands.bulk.batch_run import batching_of
@@ -19,7 +21,7 @@ from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.projects import project_settings, remember_project
-from backend.ledger import migrate, projects
+from backend.ledger import Ledger, migrate, projects
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
@@ -77,6 +79,24 @@ class ProjectTasks:
 
 
 @contextmanager
+def ledger_to_read(environment: Environment, *, asking: bool = False) -> Iterator[Environment]:
+    """The environment; with a temporary empty ledger if its SQLite file does not exist yet."""
+    if asking or _exists(environment):
+        yield environment
+        return
+    with TemporaryDirectory(prefix="camvo-ledger-") as folder:
+        yield environment.model_copy(update={"database_url": f"sqlite:///{Path(folder) / 'ledger.sqlite'}"})
+
+
+def _exists(environment: Environment) -> bool:
+    ledger = Ledger(environment.database_url)
+    try:
+        return ledger.exists()
+    finally:
+        ledger.close()
+
+
+@contextmanager
 def annotation_process(
     settings: Settings, environment: Environment, embedder: Embedder | None = None, *, asking: bool = True
 ) -> Iterator[AnnotationProcess]:
@@ -84,7 +104,7 @@ def annotation_process(
 
     With ``asking=False`` it reads the ledger and counts tokens, and needs no keys.
     """
-    process = AnnotationProcess(settings, environment, embedder=embedder)
+    process = AnnotationProcess(settings, environment, embedder=embedder, ends_when_full=asking)
     if asking:
         process.start()
     try:

@@ -22,7 +22,7 @@ from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import dataset_jobs, results
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index, Part, PartTasks
 from backend.datasets.object_folder import PartsFolder, parts_folder
@@ -33,6 +33,7 @@ from backend.errors import ConfigError
 from backend.ledger import Ledger, migrate
 from backend.models.embedder import Embedder
 from backend.models.model import provider_of
+from backend.server.status.missing import Ending, Missing
 from backend.settings import Environment, Settings
 from backend.telemetry import logs
 from camvo.errors import CamvoError
@@ -200,7 +201,9 @@ _Engine = Literal["asyncio", "ray"]
 _Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
 
 
-def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine) -> bool:
+def label_in_parts(
+    path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine
+) -> Ending:
     """Label a file and write the labels to a folder of Parquet files."""
     folder, environment = parts_folder(out), environment_with(config)
     quiet_logs(environment)
@@ -212,13 +215,15 @@ def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | N
         engine = "asyncio"
     label = _label_on_ray if engine == "ray" else _label_here
     with interruptible():
-        counts, errors = run_parts(path, folder, options, environment, console, label)
+        counts, errors, missing = run_parts(path, folder, options, environment, console, label)
     for outcome in errors:
         console.print(
             f"part {outcome.part} is not labelled: {outcome.error}", highlight=False, soft_wrap=True
         )
     console.print(f"written to {folder.name}", highlight=False, soft_wrap=True)
-    return not (counts.left or errors)
+    ending = Ending.TASKS_LEFT if counts.left or errors else missing.ending
+    print_ending(console, ending)
+    return ending
 
 
 def run_parts(  # noqa: PLR0917 - two places, and what a run needs
@@ -228,7 +233,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     environment: Environment,
     console: Console,
     label: _Outcomes,
-) -> tuple[RunCounts, list[PartOutcome]]:
+) -> tuple[RunCounts, list[PartOutcome], Missing]:
     """Read and check the whole file, and let an engine label its parts."""
     pyarrow_parquet()
     dataset = options.dataset(open_source(path))
@@ -252,10 +257,10 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         rows = index.rows
         migrate(environment.database_url)
         work = _agreed(work, dataset, index, console)
-    counts, errors = _gather(label(work, parts), work, rows, console)
+    counts, errors, missing = _gather(label(work, parts), work, rows, console)
     if not errors:
         folder.remove(Part.stale(folder.names(), len(parts)))
-    return counts, errors
+    return counts, errors, missing
 
 
 def _refuse_batches(settings: Settings) -> None:
@@ -278,7 +283,7 @@ def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Wor
 
 def _gather(
     outcomes: Iterator[PartOutcome], work: Work, rows: int, console: Console
-) -> tuple[RunCounts, list[PartOutcome]]:
+) -> tuple[RunCounts, list[PartOutcome], Missing]:
     """Sum the counts of all parts while showing the progress."""
     counts, errors = RunCounts(), []
     ledger = Ledger(work.environment.database_url)
@@ -297,10 +302,12 @@ def _gather(
                 else:
                     counts += outcome.counts
                     advance(outcome.counts.rows)
-        console.print(counts.summary(spending.in_all()), highlight=False, soft_wrap=True)
+        missing = spending.missing(work.settings.arms)
+        lines = [counts.summary(spending.in_all()), *missing.lines()]
+        console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
     finally:
         ledger.close()
-    return counts, errors
+    return counts, errors, missing
 
 
 def _label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:

@@ -29,6 +29,7 @@ def label(  # noqa: PLR0917 - a command's options
     labels: arguments.Labels = None,
     text_column: arguments.TextColumn = None,
     out: arguments.Out = None,
+    spreadsheet: arguments.Spreadsheet = False,
     config: Config = None,
     id_column: arguments.IdColumn = None,
     name: arguments.Name = None,
@@ -52,6 +53,9 @@ def label(  # noqa: PLR0917 - a command's options
 
     It says first what it will cost, and asks before it spends more than a dollar. After Ctrl-C or a crash,
     the same command continues where it stopped: nothing that was paid for is lost.
+    Exit codes: 0 every task has a label and no vote is missing; 1 tasks have no label; 2 wrong options, or no
+    consent to the cost; 3 votes are missing that may still come; 4 models were rejected or gave no or hardly
+    any votes; 130 after Ctrl-C.
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
@@ -63,26 +67,28 @@ def label(  # noqa: PLR0917 - a command's options
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     counting = {"recount": recount, "ask_more": ask_more}
     of_batches = {"batch": batch, "wait": wait}
-    spending |= {"retry_failed": retry_failed, "no_wait": no_wait}
+    spending |= {"retry_failed": retry_failed, "no_wait": no_wait, "spreadsheet": spreadsheet}
     if project is not None:
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
-        done = _label_project(project, config, label_studio, out, **spending, **of_batches, **counting)
+        ending = _label_project(project, config, label_studio, out, **spending, **of_batches, **counting)
     else:
         refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
         if source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
+        if engine is not None:
+            refuse("is for CSV, and parts are Parquet", "leave it out", spreadsheet=spreadsheet)
         of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
         parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
         blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
         options = options_of(**of_file, **run)  # type: ignore[arg-type]
-        done = _label_file(source, out, options, config, engine)
+        ending = _label_file(source, out, options, config, engine)
         if certificate is not None:
             _issue(certificate, options.project(source), config)
-    if not done:
-        raise typer.Exit(1)
+    if ending:
+        raise typer.Exit(ending)
 
 
 def _checked_parts(
@@ -113,7 +119,7 @@ def _checked_parts(
 
 def _label_file(
     source: Path, out: str, options: LabelOptions, config: Path | None, engine: arguments.Engine
-) -> bool:
+) -> int:
     if engine is None:
         from backend.commands.label.run import label_file  # noqa: PLC0415 - keeps the help fast
 
@@ -134,8 +140,8 @@ def _issue(certificate: Path, project: str, config: Path | None) -> None:
 
 def _label_project(
     project: int, config: Path | None, label_studio: str | None, out: str | None, **spending: Any
-) -> bool:
-    """Label a project in this process; returns whether no task is left."""
+) -> int:
+    """Label a project in this process; returns the exit code."""
     from backend.commands.label.project import label_project  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 

@@ -26,7 +26,7 @@ from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import check_sink
 from backend.errors import TaskError
@@ -40,6 +40,7 @@ from backend.ledger.reports import ProjectSums
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.recounting.automatic import Delivery
+from backend.server.status.missing import Ending
 from backend.settings import Environment
 
 _MOST = 1_000_000
@@ -180,17 +181,18 @@ def label_project(
     label_studio: str | None,
     options: LabelOptions,
     out: Path | None = None,
-) -> bool:
+) -> Ending:
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:
-        check_sink(out)
+        check_sink(out, for_spreadsheet=options.spreadsheet)
     environment = environment_with(config)
     quiet_logs(environment)
     client = backend_client.label_studio_client(label_studio, environment)
     console = Console()
     with interruptible():
         tally = predict_project(client, number, options, environment, console, out=out)
-    return not tally.left
+    print_ending(console, tally.ending)
+    return tally.ending
 
 
 def predict_project(  # noqa: PLR0917 - a project, and what a run needs
@@ -206,16 +208,19 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     """Predict a project's tasks in this process, and store the predictions in Label Studio."""
     settings = settings_module.load(environment.config)
     with open_project(client, number, options, settings, environment, embedder) as project:
+        spending = Spending(project.jobs.process.ledger, project.jobs.project)
         jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
         sweeps = _ProjectSweeps(project, options.retry_failed, console)
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
-        tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
-        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        tally = sweeps.tally
         if options.recount or options.retry_failed:
             _complete_and_recount(project, options, environment, console)
+        tally.missing = spending.missing(jobs.settings.arms)
+        console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
         if out is not None:
             added = added_kinds(jobs.config)
-            write_results(out, results(tasks, jobs), tasks.columns, added, console)
+            rows, marked = results(tasks, jobs), options.spreadsheet
+            write_results(out, rows, tasks.columns, added, console, for_spreadsheet=marked)
             console.print(f"written to {out}", highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
     print_outcome(console, environment, jobs.project)

@@ -33,25 +33,35 @@ from backend.commands.label.columns import (
     added_values,
     label_columns,
 )
-from backend.commands.predict.recount_run import AskMoreTally, RecountTally
+from backend.commands.predict.recount_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
-from backend.datasets.sinks import Kinds, Result, check_sink, open_sink, spreadsheet_cell, whole_file
+from backend.datasets.sinks import (
+    Kinds,
+    Result,
+    check_sink,
+    open_sink,
+    spreadsheet_cell,
+    unwritable,
+    whole_file,
+)
 from backend.datasets.sources import Source, open_source
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, money
 from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
+from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.missing import Ending
 from backend.settings import Environment, Settings
 from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
@@ -246,17 +256,18 @@ def _with_blind_sample(
     return blind
 
 
-def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> bool:
+def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> Ending:
     """Label a file and write the labels to another."""
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
     console.print(f"written to {out}", highlight=False, soft_wrap=True)
     print_outcome(console, environment, options.project(path))
-    return not tally.left
+    print_ending(console, tally.ending)
+    return tally.ending
 
 
 def label_into(  # noqa: PLR0917 - two files, and what a run needs
@@ -271,28 +282,31 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
-    check_sink(out)
+    check_sink(out, for_spreadsheet=options.spreadsheet)
 
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:
-        write_results(out, results, columns, added, console)
+        write_results(out, results, columns, added, console, for_spreadsheet=options.spreadsheet)
 
     return run_label(source, options, environment, console, write, embedder)
 
 
 def write_results(
-    out: Path, results: Iterator[Result], columns: Columns, added: Kinds, console: Console
+    out: Path,
+    results: Iterator[Result],
+    columns: Columns,
+    added: Kinds,
+    console: Console,
+    *,
+    for_spreadsheet: bool,
 ) -> None:
     """Write results to a file."""
+    sink = open_sink(out, columns, added, for_spreadsheet=for_spreadsheet)
     try:
-        with console.status(f"writing {out}"), open_sink(out, columns, added) as write:
+        with console.status(f"writing {out}"), sink as write:
             for result in results:
                 write(result)
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written: {error.strerror or type(error).__name__}",
-            where=str(out),
-            fix="make room, and run the same command again: nothing is paid twice",
-        ) from error
+        raise unwritable(error, out) from error
 
 
 _MOST = 1000
@@ -336,25 +350,23 @@ class _CountingAgain:
         process, project = self._process, self._jobs.project
         with process.ledger.read() as connection:
             numbers = IncompleteRounds(connection, project).tasks()
-        if not numbers:
+            left = FurtherVotes(connection, project).uncounted()  # by a run that was interrupted
+        if not numbers and not left:
             return
-        completed: list[int] = []
         with progress_bar(self._console, "completing", len(numbers), waiting=process.waiting) as advance:
 
             async def complete(job: Job) -> Any:
                 bought = await process.further.complete(job)
-                completed.extend([job.task] if bought.votes else ())
                 advance(1)
                 return bought
 
             portion = self._ask(self._jobs_of(numbers, purse), complete)
+        with process.ledger.read() as connection:
+            completed = FurtherVotes(connection, project).uncounted()
         counting = self._run(self.recounter.recount_tasks(project, completed))
-        self._console.print(
-            f"Completed: {portion.votes:,} missing votes on {portion.tasks:,} of {len(numbers):,} tasks came,"
-            f" and changed {0 if counting is None else counting.labels:,} labels",
-            highlight=False,
-            soft_wrap=True,
-        )
+        labels = 0 if counting is None else counting.labels
+        tally = CompletingTally(portion.tasks, portion.votes, labels, portion.exhausted)
+        self._console.print(tally.summary(len(numbers)), highlight=False, soft_wrap=True)
 
     def recount(self, ask_more: float | None) -> None:
         """Count the kept votes again; if asked to, ask models that were left out, and count once more."""

@@ -54,6 +54,7 @@ def predict(  # noqa: PLR0917 - a command's options
             help="Ask again about the tasks that failed, and no others; models get another attempt.",
         ),
     ] = False,
+    no_wait: arguments.NoWait = False,
     batch: Annotated[
         int, typer.Option("--at-once", min=1, max=500, help="Tasks in one request to the server.")
     ] = 50,
@@ -62,8 +63,9 @@ def predict(  # noqa: PLR0917 - a command's options
 
     The running server calls the models, which costs money: the command says first how much, and asks before
     more than a dollar is spent. With --recount alone no model is called. Needs LABEL_STUDIO_API_KEY.
-    The exit code is 1 if tasks are left without a prediction, 2 without consent to the cost, and 130 after
-    Ctrl-C.
+    Exit codes: 0 every task has a prediction and no vote is missing; 1 tasks have no prediction; 2 wrong
+    options, or no consent to the cost; 3 votes are missing that may still come; 4 models were rejected or
+    gave no or hardly any votes; 130 after Ctrl-C.
 
     Example: camvo predict --project 1 --budget 20
     """
@@ -83,6 +85,7 @@ def predict(  # noqa: PLR0917 - a command's options
         retry_failed=retry_failed,
         recount=recount,
         ask_more=ask_more,
+        no_wait=no_wait,
     )
     with interruptible():
         code = predict_project(

@@ -14,15 +14,17 @@ from rich.console import Console
 
 from backend.commands.bulk.quoting import RandomSample, agree
 from backend.commands.predict.prediction_run import PredictionRun, Tally
-from backend.commands.predict.recount_run import AskMoreRun, RecountRun
+from backend.commands.predict.recount_run import AskMoreRun, CompletingRun, RecountRun
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
+from backend.ledger.money import Purse
 from backend.quotes.quote import Quote
+from backend.server.status.missing import Ending, Missing
 from backend.server.status.report import dollars
 
 INTERRUPTED = 130
@@ -30,20 +32,28 @@ INTERRUPTED = 130
 
 
 def run_on_terminal(
-    console: Console, run: PredictionRun, tasks: int, clock: Callable[[], float] = time.monotonic
+    console: Console,
+    run: PredictionRun,
+    tasks: int,
+    clock: Callable[[], float] = time.monotonic,
+    missing: Callable[[], Missing] | None = None,
 ) -> int:
-    """Go through a project, show progress and totals, and return the exit code."""
+    """Go through a project, show progress, totals and what is missing, and return the exit code."""
     tally, began = run.tally, clock()
 
     def print_totals() -> None:
         minutes, seconds = divmod(round(clock() - began), 60)
         took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
         line = f"{tally.summary()}\n{dollars(tally.spent_usd)} spent in {took}"
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     try:
         with progress_bar(
-            console, "tasks", tasks, note=lambda done, total: _money(tally, done, total)
+            console,
+            "tasks",
+            tasks,
+            note=lambda done, total: _money(tally, done, total),
+            waiting=lambda: tally.awaited,
         ) as bar:
             run(bar)
     except KeyboardInterrupt:
@@ -59,8 +69,9 @@ def run_on_terminal(
     except Exception:
         print_totals()
         raise
+    tally.missing = None if missing is None else missing()
     print_totals()
-    return 1 if tally.left else 0
+    return tally.ending
 
 
 def _money(tally: Tally, done: int, total: int) -> str:
@@ -85,7 +96,7 @@ def _agree_to_quote(
         options,
         console,
     )
-    backend.job = {"usd": options.purse.usd, "aim_usd": aim}
+    backend.job = {"usd": options.purse.usd, "aim_usd": aim, "no_wait": options.no_wait}
 
 
 def _run_pilot(
@@ -93,7 +104,7 @@ def _run_pilot(
 ) -> None:
     """Have every model asked about a random sample of the tasks, and store the predictions of these."""
     sample = _sample(run, tasks, options.pilot, console)
-    backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True}
+    backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True, "no_wait": options.no_wait}
     pilot = replace(run, only=sample, refresh=False, tally=Tally())
     console.print(f"pilot: every model is asked about {len(sample):,} random tasks", highlight=False)
     if run_on_terminal(console, pilot, len(sample)) == INTERRUPTED:
@@ -178,14 +189,22 @@ def predict_project(
             _deliver(console, counting)
             run.check(counting.delivered)
             return 0
-        backend.tasks = client.count_tasks(project)
+        began, backend.tasks = backend.mark(key), client.count_tasks(project)
         tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
         _agree_to_quote(backend, run, tasks, options, console)
         if refresh:
             _count_again(console, counting, options.ask_more)
-        code = run_on_terminal(console, run, tasks)
-        if refresh and code != INTERRUPTED:
+
+        def missing() -> Missing:
+            if options.retry_failed:
+                _complete(console, counting, options.purse)
+            return backend.missing(key, began)
+
+        code = run_on_terminal(console, run, tasks, missing=missing)
+        if code != INTERRUPTED and (refresh or options.retry_failed):
             _deliver(console, counting, changes_only=True)
+        if code != INTERRUPTED:
+            print_ending(console, Ending(code))
         return code
     finally:
         backend.close()
@@ -193,6 +212,8 @@ def predict_project(
 
 def _count_again(console: Console, counting: RecountRun, ask_more: float | None) -> None:
     """Have kept votes counted again, after further votes where they are worth most if they may cost money."""
+    if ask_more is not None:
+        _complete(console, counting, Purse("further", ask_more))
     with console.status("counting the kept votes again") as status:
         counting.count()
         if ask_more is None:
@@ -201,6 +222,16 @@ def _count_again(console: Console, counting: RecountRun, ask_more: float | None)
         run(status.update)
         counting.count()
         console.print(run.tally.summary(ask_more), highlight=False, soft_wrap=True)
+
+
+def _complete(console: Console, counting: RecountRun, purse: Purse) -> None:
+    """Have the votes asked for that are missing, and say what came of it."""
+    run = CompletingRun(counting, purse)
+    if not (tasks := run.tasks()):
+        return
+    with progress_bar(console, "completing", len(tasks), transient=True) as advance:
+        run(tasks, advance)
+    console.print(run.tally.summary(len(tasks)), highlight=False, soft_wrap=True)
 
 
 def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:

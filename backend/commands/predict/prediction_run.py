@@ -17,12 +17,13 @@ from heapq import nsmallest
 from typing import Any, Protocol
 
 from backend.annotation.job import random_draw
-from backend.annotation.queue import AUDIT, CROWDED, DEADLINE
+from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.output import Advance
-from backend.errors import BackendError, BatchPendingError, BodyTooLargeError
+from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
+from backend.server.status.missing import Ending, Missing
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Tally:
     repaired: int = 0
     spent_usd: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
+    awaited: str = field(default="", compare=False)
+    missing: Missing | None = field(default=None, compare=False)
 
     def begin_sweep(self) -> None:
         """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
@@ -67,6 +70,13 @@ class Tally:
             + self.refused
         )
 
+    @property
+    def ending(self) -> Ending:
+        """How the run ends, as an exit code."""
+        if self.left:
+            return Ending.TASKS_LEFT
+        return Ending.DONE if self.missing is None else self.missing.ending
+
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
         tasks = "" if self.stored in {0, self.created} else f" for {self.created} tasks"
@@ -80,13 +90,14 @@ class Tally:
             )
         if self.blind:
             lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
+        counted = [("lack a label for a question", self.partly)]
+        if self.missing is None:
+            counted.insert(0, ("failed", self.failed))
         lines += [
-            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, 'look the code up in docs/errors.md')}"
-            for what, counted in (("failed", self.failed), ("lack a label for a question", self.partly))
-            for code, tasks in counted.most_common()
+            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, cure_of(code))}"
+            for what, of_code in counted
+            for code, tasks in of_code.most_common()
         ]
-        if self.failed or self.partly:
-            lines.append("then ask again about the failed tasks alone with --failed")
         if self.waiting:
             lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
         if self.undecided:
@@ -97,6 +108,8 @@ class Tally:
             lines.append(
                 f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
             )
+        if self.missing is not None:
+            lines += self.missing.lines()
         return "\n".join(lines)
 
 
@@ -292,12 +305,13 @@ class PredictionRun:
                 for answer in results.values():
                     _count(answer, tally)
                 unfinished = [task for task in remaining if _is_unfinished(results.get(task["id"]))]
-                fruitless = 0 if len(unfinished) < len(remaining) else fruitless + 1
+                waits = any(answer.code == OUTAGE for answer in results.values())
+                fruitless = 0 if waits or len(unfinished) < len(remaining) else fruitless + 1
                 if fruitless == TRIES:
                     tally.undecided += len(unfinished)
                     break
-                if fruitless:
-                    self.sleep(fruitless * _PAUSE)
+                if fruitless or waits:
+                    self.sleep(max(fruitless, 1) * _PAUSE)
                 remaining = unfinished
         return answers
 
@@ -367,7 +381,7 @@ def _has_paths(prediction: Mapping[str, Any]) -> bool:
 
 def _is_unfinished(answer: TaskAnswer | None) -> bool:
     """Whether a task may have a prediction if it is asked about again soon."""
-    return answer is not None and answer.code in {DEADLINE, CROWDED}
+    return answer is not None and answer.code in {DEADLINE, CROWDED, OUTAGE}
 
 
 def _count(answer: TaskAnswer, tally: Tally) -> None:
@@ -396,11 +410,13 @@ class _Shown:
     def __call__(self, progress: Progress) -> None:
         """Show what the server said."""
         self._tally.spent_usd = progress.spent_usd - self._before
+        self._tally.awaited = progress.waiting
         decided = min(progress.tasks, self._tasks)
         self._move(max(decided - self._counted, 0))
 
     def all(self) -> None:
         """Show that the page is finished."""
+        self._tally.awaited = ""
         self._move(self._tasks - self._counted)
 
     def _move(self, tasks: int) -> None:

@@ -10,6 +10,7 @@ from backend.commands.shared.backend_client import BackendClient, TasksInDoubt
 from backend.commands.shared.output import Advance
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
+from backend.ledger.money import Purse
 
 
 @dataclass(slots=True)
@@ -152,3 +153,62 @@ class AskMoreRun:
         self.tally.votes += said["votes"]
         self.tally.spent_usd += said["usd"]
         self.tally.exhausted |= said["exhausted"]
+
+
+@dataclass(slots=True)
+class CompletingTally:
+    """What came of asking for missing votes."""
+
+    tasks: int = 0
+    votes: int = 0
+    labels: int = 0
+    exhausted: bool = False
+
+    def summary(self, of: int) -> str:
+        """Return a line with what came.
+
+        Args:
+            of: how many tasks lacked votes.
+        """
+        line = (
+            f"Completed: {self.votes:,} missing votes on {self.tasks:,} of {of:,} tasks came, and changed"
+            f" {self.labels:,} labels"
+        )
+        return f"{line}; the money does not cover the next" if self.exhausted else line
+
+
+@dataclass(frozen=True, slots=True)
+class CompletingRun:
+    """Asks for the missing votes of one project. The server keeps what was bought."""
+
+    counting: RecountRun
+    purse: Purse
+    tally: CompletingTally = field(default_factory=CompletingTally)
+
+    def tasks(self) -> list[int]:
+        """The tasks that lack votes."""
+        return self.counting.backend.incomplete(self.counting.key)
+
+    def __call__(self, numbers: Sequence[int], advance: Advance) -> None:
+        """Ask about these tasks, each once."""
+        for start in range(0, len(numbers), self.counting.batch):
+            portion = numbers[start : start + self.counting.batch]
+            self._ask(self.counting.client.tasks(self.counting.project, portion))
+            advance(len(portion))
+            if self.tally.exhausted:
+                return
+
+    def _ask(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+        of, tally = self.counting, self.tally
+        while wanted and not tally.exhausted:
+            said = of.backend.complete(
+                of.key,
+                of.label_config,
+                wanted,
+                usd=self.purse.usd,
+                further=self.purse.name == "further",
+            )
+            for name in ("tasks", "votes", "labels"):
+                setattr(tally, name, getattr(tally, name) + said[name])
+            tally.exhausted = said["exhausted"]
+            wanted = wanted[len(wanted) - said["left"] :]

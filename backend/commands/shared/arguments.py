@@ -67,6 +67,13 @@ Out: TypeAlias = Annotated[
         " With --engine: a folder, or s3://bucket/folder/.",
     ),
 ]
+Spreadsheet: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet",
+        help="Put an apostrophe before the cells of a .csv that a spreadsheet would take for a formula.",
+    ),
+]
 Blind: TypeAlias = Annotated[
     int,
     typer.Option(

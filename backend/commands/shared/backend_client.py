@@ -14,6 +14,8 @@ import httpx
 from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.label_studio.client import Client
+from backend.ledger.missing_votes import Mark
+from backend.server.status.missing import Missing
 from backend.settings import WEBHOOK_HEADER, Environment
 
 
@@ -50,12 +52,13 @@ class TaskAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a project is."""
+    """How far a project is, and what the calls of the process that answers wait for, in words."""
 
     tasks: int
     last_round: int
     spent_usd: float
     countings: int = 0
+    waiting: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +214,17 @@ class BackendClient:
         given = {name: value for name, value in query.items() if value is not None}
         body = self._answer("GET", "/progress", params=given)
         decided, newest, countings = (int(body[name]) for name in ("tasks", "last_round", "countings"))
-        return Progress(decided, newest, float(body["spent_usd"]), countings)
+        return Progress(decided, newest, float(body["spent_usd"]), countings, str(body["waiting"]))
+
+    def mark(self, project_key: str) -> Mark:
+        """Return the present moment of the server's ledger."""
+        body = self._answer("GET", "/progress", params={"project": project_key})
+        return Mark(int(body["last_round"]), int(body["last_call"]))
+
+    def missing(self, project_key: str, after: Mark) -> Missing:
+        """Return what the project lacks; its models are judged by what is newer than a moment."""
+        query = {"project": project_key, "round": after.round, "call": after.call}
+        return Missing.of_json(self._answer("GET", "/missing", params=query))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
@@ -254,6 +267,25 @@ class BackendClient:
         """Have models asked that these tasks' rounds left out."""
         body = _tasks(project_key, label_config, tasks) | {"usd": usd, "least": least}
         portion: dict[str, Any] = self._answer("POST", "/ask_more", json=body, timeout=_SLOW)
+        return portion
+
+    def incomplete(self, project_key: str) -> list[int]:
+        """Return the tasks whose rounds lack a vote that may still come."""
+        tasks: list[int] = self._answer("GET", "/incomplete", params={"project": project_key})["tasks"]
+        return tasks
+
+    def complete(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        usd: float | None,
+        further: bool,
+    ) -> dict[str, Any]:
+        """Have models asked whose votes these tasks' rounds lack."""
+        body = _tasks(project_key, label_config, tasks) | {"usd": usd, "further": further}
+        portion: dict[str, Any] = self._answer("POST", "/complete", json=body, timeout=_SLOW)
         return portion
 
     def recounted(self, project_key: str, after: int = 0) -> _RecountedPage:

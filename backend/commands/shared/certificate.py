@@ -42,6 +42,7 @@ from backend.server.status.report import (
     percent,
     share_of_hundred,
 )
+from backend.server.status.work import too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 
@@ -52,19 +53,15 @@ if TYPE_CHECKING:
 def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
     """Say what to label so that the guarantee names a score; ``None`` if it does."""
     guarantee, certify = question.guarantee, question.certify
-    if guarantee.threshold is not None:
+    if guarantee.threshold is not None or certify is None:
         return None
     target = share_of_hundred(guarantee.target)
-    if certify is None:
-        needed = question.blind_needed
-        if needed is None:
-            return (
-                f"by the scores, which nobody has checked yet, too many labels are wrong to certify {target};"
-                f" blind labels correct the scores: {_how(project)}"
-            )
-        return f"about {count(needed)} blind labels are expected to certify {target}; {_how(project)}"
+    if certify.needed is None and certify.wanted is not None:
+        return too_few_tasks(certify, target)
     if certify.needed is None:
-        return f"by the scores, no number of blind labels certifies {target}: too many labels are wrong"
+        text = f"by the scores, no number of blind labels certifies {target}: too many labels are wrong"
+        checked = guarantee.blind or guarantee.void
+        return text if checked else f"{text}; blind labels correct the scores: {_how(project)}"
     wanted = share_of_hundred(certify.target)
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
@@ -81,6 +78,8 @@ def _where(project: ProjectReport) -> str:
 
 def _how(project: ProjectReport) -> str:
     if is_of_label_studio(project.key):
+        if project.progress.unpredicted == 0:
+            return "set audit in camvo.yaml before further tasks are imported: all others were shown"
         return "set audit in camvo.yaml before tasks are predicted"
     return "a file's first run says how many tasks are blind (camvo label --blind)"
 
@@ -202,7 +201,7 @@ def project_report(connection: Connection, settings: Settings, project: str) -> 
 def outcome_lines(project: ProjectReport) -> Iterator[str]:
     """The money spent, compared with asking everyone, and which labels are certified."""
     cost = project.cost
-    saved = "" if cost.saved is None else f": {percent(cost.saved)} saved"
+    saved = f": {project.saving}" if project.saving else ""
     yield (
         f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost"
         f" {dollars(cost.every_model_usd)}{saved}"
@@ -213,7 +212,7 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
         if question.current:
             yield _certified(project, question)
             if (shares := question.shares) is not None:
-                later = f"; {of(shares.beyond, 'later task')} not covered" if shares.beyond else ""
+                later = f"; {of(shares.beyond, 'other task')} not covered" if shares.beyond else ""
                 yield (
                     f"{question.control}: the share of each label among {of(shares.tasks, 'task')},"
                     f" by {of(shares.blind, 'blind label')}{later}"

@@ -42,6 +42,7 @@ class LabelOptions:
         batch: whether every model that has batches is asked in them.
         wait: whether the run waits for its batches.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
+        spreadsheet: whether the output marks the cells that a spreadsheet would compute.
     """
 
     label_config: str | None = None
@@ -63,6 +64,7 @@ class LabelOptions:
     batch: bool = False
     wait: bool = False
     no_wait: bool = False
+    spreadsheet: bool = False
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config."""

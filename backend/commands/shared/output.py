@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from backend.server.status.missing import Ending
 
 _SIGNS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
 
@@ -160,6 +163,12 @@ class _Lines:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def print_ending(console: Console, ending: Ending) -> None:
+    """Print why the exit code is not 0, as the last line."""
+    for line in ending.lines():
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def plain_table(first: str, *others: str) -> Table:

@@ -25,7 +25,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from backend.errors import LedgerError
+from backend.errors import LedgerError, LedgerFullError
 from backend.ledger.database.statements import option
 
 _T = TypeVar("_T")
@@ -63,6 +63,8 @@ _SQLITE_OUTAGES = {
 
 _PRIMARY_CODE = 0xFF
 
+_POSTGRESQL_FULL = "53100"
+
 _POSTGRESQL_OUTAGES = (
     "08",  # the connection failed
     "25006",  # the server is a read-only standby
@@ -88,7 +90,11 @@ def _ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
     reason = (message.strip().splitlines() or [type(error).__name__])[0]
     lower = message.lower()
     fix = next((fix for sign, fix in _FIXES.items() if sign in lower), _DEFAULT_FIX)
-    return LedgerError(reason, where=_place(url), fix=fix, temporary=_is_outage(error))
+    where, temporary = _place(url), _is_outage(error)
+    if temporary and _is_full(error, url):
+        fix = _FIXES["disk is full"]
+        return LedgerFullError(f"the disk is full: {reason}", where=where, fix=fix, temporary=True)
+    return LedgerError(reason, where=where, fix=fix, temporary=temporary)
 
 
 def _is_outage(error: SQLAlchemyError) -> bool:
@@ -107,6 +113,25 @@ def _is_outage(error: SQLAlchemyError) -> bool:
         return str(state).startswith(_POSTGRESQL_OUTAGES)
     # Without a code, the server was not reached or broke off, or CaMVo itself refused the file.
     return isinstance(error, OperationalError | InterfaceError)
+
+
+_LEAST_ROOM = 65_536
+"""Free bytes on a disk below which a failure to write is taken for a lack of room."""
+
+
+def _is_full(error: SQLAlchemyError, url: URL) -> bool:
+    """Whether there is no room on the disk, which SQLite reports as other failures, too."""
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    if url.get_backend_name() != "sqlite":
+        return getattr(cause, "sqlstate", None) == _POSTGRESQL_FULL
+    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & _PRIMARY_CODE
+    if code not in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+        return code == sqlite3.SQLITE_FULL
+    try:
+        disk = os.statvfs(_SqliteFile(url).path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM
 
 
 _Identity = tuple[int, int]
@@ -360,6 +385,11 @@ class Ledger:
     def place(self) -> str:
         """The database's address for display, without password."""
         return _place(self._url)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of an SQLite file; ``None`` for any other database."""
+        return _SqliteFile(self._url).path.parent if self._engine.dialect.name == "sqlite" else None
 
     @property
     def is_down(self) -> bool:

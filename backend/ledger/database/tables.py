@@ -424,6 +424,7 @@ projects = _table(
     Column("task_number", BigInteger),
     Column("predicted", _JSON_VALUE),
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
+    Column("audited_after", BigInteger),
 )
 
 alerts = _table(
@@ -485,6 +486,7 @@ votes = _table(
     Column("project", Text, nullable=False),
     Column("audit", Boolean, nullable=False),
     Column("voted", Boolean, nullable=False),
+    Column("failure", Text),
     Column("agreed", Double),
     Column("confirmed", Double),
     Column("examples", Integer),

@@ -24,6 +24,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
 from backend.ledger.database.database import Ledger
+from backend.ledger.database.spare_room import SpareRoom
 from backend.threads import await_end
 
 _Item = TypeVar("_Item")
@@ -236,7 +237,7 @@ def _in_savepoint(connection: Connection, group: Sequence[_WriteJob]) -> list[_O
 def _copy(error: Exception) -> Exception:
     """Copy a ledger error for each waiter: one object raised in many tasks would mix up the tracebacks."""
     if isinstance(error, LedgerError):
-        copy = LedgerError(error.message, where=error.where, fix=error.fix, temporary=error.temporary)
+        copy = type(error)(error.message, where=error.where, fix=error.fix, temporary=error.temporary)
         copy.__cause__ = error.__cause__
         return copy
     return error
@@ -341,12 +342,18 @@ class Writer:
         ledger: the migrated ledger.
         batch: the most functions that share one transaction.
         give_way: called on an event loop before each write, to let more important work go first.
+        spare: the room that a process keeps that ends when the disk is full; ``None`` for one that waits.
     """
 
     def __init__(
-        self, ledger: Ledger, *, batch: int = _BATCH, give_way: Callable[[], object] = lambda: None
+        self,
+        ledger: Ledger,
+        *,
+        batch: int = _BATCH,
+        give_way: Callable[[], object] = lambda: None,
+        spare: SpareRoom | None = None,
     ) -> None:
-        self._ledger, self._batch, self._give_way = ledger, batch, give_way
+        self._ledger, self._batch, self._give_way, self._spare = ledger, batch, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._closed = False
@@ -358,6 +365,15 @@ class Writer:
     def ledger_is_down(self) -> bool:
         """Whether the process's latest write to the ledger failed in a way that may pass."""
         return self._ledger.is_down
+
+    def check_room(self) -> None:
+        """Return if the process need not end for lack of room.
+
+        Raises:
+            LedgerFullError: it must, and no call may start.
+        """
+        if self._spare is not None:
+            self._spare.check()
 
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction. The future gets its value once that is committed.
@@ -391,7 +407,12 @@ class Writer:
     async def run(self, function: Callable[[Connection], _T]) -> _T:
         """Await :meth:`submit` on an event loop; the function runs even if the caller is cancelled."""
         self._give_way()
-        return await asyncio.wrap_future(self.submit(function))
+        try:
+            return await asyncio.wrap_future(self.submit(function))
+        except LedgerError as error:
+            if self._spare is None:
+                raise
+            raise self._spare.judged(error) from error
 
     async def persist(
         self,
@@ -419,6 +440,8 @@ class Writer:
                 self._closed = True
                 self._jobs.put(None)
         await_end(self._thread, _LAST_WRITES)
+        if self._spare is not None:
+            self._spare.give_up()
 
     def _work(self) -> None:
         waiting: dict[bool, deque[_WriteJob]] = {True: deque(), False: deque()}

@@ -64,14 +64,15 @@ def answer_confidences(
 
     It is the product over the tokens that spell the value. A question is left out if its value cannot be
     found. The result is empty if the tokens do not spell the answer, as when a provider returns only some.
+    They may spell more: servers cut reasoning, code fences and blanks off the answer, and not off its tokens.
 
     Args:
         content: the answer as the model gave it: a JSON object, or for a single question its bare value.
         tokens: all tokens of the answer.
         questions: the questions that were asked.
     """
-    written = content.encode("utf-8", "replace")
-    if not tokens or b"".join(token.text for token in tokens) != written:
+    first = _place_in(tokens, content.encode("utf-8", "replace"))
+    if first is None:
         return {}
     spans = _property_spans(content)
     if "{" not in content and len(questions) == 1:
@@ -81,8 +82,15 @@ def answer_confidences(
         if question.name in spans:
             start, end = (len(content[:place].encode("utf-8", "replace")) for place in spans[question.name])
             if start < end:
-                confidences[question.name] = _probability(tokens, start, end)
+                confidences[question.name] = _probability(tokens, first + start, first + end)
     return confidences
+
+
+def _place_in(tokens: Sequence[AnswerToken], written: bytes) -> int | None:
+    """The byte of the tokens at which the answer begins; ``None`` if they do not spell it."""
+    spelt = b"".join(token.text for token in tokens)
+    place = spelt.rfind(written) if written else -1
+    return place if place >= 0 and not spelt[place + len(written) :].strip(b"` \t\r\n") else None
 
 
 def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:

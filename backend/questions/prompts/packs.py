@@ -28,7 +28,8 @@ TYPICAL_ID: Final = "100000"
 _IDS: Final = range(100_000, 1_000_000)
 """The possible ids: so many that no text can list most of them, and so determine those of its prompt."""
 
-_MARKED: Final = re.compile(r"(?:begin|end)\W*([0-9]{6})")
+_MARKED: Final = re.compile(r"(?:begin|end)[\W_]*(\d{6})")
+_UNSEEN: Final = re.compile("[\u00ad\u034f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{5})"?\s*:\s*')
 _ID: Final = re.compile("[1-9][0-9]{5}")
 _DECODER: Final = json.JSONDecoder()
@@ -121,8 +122,8 @@ def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str]:
 
 
 def _plainly(text: str) -> str:
-    """The text in lower case, with full-width letters and digits in their usual form."""
-    return unicodedata.normalize("NFKC", text).casefold()
+    """The text in lower case, without unseen characters, and with full-width ones in their usual form."""
+    return _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).casefold()
 
 
 def packed_messages(tasks: Mapping[str, PackedTask]) -> list[dict[str, Any]]:

@@ -18,7 +18,8 @@ from backend.ledger.claims import Claims
 from backend.ledger.database.statements import now
 from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.build import build_report
-from backend.server.status.report import Alert, ProjectReport, Report, read_live
+from backend.server.status.live import read_live
+from backend.server.status.report import Alert, ProjectReport, Report
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
 

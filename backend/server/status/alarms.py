@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.errors import BudgetExhaustedError, cure_of
+from backend.errors import cure_of, meaning_of
 from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.reports import Outcome
+from backend.server.status.missing import Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
     Alert,
     Budget,
-    ModelReport,
     PackReport,
     ProjectReport,
     QuestionReport,
     ServerReport,
+    moment,
     of,
     percent,
 )
@@ -45,37 +47,11 @@ def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
 
 
-def _refused_alerts(refused: int, command: str) -> list[Alert]:
-    """The alarm about tasks that the budget left without a label, though some of it may be left."""
-    if not refused:
-        return []
-    message = (
-        f"The budget left {of(refused, 'task')} without a label, since calls could cost more than it had left"
-    )
-    fix = f"raise budget in camvo.yaml, or wait for the next UTC day; then run {command}"
-    return [Alert("budget_refused", message, fix)]
-
-
-_MIN_ROUNDS = 20
-"""Rounds after which a model that seldom gives a valid vote is reported."""
-
 _LATEST = 20
 """The latest calls of a model, which say whether it fails now."""
 
 _MIN_FAILED = 5
 """Failed calls among these that an alarm needs, and they must be at least half."""
-
-
-def model_alerts(models: Sequence[ModelReport], outcomes: Mapping[str, Sequence[str | None]]) -> list[Alert]:
-    """The problems of a project's models."""
-    pool = [model for model in models if model.in_pool]
-    failing = [alert for model in pool if (alert := _failing(model.name, outcomes.get(model.name, ())))]
-    named = {alert.subject for alert in failing}
-    return failing + [
-        _seldom_votes(model)
-        for model in pool
-        if model.asked >= _MIN_ROUNDS and 2 * model.voted < model.asked and model.name not in named
-    ]
 
 
 def _family_alerts(question: QuestionReport) -> list[Alert]:
@@ -113,26 +89,19 @@ def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
     ]
 
 
-def _failing(model: str, outcomes: Sequence[str | None]) -> Alert | None:
+def _failing(model: str, outcomes: Sequence[Outcome]) -> Alert | None:
     """The alarm about a model whose latest calls failed, under the code of most of them."""
     latest = outcomes[:_LATEST]
-    codes = Counter(code for code in latest if code is not None)
+    codes = Counter(outcome.code for outcome in latest if outcome.code is not None)
     if codes.total() < _MIN_FAILED or 2 * codes.total() < len(latest):
         return None
     code = max(codes, key=lambda code: (codes[code], code))
-    message = f"{model} fails: {codes.total()} of its latest {len(latest)} calls, most of them with {code}"
-    return Alert(code, message, cure_of(code), subject=model)
-
-
-def _seldom_votes(model: ModelReport) -> Alert:
-    """The model is still asked and paid for, although its answers teach nothing."""
-    return Alert(
-        "model_hardly_votes",
-        f"{model.name} gave no valid vote in {model.asked - model.voted} of {model.asked} rounds",
-        "look at its failures; if there are none, its answers are not labels of the config: give the labels "
-        "hints, or take the model out of camvo.yaml",
-        subject=model.name,
+    since = min(outcome.at for outcome in latest if outcome.code is not None)
+    message = (
+        f"{model} fails: {codes.total()} of its latest {len(latest)} calls, the first of them on"
+        f" {moment(since)}, mostly because {meaning_of(code)}"
     )
+    return Alert(code, message, cure_of(code), subject=model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +109,15 @@ class Found:
     """Findings from building a project's report that the report does not contain.
 
     Attributes:
-        outcomes: model → the outcomes of its latest calls, an error's code or ``None``; the latest first.
+        outcomes: model → the outcomes of its latest calls, the latest first; of models that may be asked.
+        missing: the labels and votes that the project lacks.
         problems: errors that occurred.
         connected: whether Label Studio has ever called CaMVo about the project.
         votable: whether its label config has a control that can be voted on.
     """
 
-    outcomes: Mapping[str, Sequence[str | None]]
+    outcomes: Mapping[str, Sequence[Outcome]]
+    missing: Missing
     problems: tuple[CamvoError | None, ...]
     connected: bool
     votable: bool
@@ -169,11 +140,12 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += _score_alerts(project, question)
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
         alerts += _family_alerts(question)
-    alerts += model_alerts(project.models, found.outcomes)
+    alerts += found.missing.alerts
+    named = {alert.subject for alert in found.missing.alerts}
+    failing = [_failing(model, found.outcomes[model]) for model in sorted(found.outcomes)]
+    alerts += [alert for alert in failing if alert is not None and alert.subject not in named]
     alerts += _pack_alerts(project.packs)
     alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
-    refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
-    alerts += _refused_alerts(refused, commands_of(project.key).failed)
     alerts += _config_alerts(project, found)
     alerts += _recount_alerts(project)
     alerts += _connection_alerts(project, model_version, found)

@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlalchemy import Connection
 
+from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
+from backend.ledger.missing_votes import MissingVotes
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import ProjectSums, RoundsRow
+from backend.ledger.reports import Outcome, ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
 from backend.server.status.labels import QuestionSource, question_reports
+from backend.server.status.live import Live
+from backend.server.status.missing import missing_of
 from backend.server.status.people_and_models import (
     annotator_reports,
     best_single_report,
@@ -30,11 +34,11 @@ from backend.server.status.promises import certificate_reports
 from backend.server.status.report import (
     Budget,
     Cost,
-    Live,
     LostCalls,
     ModelVersion,
     ProjectReport,
     Report,
+    Share,
 )
 from backend.server.status.work import (
     commands_of,
@@ -63,6 +67,7 @@ def build_report(
     label_studio: str | None = None,
     annotators: bool = False,
     certificates: bool = False,
+    configured: bool = True,
 ) -> Report:
     """Build the report of every project, or of the projects that ``project`` names.
 
@@ -76,11 +81,13 @@ def build_report(
         annotators: whether to report on each annotator.
         certificates: whether to estimate the share of each label and to check the certificates that were
             issued, which reads every round.
+        configured: whether the settings name the models of the projects. Otherwise the models are those that
+            a project has asked lately.
     """
     known = selected_projects(connection, project)
     day = money.balance(connection, money.EVERY_PROJECT, money.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    around = _Around(label_studio, reports.recent_outcomes(connection), certificates)
+    around = _Around(label_studio, reports.recent_outcomes(connection), certificates, configured)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
     if annotators:
         project_reports = [
@@ -121,11 +128,13 @@ class _Around:
         label_studio: the configured address of Label Studio.
         outcomes: (project, model) → the outcomes of its latest calls.
         certificates: whether to estimate shares of labels, and to check certificates.
+        configured: whether the settings name the models of the projects.
     """
 
     label_studio: str | None
-    outcomes: Mapping[tuple[str, str], Sequence[str | None]]
+    outcomes: Mapping[tuple[str, str], Sequence[Outcome]]
     certificates: bool
+    configured: bool
 
 
 def _project_report(
@@ -143,11 +152,14 @@ def _project_report(
     asked = (
         {question.name: question for question in config.questions} if config and around.certificates else {}
     )
-    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
+    progress = progress_report(connection, stored, config)
+    closed = closed_controls(stored) or {}
+    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
-    models = model_reports(connection, key, calls, own_settings.arms)
-    progress = progress_report(connection, stored, config)
+    latest = MissingVotes(connection, key, None).of_models()
+    pool = own_settings.arms if around.configured else tuple(latest)
+    models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
@@ -162,7 +174,10 @@ def _project_report(
         cost=replace(
             _cost(rounds, _budget(account, settings.budget.project_usd)),
             best_single=best_single_report(
-                models, current[0].votes if len(current) == 1 else None, progress.predicted
+                models,
+                current[0].votes if len(current) == 1 else None,
+                progress.predicted,
+                lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
             ),
             lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
         ),
@@ -179,11 +194,15 @@ def _project_report(
         recounts=recount_report(connection, key),
         packs=pack_reports(connection, key),
         certificates=certificate_reports(connection, key) if around.certificates else None,
+        incomplete=missing.incomplete,
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
         report = replace(report, next_steps=next_steps(report))
     found = Found(
-        outcomes={model: codes for (of, model), codes in around.outcomes.items() if of == key},
+        outcomes={
+            model: found for (of, model), found in around.outcomes.items() if of == key and model in pool
+        },
+        missing=missing,
         problems=(unfit, unreadable),
         connected=is_connected(stored, report),
         votable=config is None or bool(config.questions),
@@ -228,8 +247,13 @@ HEADERS = {
 """HTTP headers that are sent with the page."""
 
 
-def render_page(report: Report, *, overview: bool) -> str:
-    """The report as HTML."""
+def render_task(found: InspectedTask, title: str | None) -> str:
+    """A task that was inspected, as HTML."""
+    return _environment().get_template("task.html").render(found=found, title=title)
+
+
+def render_page(report: Report, *, overview: bool, texts: bool = False) -> str:
+    """The report as HTML; with ``texts``, it says where the texts of a task are shown."""
     project = None if overview or not report.projects else report.projects[0]
     return (
         _environment()
@@ -237,6 +261,7 @@ def render_page(report: Report, *, overview: bool) -> str:
         .render(
             report=report,
             project=project,
+            texts=texts,
             several=project is not None and sum(question.current for question in project.questions) > 1,
             charts={} if project is None else _drawings(project),
             by_host=_by_host(report.projects),

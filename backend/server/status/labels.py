@@ -13,7 +13,6 @@ from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.reports import SCORE_BINS, JudgedRow, ProjectSums, QuestionSums, RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.promises import (
-    blind_labels_needed,
     certify_report,
     estimate_report,
     guarantee_report,
@@ -114,13 +113,19 @@ def _order(label: QuestionableLabel) -> tuple[bool, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSource:
-    """Where a project's questions are read; ``shares`` has those whose labels' shares are wanted."""
+    """Where a project's questions are read.
+
+    Attributes:
+        shares: the questions whose labels' shares are wanted.
+        unpredicted: how many of its tasks have no round; ``None`` if that is unknown.
+    """
 
     connection: Connection
     project: str
     target: float
     closed: Mapping[str, bool]
     shares: Mapping[str, ConfigQuestion] = field(default_factory=dict)
+    unpredicted: int | None = None
 
 
 def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
@@ -162,11 +167,10 @@ def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQue
     return replace(
         report,
         votes=VotesReport.of(sums.latest_plan()),
-        estimate=estimate_report(score_counts, checked),
+        estimate=estimate_report(score_counts, checked, represented=not queue.after),
         score_check=score_check_report(checked),
         labels=_labels_report(sums, score_counts, judged, closed=closed),
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
-        certify=certify_report(queue, score_counts, source.target),
+        certify=certify_report(queue, score_counts, source.target, source.unpredicted),
         shares=None if asked is None else shares_report(sums, asked, queue),
-        blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,
     )

@@ -131,16 +131,29 @@ _LEAST = 10
 
 
 def best_single_report(
-    models: Sequence[ModelReport], votes: VotesReport | None, tasks: int
+    models: Sequence[ModelReport],
+    votes: VotesReport | None,
+    tasks: int,
+    labels_beside: Callable[[str, bool], Share],
 ) -> BestSingleReport | None:
-    """Find the best single model by the best evidence there is; ``None`` before any answer."""
+    """Find the best single model by the best evidence there is; ``None`` before any answer.
+
+    Args:
+        models: the models.
+        votes: what the votes alone say of them.
+        tasks: how many tasks it would have labelled.
+        labels_beside: returns how right the labels are on the tasks on which a model's votes were checked,
+            blind ones or others. People choose hard tasks, so only these compare like with like.
+    """
     asked = [model for model in models if model.in_pool and model.answered]
     for basis, share_of in _evidence(votes).items():
         shares = {model.name: share for model in asked if (share := share_of(model)) is not None}
         if len(shares) == len(asked) > 0:
             best = max(asked, key=lambda model: (shares[model.name], -model.cost_usd / model.answered))
             usd = best.cost_usd / best.answered * tasks
-            return BestSingleReport(best.name, usd, shares[best.name], basis)
+            by_people = basis in {"blind", "reviewed"}
+            labels = labels_beside(best.name, basis == "blind") if by_people else None
+            return BestSingleReport(best.name, usd, shares[best.name], basis, labels)
     return None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from sqlalchemy import Connection
@@ -92,7 +93,7 @@ def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueu
         ],
     )
     newest = ProjectSums(sums.connection, sums.project).newest_round()
-    every = predicted if through == newest else sums.first_labels(newest)
+    every = sums.first_labels(newest, represented=False)
     return SharesReport(
         tasks=predicted.total(),
         beyond=every.total() - predicted.total(),
@@ -118,29 +119,38 @@ _LOWER = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5)
 _MOST = 5000
 
 
-def blind_labels_needed(score_counts: Sequence[int], target: float) -> int | None:
-    """How many blind labels are expected to certify a share before there is one; ``None`` if none do."""
-    return labels_to_certify([], _scores(score_counts), target, most=_MOST) if sum(score_counts) else None
+def certify_report(
+    queue: BlindQueue, score_counts: Sequence[int], target: float, unpredicted: int | None = None
+) -> CertifyReport | None:
+    """Say how many blind labels are needed, or would do for less; ``None`` without a label.
 
-
-def certify_report(queue: BlindQueue, score_counts: Sequence[int], target: float) -> CertifyReport | None:
-    """Say how many blind labels are needed; ``None`` without a blind task."""
-    if not queue or not sum(score_counts):
+    Args:
+        queue: the blind tasks.
+        score_counts: how many labels have a score in each bin.
+        target: the share that must be right.
+        unpredicted: how many tasks can still be kept blind; ``None`` if that is unknown.
+    """
+    if not sum(score_counts):
         return None
     run, behind = queue.run, queue.behind
     audits = [(blind.score, blind.reward) for blind in run if blind.reward is not None]
     scores = _scores(score_counts)
     waiting = sum(blind.reward is None for blind in behind)
     next_task = behind[0].task if behind else None
-    own = labels_to_certify(audits, scores, target, most=_MOST)
-    if own is not None and own <= waiting:
-        return CertifyReport(target, own, waiting, next_task)
+    wanted = labels_to_certify(audits, scores, target, most=_MOST)
+    found = partial(
+        CertifyReport, waiting=waiting, next_task=next_task, unpredicted=unpredicted, wanted=wanted
+    )
+    if wanted is not None and wanted <= waiting:
+        return found(target, wanted)
+    possible = _MOST if unpredicted is None else min(waiting + unpredicted, _MOST)
+    own = wanted if wanted is not None and wanted <= possible else None
     lower = [share for share in _LOWER if share < target]
-    for most, targets in ((waiting, lower), (_MOST, lower if own is None else ())):
+    for most, targets in ((waiting, lower), (possible, lower if own is None else ())):
         for share in targets:
             if needed := labels_to_certify(audits, scores, share, most=most):
-                return CertifyReport(share, needed, waiting, next_task)
-    return CertifyReport(target, own, waiting, next_task)
+                return found(share, needed)
+    return found(target, own)
 
 
 def _scores(score_counts: Sequence[int]) -> list[tuple[float, int]]:
@@ -235,14 +245,20 @@ LEAST = 10
 """Checked labels from which on a share is estimated from them."""
 
 
-def estimate_report(score_counts: Sequence[int], checked: Sequence[CheckedRow]) -> EstimateReport | None:
-    """Estimate the share of right labels; ``None`` without a label."""
+def estimate_report(
+    score_counts: Sequence[int], checked: Sequence[CheckedRow], *, represented: bool = True
+) -> EstimateReport | None:
+    """Estimate the share of right labels; ``None`` without a label.
+
+    ``represented`` says whether the blind tasks represent all others. Otherwise their labels count like
+    reviewed ones.
+    """
     labels = sum(score_counts)
     if not labels:
         return None
     blind = [row.confirmed for row in checked if row.audit]
-    reviewed = [row for row in checked if not row.audit]
-    if len(blind) >= LEAST:
+    reviewed = [row for row in checked if not (row.audit and represented)]
+    if len(blind) >= LEAST and represented:
         low, high = clopper_pearson(sum(blind), len(blind))
         return EstimateReport("blind", labels, len(blind), sum(blind) / len(blind), low, high)
     if len(reviewed) >= LEAST:
@@ -285,8 +301,11 @@ def _counts(score_counts: Sequence[int], reviewed: Sequence[CheckedRow]) -> Scor
     return ScoreCounts(np.maximum(labels, checked), checked, right)
 
 
-_CountLabels = Callable[[float, int | None], int]
-"""Counts a question's labels with at least a score, up to a round (``None`` for all)."""
+class _CountLabels(Protocol):
+    """Counts a question's labels with at least a score, up to a round (``None`` for all)."""
+
+    def __call__(self, score: float, through: int | None, *, represented: bool = False) -> int:
+        """The number, on request only of the tasks that blind ones represent."""
 
 
 def guarantee_report(queue: BlindQueue, target: float, count: _CountLabels) -> GuaranteeReport:
@@ -352,9 +371,9 @@ def _covered_labels(queue: BlindQueue, certified: Certified | None, count: _Coun
     """How many labels a certificate covers; see :func:`_covered_cohorts`."""
     if certified is None:
         return 0
-    least = certified.threshold
+    least, counted = certified.threshold, partial(count, represented=True)
     return sum(
-        int(cohort.share * (count(least, cohort.through) - count(least, cohort.after)))
+        int(cohort.share * (counted(least, cohort.through) - counted(least, cohort.after)))
         for cohort in _covered_cohorts(queue)
     )
 

@@ -11,14 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from prometheus_client.samples import Sample
-
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
-from backend.settings import Environment
-from backend.telemetry import metrics
 from camvo.annotators.annotators import AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
 from camvo.shares.shares import LabelShare
@@ -53,12 +49,23 @@ class SharesReport:
 
 @dataclass(frozen=True, slots=True)
 class CertifyReport:
-    """What it takes to certify that a share of labels is right, from some score on."""
+    """What it takes to certify that a share of labels is right, from some score on.
+
+    Attributes:
+        target: the share: the project's own, or a lower one that can be reached.
+        needed: how many further blind labels are expected to certify it; ``None`` if no share can be reached.
+        waiting: blind tasks without a label.
+        next_task: the first of them.
+        unpredicted: tasks that can still be kept blind; ``None`` if that is unknown.
+        wanted: how many would certify the project's own share if there were as many tasks; ``None`` if none.
+    """
 
     target: float
     needed: int | None
     waiting: int
     next_task: int | None
+    unpredicted: int | None = None
+    wanted: int | None = None
 
 
 Basis = Literal["blind", "reviewed", "score"]
@@ -146,6 +153,11 @@ class ProgressReport:
     outdated: int
     config_changed: tuple[str, ...]
 
+    @property
+    def unpredicted(self) -> int | None:
+        """How many tasks no model has voted on; ``None`` if it is unknown how many there are."""
+        return None if self.tasks is None else max(self.tasks - self.predicted, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class RecountReport:
@@ -188,12 +200,18 @@ class AnnotatorReport:
 
 @dataclass(frozen=True, slots=True)
 class BestSingleReport:
-    """The best single model, had it labelled all tasks alone."""
+    """The best single model, had it labelled all tasks alone.
+
+    Attributes:
+        labels: how many of the labels on the very tasks that ``share`` is about are right, where people have
+            labelled these; ``None`` where it is about all tasks.
+    """
 
     model: str
     usd: float
     share: float
     basis: Literal["blind", "reviewed", "votes", "agreement"]
+    labels: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +521,6 @@ class QuestionReport:
     questionable: QuestionableReport | None = None
     certify: CertifyReport | None = None
     shares: SharesReport | None = None
-    blind_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -587,6 +604,20 @@ class ProjectReport:
     annotators: tuple[AnnotatorReport, ...] | None = None
     packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
+    incomplete: int = 0
+
+    @property
+    def saving(self) -> str:
+        """What was saved beside asking everyone, in words; empty if nothing can be said."""
+        if self.cost.saved is None:
+            return ""
+        if self.incomplete > _MANY_INCOMPLETE * self.rounds:
+            return "no saving is known, since votes are missing"
+        return f"{percent(self.cost.saved)} saved"
+
+
+_MANY_INCOMPLETE = 0.05
+"""A saving is named if no larger share of the labels is incomplete: a vote that is missing saves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,53 +645,3 @@ class Report:
     server: ServerReport | None
     today: Budget
     projects: tuple[ProjectReport, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The running server: its own part of the report, and counts and times by project."""
-
-    server: ServerReport
-    tasks_under_way: Mapping[str, int]
-    webhook_at: Mapping[str, float]
-
-
-def read_live(environment: Environment) -> Live:
-    """Read the metrics of the server that runs in this environment."""
-    samples = metrics.samples(several_processes=environment.prometheus_multiproc_dir is not None)
-    webhook_at = _by_label("project", samples.get("camvo_webhook_last_timestamp_seconds", []))
-    under_way = _by_label("project", samples.get("camvo_tasks_under_way", []))
-    tasks = _by_label("outcome", samples.get("camvo_tasks_total", []))
-    requests = samples.get("camvo_requests_total", [])
-    webhooks = [sample for sample in requests if sample.labels["endpoint"] == "/webhook"]
-    server = ServerReport(
-        started_at=_gauge(samples.get("camvo_started_timestamp_seconds", [])) or 0.0,
-        webhooks=_webhook_access(environment),
-        tasks={outcome: int(count) for outcome, count in tasks.items()},
-        webhook_at=max(webhook_at.values(), default=None),
-        webhooks_refused=int(_by_label("status", webhooks).get("401", 0)),
-        webhook_refused_at=_gauge(samples.get("camvo_webhook_refused_last_timestamp_seconds", [])),
-        unsettled=int(_gauge(samples.get("camvo_unsettled_answers", [])) or 0),
-        clock_skew=_gauge(samples.get("camvo_clock_skew_seconds", [])),
-    )
-    return Live(
-        server=server,
-        tasks_under_way={project: int(count) for project, count in under_way.items()},
-        webhook_at=webhook_at,
-    )
-
-
-def _webhook_access(environment: Environment) -> Literal["open", "guarded", "closed"]:
-    """Who can send a webhook; Label Studio's webhooks carry no basic auth."""
-    if environment.webhook_secret is not None:
-        return "guarded"
-    return "open" if environment.basic_auth_user is None else "closed"
-
-
-def _gauge(samples: Sequence[Sample]) -> float | None:
-    """The value of a gauge without labels; ``None`` before it is set."""
-    return next((sample.value for sample in samples if sample.value), None)
-
-
-def _by_label(label: str, samples: Sequence[Sample]) -> dict[str, float]:
-    return {sample.labels[label]: sample.value for sample in samples}

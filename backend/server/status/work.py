@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
 from backend.ledger.answers import PackChecks
+from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, Project, is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
@@ -37,6 +39,7 @@ from backend.server.status.report import (
     of,
     share_of_hundred,
 )
+from camvo.numerics.small import clopper_pearson
 from camvo.twins.twins import judge_pack, model_of
 
 
@@ -94,6 +97,7 @@ def project_progress(
     return {
         "tasks": decided,
         "last_round": sums.newest_round(),
+        "last_call": Mark.now(connection).call,
         "countings": Recounts(connection, project).latest_number(),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
@@ -185,9 +189,13 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
     certify = question.certify
     if certify is None or certify.needed == 0 or question.guarantee.threshold is not None:
         return
+    if not _has_blind_tasks(question):
+        return
     name = _name(project, question)
     right = f"{share_of_hundred(certify.target)}{name}"
-    if certify.needed is None:
+    if certify.needed is None and certify.wanted is not None:
+        yield _too_few_tasks(project, question, certify, right)
+    elif certify.needed is None:
         text = (
             f"No number of blind labels is expected to certify {right}: too many labels are wrong. Label "
             "doubtful tasks, or ask better models"
@@ -201,11 +209,40 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         yield _more_blind(project, question, certify, right)
 
 
+def too_few_tasks(certify: CertifyReport, right: str) -> str:
+    """Say plainly that nothing can be certified, since a project has too few tasks for that."""
+    possible = certify.waiting + (certify.unpredicted or 0)
+    return (
+        f"Nothing can be certified: {right} would take about"
+        f" {of(certify.wanted or 0, 'further blind label')}, and {of(possible, 'task')} can still get one"
+    )
+
+
+def _too_few_tasks(
+    project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
+) -> NextStep:
+    """Say what the blind labels that are possible show instead."""
+    text, estimate = too_few_tasks(certify, right), question.estimate
+    if not certify.waiting or estimate is None:
+        return NextStep("not_certifiable", text)
+    labels = question.guarantee.run + certify.waiting
+    low, high = clopper_pearson(estimate.share * labels, labels)
+    text += (
+        f". Label the {certify.waiting} that wait all the same: they show the share of right labels to within"
+        f" about {50.0 * (high - low):.0f} points"
+    )
+    command = f"camvo review --project {project.id} --tab"
+    return NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
+
+
 def _more_blind(
     project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
 ) -> NextStep:
     """Too few blind tasks wait for a label: label those, or keep more tasks blind."""
     needed = f"about {of(certify.needed or 0, 'further blind label')} would certify {right}"
+    if certify.unpredicted:
+        share = _audit_share((certify.needed or 0) - certify.waiting, certify.unpredicted)
+        needed += f" (audit: {share:g} keeps enough of the {of(certify.unpredicted, 'task')} to come blind)"
     if certify.waiting:
         text = f"Label the {of(certify.waiting, 'blind task')}: they show how many labels are right; {needed}"
         command = f"camvo review --project {project.id} --tab"
@@ -232,8 +269,34 @@ def _improve(project: ProjectReport) -> Iterator[NextStep]:
             text = f"{family} agree too much{name}: replace one of them in camvo.yaml by a different model"
             yield NextStep("related_models", text)
         if project.rounds and not _has_blind_tasks(question):
-            text = f"Keep some tasks blind{name}: set audit: 0.1 in camvo.yaml. Only blind labels certify"
-            yield NextStep("keep_blind", text)
+            yield from _keep_blind(project, question, name)
+
+
+_AUDIT = 0.1
+"""The share of tasks to keep blind while nothing says how many are needed."""
+
+
+def _audit_share(needed: int, unpredicted: int) -> float:
+    """The share of tasks to keep blind so that enough of the tasks to come are; always below 1."""
+    return min(max(math.ceil(110.0 * needed / unpredicted) / 100.0, 0.01), 0.95)
+
+
+def _keep_blind(project: ProjectReport, question: QuestionReport, name: str) -> Iterator[NextStep]:
+    """Only a task of which nobody has seen a prediction can be blind, so this is for tasks to come."""
+    left, certify = project.progress.unpredicted, question.certify
+    if left == 0 or certify is None or not is_of_label_studio(project.key):
+        return
+    of_left = "the next tasks" if left is None else f"the other {of(left, 'task')}"
+    share, promise = _AUDIT, "only blind labels certify"
+    if certify.needed:
+        share = _AUDIT if left is None else _audit_share(certify.needed, left)
+        right = share_of_hundred(certify.target)
+        promise = f"about {of(certify.needed, 'blind label')} would certify {right}, and nothing else can"
+    elif certify.wanted is not None:
+        yield NextStep("not_certifiable", too_few_tasks(certify, f"{share_of_hundred(certify.target)}{name}"))
+        return
+    text = f"Keep some of {of_left} blind{name}: set audit: {share:g} in camvo.yaml before they are predicted"
+    yield NextStep("keep_blind", f"{text}; {promise}")
 
 
 def _name(project: ProjectReport, question: QuestionReport) -> str:

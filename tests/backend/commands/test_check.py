@@ -63,7 +63,7 @@ def test_a_model_that_votes_shows_time_usage_and_price(live: CompletedProcess[st
     ("model", "cure"),
     [
         ("green", "“I would rather not say.” (the JSON schema was sent along: name another model"),
-        ("blue", "check the variable that api_key_env names"),
+        ("blue", "put a valid key into the variable that api_key_env"),
         ("off", "cannot be reached: connection refused (start its server"),
     ],
 )

@@ -193,7 +193,7 @@ def test_check_shows_what_redaction_makes_of_a_made_up_line(tmp_path: Path) -> N
     (tmp_path / "camvo.yaml").write_text("redact: backend.questions.personal_data:redact\n", "utf-8")
     done = called("check", "--config", "camvo.yaml", cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 0
-    assert "personal_data:redact 1; no images are shown; " in done.stdout
+    assert "personal_data:redact 2; no images are shown; " in done.stdout
     assert "becomes “Jane Doe, <EMAIL>, <PHONE>”\n" in done.stdout
 
 

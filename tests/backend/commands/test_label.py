@@ -221,6 +221,26 @@ def test_a_run_after_the_budget_was_raised_goes_on_and_counts_what_was_spent(tmp
         assert second.spending.in_all() == pytest.approx(folder.server.count() * 0.0013)
 
 
+def test_for_a_spreadsheet_no_cell_is_a_formula(tmp_path: Path) -> None:
+    texts = [f"{begin}cmd|' /C calc'!A1" for begin in "=+-@\t\r"]
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.jsonl", "\n".join(json.dumps({"text": text, "=1+1": "a"}) for text in texts))
+        folder.label("in.jsonl")
+        folder.label("in.jsonl", "marked.csv", spreadsheet=True)
+        plain, marked = folder.rows(), folder.rows("marked.csv")
+    assert [(row["text"], row["=1+1"]) for row in plain] == [(text, "a") for text in texts]
+    assert [(row["text"], row["'=1+1"]) for row in marked] == [(f"'{text}", "a") for text in texts]
+    assert [row["camvo_label"] for row in marked] == ["Glad"] * len(texts)
+
+
+def test_only_csv_is_for_a_spreadsheet(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely")
+        with pytest.raises(DatasetError, match="--spreadsheet: is for CSV"):
+            folder.label(out="out.jsonl", spreadsheet=True)
+        assert folder.server.count() == 0
+
+
 def test_several_controls_have_a_column_of_labels_each(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Work"})) as folder:
         folder.table("lovely")
@@ -235,7 +255,7 @@ def test_a_question_without_a_vote_leaves_its_column_empty_and_is_named(tmp_path
         tally = folder.label(label_config=XML, labels=(), text_column=None)
         [row] = folder.rows()
         assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
-        assert (row["camvo_error"], tally.failed) == ("no_vote", 1)
+        assert (row["camvo_error"], tally.failed) == ("model_bad_answer", 1)
         folder.server.script = lambda body: Reply.says({"topic": "Work"})
         folder.label(label_config=XML, labels=(), text_column=None, retry_failed=True)
         [row] = folder.rows()

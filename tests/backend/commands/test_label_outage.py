@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from labelling import LabelFolder
 
+from backend.commands.ledger import verify_ledger
+from backend.commands.teach import teach_file
 from backend.ledger import money
 from backend.ledger.money import from_picodollars
 from backend.models import outages
@@ -259,3 +261,19 @@ def test_an_outage_that_outlasts_the_patience_is_given_up(tmp_path: Path) -> Non
     with folder_of(tmp_path, Provider(Reply.fails(503)), patience_hours=0.5 / 3600) as folder:
         assert folder.label().counts.labelled == len(TEXTS)
         assert lacking(folder) == [{"red": "model_unavailable"}] * len(TEXTS)
+
+
+@pytest.mark.parametrize("policy", ["joint", "camvo"])
+def test_missing_votes_on_blind_tasks_that_people_have_labelled_leave_the_ledger_sound(
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = Provider(Reply.fails(503))
+    with folder_of(tmp_path, provider, policy) as folder:
+        monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
+        folder.label(no_wait=True, blind=6)
+        folder.change("blind.csv", **dict.fromkeys(TEXTS, "Sad"))
+        teach_file(folder.path / "blind.csv", folder.environment.config)
+        provider.left = 0
+        folder.label(retry_failed=True)
+        assert not any(lacking(folder))
+        assert verify_ledger(folder.console, folder.environment, None), said(folder)

@@ -23,6 +23,7 @@ from backend.datasets.object_folder import parts_folder
 from backend.datasets.tasks import Shard
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import projects
+from backend.server.status.missing import Missing
 from backend.testing import Reply
 
 TEXTS = [f"{word} {number}" for number in range(12) for word in ("lovely", "gloomy")]
@@ -39,7 +40,7 @@ def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
 
 def label_parts(
     folder: LabelFolder, engine: Callable[..., Any] = label_here, out: str = "", **options: Any
-) -> tuple[RunCounts, list[PartOutcome]]:
+) -> tuple[RunCounts, list[PartOutcome], Missing]:
     """Label ``in.csv`` into the folder ``out``, or into another one."""
     return run_parts(
         folder.path / "in.csv",
@@ -92,7 +93,7 @@ def test_parts_together_are_the_rows_in_their_order_with_costs_that_add_up(tmp_p
     texts = [f"{word} {number}" for number in range(60) for word in ("lovely", "gloomy")]
     with LabelFolder(tmp_path, moods, concurrency=8) as folder:
         folder.table(*texts, "lovely 1")
-        counts, errors = label_parts(folder)
+        counts, errors, _ = label_parts(folder)
         rows = rows_of(tmp_path / "out")
         assert not errors
         assert len(list((tmp_path / "out").iterdir())) == 2
@@ -144,7 +145,7 @@ def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_n
             store.refuses = lambda method, query: method == "PUT"
             yield from label_here(work, parts)
 
-        _, errors = label_parts(folder, refused, out="s3://bucket/labels")
+        _, errors, _ = label_parts(folder, refused, out="s3://bucket/labels")
         assert [error.code for error in errors] == ["dataset_invalid"]
         assert store.objects() == {}
         store.refuses = lambda method, query: False
@@ -183,10 +184,10 @@ def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: 
 
     with LabelFolder(tmp_path, moods, concurrency=8) as folder:
         folder.table(*texts)
-        counts, errors = label_parts(folder, broken)
+        counts, errors, _ = label_parts(folder, broken)
         assert [error.part for error in errors] == [0]
         assert counts.labelled == 150
-        counts, errors = label_parts(folder)
+        counts, errors, _ = label_parts(folder)
         assert (counts.labelled, counts.labelled_before, errors) == (100, 150, [])
         assert folder.server.count() == 2 * len(texts)
 
@@ -204,7 +205,7 @@ def test_a_row_that_breaks_a_process_is_a_failed_task_and_the_part_is_written(
     monkeypatch.setattr(Annotator, "annotate", poisoned)
     with LabelFolder(tmp_path, moods) as folder:
         folder.table("lovely", "poison", "gloomy")
-        counts, errors = label_parts(folder)
+        counts, errors, _ = label_parts(folder)
         assert (counts.failed, errors) == ({"internal": 1}, [])
         assert [row["camvo_label"] or "none" for row in rows_of(tmp_path / "out")] == ["Glad", "none", "Sad"]
 

@@ -111,7 +111,8 @@ def test_labels_that_several_columns_name_are_not_odd(tmp_path: Path) -> None:
 
 def test_a_label_that_nobody_else_uses_is_named_with_its_model(tmp_path: Path) -> None:
     assert odd(tmp_path, "truth,a,b\nyes,yes,yes\nyes,yes,N/A\nyes,yes,N/A\n") == [
-        "only 'b' names the label 'N/A' (2 items); a typing error?"
+        "the label 'N/A' reads as a missing value; leave such cells blank",
+        "only 'b' names the label 'N/A' (2 items); a typing error?",
     ]
 
 

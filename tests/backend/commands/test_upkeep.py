@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -38,6 +39,9 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(folder: Path) -> None:
 
 
 def test_a_pruned_file_is_smaller_and_sound(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database, database:
+        # Answers long enough that they take pages of their own.
+        database.execute("UPDATE answers SET content = content || hex(zeroblob(1000))")
     before = (folder / "ledger.sqlite").stat().st_size
     run = ledger(folder, "prune", "--older", "12w", "--yes", "--compact")
     assert (run.returncode, run.stderr) == (0, "")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backend.datasets.index import Index
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Dataset, content_number, plain_label_config, task_name, task_number
-from backend.errors import DatasetError
+from backend.errors import DatasetError, DiskFullError
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")
 
@@ -72,6 +72,13 @@ def test_a_source_that_changes_between_two_readings_is_noticed() -> None:
         source.texts = ["b", "a"]
         with pytest.raises(DatasetError, match="has changed"):
             list(index.first_rows())
+
+
+def test_a_full_disk_of_temporary_files_is_named() -> None:
+    with Index(Dataset(Texts([f"text {number}" for number in range(1000)]), CONFIG)) as index:
+        index._database.execute("PRAGMA max_page_count=2")
+        with pytest.raises(DiskFullError, match="the disk is full"):
+            index.build()
 
 
 def test_a_source_that_becomes_shorter_is_noticed() -> None:

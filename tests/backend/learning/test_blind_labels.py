@@ -13,6 +13,7 @@ from label_studio_requests import (
     Project,
     annotated,
     annotations_deleted,
+    predict,
     task,
     tasks_deleted,
     updated,
@@ -148,3 +149,51 @@ def test_a_task_stays_blind_after_the_setting_is_lowered(tmp_path: Path) -> None
         assert backend.predict(task(1)) == [[]]
         [prediction] = backend.predict(task(2))
         assert prediction
+
+
+# -- blind is what was never shown
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Path:
+    """A folder whose ledger holds a prediction of task 1 that people could see."""
+    with Backend(tmp_path, SPLIT) as backend:
+        assert backend.predict(task(1)) != [[]]
+    return tmp_path
+
+
+def test_a_task_whose_prediction_was_shown_does_not_become_blind_later(shown: Path) -> None:
+    with Backend(shown, SPLIT, audit=ALL) as backend:
+        first, second = backend.predict(task(1), task(2))
+        assert (bool(first), second) == (True, [])
+        assert entry(backend, 2).task == 2
+        body = predict([task(1)])
+        body["params"]["stored_only"] = True  # as when a recount is delivered
+        assert backend.post("/predict", body).get_json()["results"] == [first]
+
+
+def test_a_question_that_is_new_on_a_shown_task_is_shown_as_well(shown: Path) -> None:
+    two = Project(label_config=SENTIMENT_AND_TOPIC)
+    with Backend(shown, says_both, audit=ALL) as backend:
+        [prediction] = backend.predict(task(1), project=two)
+    assert [region["from_name"] for region in prediction["result"]] == ["mood", "topic"]
+
+
+def says_both(body: dict[str, Any]) -> Any:
+    return says(mood="Glad", topic="Food")
+
+
+def test_blind_tasks_do_not_speak_for_tasks_from_before(shown: Path) -> None:
+    with Backend(shown, SPLIT, audit=0.5) as backend:
+        backend.predict(*(task(number) for number in range(2, 30)))
+        with backend.ledger.read() as connection:
+            assert BlindQueues(connection, Project().key).unrepresented() == {1}
+
+
+def test_from_the_first_task_on_they_speak_for_all(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT, audit=0.5) as backend:
+        backend.predict(*(task(number) for number in range(1, 30)))
+        with backend.ledger.read() as connection:
+            queues = BlindQueues(connection, Project().key)
+            assert queues.unrepresented() == set()
+            assert {queue.after for queue in queues.all().values()} == {0}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import migrated
@@ -16,10 +18,11 @@ from ledger_workers import append_event as append
 from postgres import Postgres
 from sqlalchemy import Connection, text
 
-from backend.errors import LedgerError
+from backend.errors import LedgerError, LedgerFullError
 from backend.ledger import Ledger, Writer, projects
 from backend.ledger.database import database
 from backend.ledger.database import writer as outages
+from backend.ledger.database.spare_room import SpareRoom
 from backend.ledger.events import ProjectEvents
 
 
@@ -94,9 +97,68 @@ def test_a_full_disk_passes(tmp_path: Path) -> None:
         append(connection, b"x" * 1_000_000)
 
     error = failure(ledger, fill)
+    assert isinstance(error, LedgerFullError)
     assert error.temporary
-    assert "free some disk space" in str(error)
+    assert "the disk is full" in str(error)
     ledger.close()
+
+
+def test_a_disk_that_postgresql_finds_full_is_named(postgres: Postgres) -> None:
+    def fill(connection: Connection) -> None:
+        connection.exec_driver_sql(
+            "DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$"
+        )
+
+    with closing(Ledger(postgres.new_ledger_url())) as ledger:
+        error = failure(ledger, fill)
+    assert isinstance(error, LedgerFullError)
+    assert error.temporary
+
+
+# -- spare room
+
+
+FULL = LedgerFullError("the disk is full", temporary=True)
+LOCKED = LedgerError("the database is locked", temporary=True)
+
+
+class Clock:
+    """Monotonic seconds, in the hands of a test."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_no_call_may_start_once_the_disk_was_found_full(sqlite_ledger: Ledger) -> None:
+    spare = SpareRoom(sqlite_ledger)
+    spare.check()
+    assert spare.judged(FULL) is FULL
+    with pytest.raises(LedgerFullError, match="the disk is full"):
+        spare.check()
+
+
+def test_a_disk_that_stays_full_is_a_failure_that_does_not_pass(sqlite_ledger: Ledger) -> None:
+    clock = Clock()
+    spare = SpareRoom(sqlite_ledger, clock)
+    assert [spare.judged(FULL).temporary, spare.judged(LOCKED).temporary] == [True, True]
+    clock.now = 29.0
+    assert spare.judged(FULL).temporary
+    clock.now = 30.0
+    assert [spare.judged(FULL).temporary, spare.judged(LOCKED).temporary] == [False, True]
+
+
+def test_the_room_is_kept_until_the_disk_is_full_or_the_writer_ends(tmp_path: Path) -> None:
+    with closing(Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"))) as ledger:
+        spare = SpareRoom(ledger)
+        kept = os.fstat(spare._file.fileno()).st_blocks * 512  # type: ignore[union-attr]
+        assert kept >= 8_000_000
+        spare.judged(FULL)
+        assert spare._file is None
+        last = SpareRoom(ledger)
+        Writer(ledger, spare=last).close()
+        assert last._file is None
 
 
 def test_a_read_only_file_passes(tmp_path: Path) -> None:

@@ -351,4 +351,4 @@ def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
         outcomes = reports.recent_outcomes(connection)
     for arm in ARMS:
         finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
-        assert outcomes[PROJECT, arm] == finished[::-1]
+        assert [outcome.code for outcome in outcomes[PROJECT, arm]] == finished[::-1]

@@ -59,6 +59,20 @@ def test_a_word_before_the_object_changes_nothing() -> None:
     assert confidences('```json\n{"mood": "Glad"}\n```', parts, "mood") == {"mood": pytest.approx(0.9)}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("```json\n", "\n```"), ("", "\n\n"), ('<think>{"mood": "Glad"}? No.</think>\n', "")],
+    ids=["fence", "blanks", "reasoning"],
+)
+def test_what_the_server_cut_off_the_answer_may_be_among_the_tokens(before: str, after: str) -> None:
+    parts = tokens((before, 0.1), ('{"mood": "', 1.0), ("Glad", 0.9), ('"}', 1.0), (after, 0.1))
+    assert confidences('{"mood": "Glad"}', parts, "mood") == pytest.approx({"mood": 0.9})
+
+
+def test_tokens_of_words_after_the_answer_do_not_spell_it() -> None:
+    assert confidences("Glad", tokens(("Glad", 0.9), (" or Sad", 0.1)), "mood") == {}
+
+
 def test_a_bare_answer_to_a_single_question_counts_whole() -> None:
     parts = tokens(("\n", 0.1), ("Gl", 0.9), ("ad", 0.8), ("\n", 0.1))
     assert confidences("\nGlad\n", parts, "mood") == {"mood": pytest.approx(0.72)}

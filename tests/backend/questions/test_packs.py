@@ -105,14 +105,34 @@ def test_every_text_stands_between_lines_that_occur_in_no_text(texts: list[str],
 
 @pytest.mark.parametrize(
     "line",
-    ["BEGIN {}", "end {}", "Begin  {}", "BEGIN\u00a0{}", "\uff22\uff25\uff27\uff29\uff2e {}", "END: {}"],
+    [
+        "BEGIN {}",
+        "end {}",
+        "Begin  {}",
+        "BEGIN\t{}",
+        "BEGIN\u00a0{}",
+        "END\u3000{}",
+        "\uff22\uff25\uff27\uff29\uff2e {}",
+        "\uff45\uff4e\uff44\u00a0 {}",
+        "END: {}",
+        "**END** `{}`",
+        "BEGIN_{}",
+        "BE\u200bGIN\u2060 {}",
+        "x BEGIN{} y",
+        "END\n{}",
+    ],
 )
+@pytest.mark.parametrize("zero", ["0", "\uff10", "\u0660"], ids=["ASCII", "full width", "Arabic"])
 def test_no_task_gets_an_id_that_a_text_names_in_a_form_like_a_marker(
-    line: str, monkeypatch: pytest.MonkeyPatch
+    line: str, zero: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packs, "_IDS", range(100_000, 100_020))
-    text = "\n".join(line.format(number) for number in range(100_000, 100_019))
-    assert draw_ids([about(text)], random.SystemRandom()) == ["100019"]
+    def digits(number: int) -> str:
+        return "".join(chr(ord(zero) + int(digit)) for digit in str(number))
+
+    monkeypatch.setattr(packs, "_IDS", range(100_000, 100_021))
+    text = "\n".join(line.format(digits(number)) for number in range(100_000, 100_019))
+    # The text may name the other task's id as little as its own.
+    assert {*draw_ids([about(text), about("Sun.")], random.SystemRandom())} == {"100019", "100020"}
 
 
 def test_a_text_that_lists_some_ids_does_not_determine_those_of_its_prompt() -> None:

@@ -39,7 +39,7 @@ def test_failed_tasks_and_an_empty_budget_name_the_command_that_labels_the_file(
     again = "camvo label … --name in --retry-failed"
     assert {reason.code for reason in project.failed} == {"budget_exhausted"}
     assert all(again in reason.fix for reason in project.failed)
-    [refused] = [alert for alert in project.alerts if alert.code == "budget_refused"]
+    [refused] = [alert for alert in project.alerts if alert.code == "budget_exhausted"]
     assert again in refused.fix
     said = json.dumps([[alert.fix for alert in project.alerts], [reason.fix for reason in project.failed]])
     assert "camvo predict" not in said

@@ -17,7 +17,10 @@ from label_studio_requests import (
     setup,
     task,
 )
+from sqlalchemy import select
 from whole_backend import Backend, votes
+
+from backend.ledger.database import tables
 
 DIARY, AWAY = Project(), Project(number=9)
 TASKS = range(1, 15)
@@ -84,6 +87,20 @@ def test_the_best_single_model_and_everyone_stand_beside_the_dollars(backend: Ba
     single = cost["best_single"]
     assert (single["basis"], single["share"]) == ("reviewed", pytest.approx(1 / 6))
     assert 0.0 < single["usd"] < cost["every_model_usd"]
+
+
+def test_the_best_single_model_is_compared_with_the_labels_of_the_very_tasks_it_was_checked_on(
+    backend: Backend,
+) -> None:
+    single = report(backend)["cost"]["best_single"]
+    with backend.ledger.read() as connection:
+        votes_, rounds_ = tables.votes.c, tables.rounds.c
+        checked = select(rounds_.confirmed).join(tables.votes, votes_.round_id == rounds_.id)
+        of_model = votes_.model == single["model"], votes_.project == DIARY.key
+        rows = connection.execute(checked.where(*of_model, votes_.confirmed.is_not(None))).all()
+    assert single["labels"]["count"] == len(rows) > 0
+    assert single["labels"]["right"] == sum(row.confirmed for row in rows)
+    assert f"the labels of these\n{len(rows)} tasks are" in page(backend)
 
 
 def test_questionable_labels_are_listed_with_links_to_their_tasks(backend: Backend) -> None:

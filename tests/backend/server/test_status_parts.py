@@ -9,12 +9,10 @@ import pytest
 from scipy.stats import binomtest
 
 from backend import settings
-from backend.errors import cure_of
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
-from backend.server.status.alarms import model_alerts
 from backend.server.status.build import build_report
 from backend.server.status.drawings import (
     Priced,
@@ -108,8 +106,23 @@ def test_a_lower_target_is_named_if_the_waiting_tasks_cannot_certify_the_own_one
     assert 0 < found.needed <= found.waiting  # type: ignore[operator]
 
 
-def test_without_a_blind_task_nothing_is_said_of_certificates() -> None:
-    assert certify_report(BlindQueue(), scores(at90=10), 0.9) is None
+def test_without_a_blind_task_it_is_said_how_many_would_certify() -> None:
+    found = certify_report(BlindQueue(), scores(at99=1000), 0.97)
+    assert found is not None
+    assert (found.target, found.waiting, found.next_task, found.wanted) == (0.97, 0, None, found.needed)
+
+
+def test_no_more_blind_labels_are_asked_for_than_the_project_has_tasks() -> None:
+    plenty = certify_report(BlindQueue(), scores(at99=160), 0.97, unpredicted=1000)
+    few = certify_report(BlindQueue(), scores(at99=160), 0.97, unpredicted=40)
+    none = certify_report(BlindQueue(), scores(at99=160), 0.97, unpredicted=3)
+    assert plenty is not None
+    assert few is not None
+    assert none is not None
+    assert (plenty.target, plenty.needed) == (0.97, plenty.wanted)
+    assert few.target < 0.97
+    assert 0 < few.needed <= 40  # type: ignore[operator]
+    assert (none.needed, none.wanted) == (None, plenty.wanted)
 
 
 # -- models
@@ -118,22 +131,6 @@ def test_without_a_blind_task_nothing_is_said_of_certificates() -> None:
 def model(name: str, **values: Any) -> ModelReport:
     empty = ModelReport(name, True, 0, 0, NO_SHARE, NO_SHARE, NO_SHARE, 0, {}, None, None, 0.0, None)
     return replace(empty, **values)
-
-
-def test_a_failing_model_is_an_alarm_under_the_code_of_most_failures_with_its_cure() -> None:
-    outcomes = ["model_key_rejected"] * 4 + ["model_timeout"] * 2 + [None] * 4
-    [alert] = model_alerts([model("red")], {"red": outcomes})
-    assert (alert.code, alert.subject, alert.level) == ("model_key_rejected", "red", "alarm")
-    assert alert.fix == cure_of("model_key_rejected")
-    assert alert.message.startswith("red fails: 6 of its latest 10 calls")
-
-
-def test_a_model_that_works_again_is_no_alarm() -> None:
-    assert model_alerts([model("red")], {"red": [None] * 11 + ["model_timeout"] * 9}) == []
-
-
-def test_a_model_that_is_no_longer_asked_is_no_alarm() -> None:
-    assert model_alerts([model("red", in_pool=False)], {"red": ["model_timeout"] * 20}) == []
 
 
 def single(name: str, price: float, **shares: Share) -> ModelReport:
@@ -145,9 +142,10 @@ def test_the_best_single_model_is_found_by_blind_labels_first_and_costs_its_mean
         single("cheap", 0.001, audit=Share.of([(20, 12)]), reviewed=Share.of([(20, 20)])),
         single("dear", 0.003, audit=Share.of([(20, 18)]), reviewed=Share.of([(20, 15)])),
     ]
-    found = best_single_report(models, None, tasks=500)
+    found = best_single_report(models, None, 500, lambda model, audit: Share.of([(20 + audit, 19)]))
     assert found is not None
     assert (found.model, found.basis, found.share) == ("dear", "blind", 0.9)
+    assert found.labels == Share.of([(21, 19)])
     assert found.usd == pytest.approx(1.5)
 
 
@@ -156,9 +154,9 @@ def test_without_checked_votes_of_every_model_agreement_decides_and_is_named() -
         single("cheap", 0.001, agreement=Share.of([(50, 45)]), reviewed=Share.of([(3, 3)])),
         single("dear", 0.003, agreement=Share.of([(50, 40)]), reviewed=Share.of([(20, 20)])),
     ]
-    found = best_single_report(models, None, tasks=10)
+    found = best_single_report(models, None, 10, lambda model, audit: NO_SHARE)
     assert found is not None
-    assert (found.model, found.basis) == ("cheap", "agreement")
+    assert (found.model, found.basis, found.labels) == ("cheap", "agreement", None)
 
 
 # -- links

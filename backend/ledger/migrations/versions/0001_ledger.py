@@ -419,6 +419,7 @@ def _people_and_projects() -> None:
         sa.Column("task_number", sa.BigInteger),
         sa.Column("predicted", JSON_VALUE),
         sa.Column("feedback_refused", sa.BigInteger, server_default="0", nullable=False),
+        sa.Column("audited_after", sa.BigInteger),
         sa.PrimaryKeyConstraint("key", name="pk_projects"),
     )
     op.create_table(
@@ -492,6 +493,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("audit", sa.Boolean, nullable=False),
         sa.Column("voted", sa.Boolean, nullable=False),
+        sa.Column("failure", sa.Text),
         sa.Column("agreed", sa.Double),
         sa.Column("confirmed", sa.Double),
         sa.Column("examples", sa.Integer),

@@ -1,0 +1,165 @@
+"""One task's prompt, answers and labels, printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from backend import settings as settings_module
+from backend.annotation.inspection import InspectedTask, ShownAnswer, ShownPrompt
+from backend.annotation.job import Job
+from backend.commands.bulk.process import annotation_process, ledger_to_read
+from backend.commands.shared import backend_client
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.setup import environment_with, quiet_logs
+from backend.datasets.sources import open_source
+from backend.errors import ConfigError
+from backend.label_studio import payloads
+from backend.label_studio.client import Client
+from backend.learning.projects import project_settings
+from backend.ledger import migrate, projects
+from backend.models.embedder import Embedder
+from backend.questions import LabelConfig, parse_label_config
+from backend.server.status.report import dollars, moment, seconds
+from backend.settings import Environment
+
+
+def show_task(
+    source: Path | int,
+    task: str,
+    options: LabelOptions,
+    config: Path | None,
+    label_studio: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print a task of a file, or of a Label Studio project by its number."""
+    environment = environment_with(config)
+    quiet_logs(environment)
+    if isinstance(source, int):
+        client = backend_client.label_studio_client(label_studio, environment)
+        found, name = (
+            inspect_project_task(client, source, task, environment),
+            f"task {task} of project {source}",
+        )
+    else:
+        found = inspect_file_task(source, task, options, environment)
+        name = f"{source.name}, task {task}"
+    if as_json:
+        print(json.dumps(asdict(found), indent=2, ensure_ascii=False))  # noqa: T201 - the output
+    else:
+        print_task(Console(), found, name)
+
+
+def inspect_project_task(
+    client: Client, number: int, task: str, environment: Environment, embedder: Embedder | None = None
+) -> InspectedTask:
+    """Inspect a task of a project of Label Studio."""
+    payload = client.project(number)
+    raw = client.tasks(number, [int(task)]) if task.isdecimal() else []
+    parsed = payloads.parse_task(raw[0]) if raw else None
+    if parsed is None:
+        raise ConfigError(
+            f"project {number} has no task {task!r}",
+            where="--task",
+            fix="give the number that the Data Manager shows in the column ID",
+        )
+    config = parse_label_config(payload["label_config"])
+    environment = environment.model_copy(update={"label_studio_url": client.url})
+    return _inspect(payloads.project_key(payload), *parsed, config, environment, embedder)
+
+
+def inspect_file_task(
+    path: Path, task: str, options: LabelOptions, environment: Environment, embedder: Embedder | None = None
+) -> InspectedTask:
+    """Inspect a row of a file, by its id or its place."""
+    source = open_source(path)
+    dataset = options.dataset(source)
+    for found in dataset.all_tasks():
+        place = found.row.place  # such as "line 7"
+        if task in {found.id, place, place.rpartition(" ")[2]}:
+            project = options.project(source.path)
+            return _inspect(project, found.number, found.data, dataset.config, environment, embedder)
+    raise ConfigError(
+        f"no row has the id {task!r}, and none begins on this line",
+        where="--task",
+        fix="give an id as in the column camvo_id, or the number of a line",
+    )
+
+
+def _inspect(  # noqa: PLR0917 - a task, and what a process needs
+    project: str,
+    task: int,
+    data: Mapping[str, Any],
+    config: LabelConfig,
+    environment: Environment,
+    embedder: Embedder | None,
+) -> InspectedTask:
+    settings = settings_module.load(environment.config)
+    with ledger_to_read(environment) as of_ledger:
+        migrate(of_ledger.database_url)
+        with annotation_process(settings, of_ledger, embedder, asking=False) as process:
+            with process.ledger.read() as connection:
+                own, problem = project_settings(projects.get(connection, project), settings)
+            if problem is not None:
+                raise problem
+            job = Job(project, task, data, config, own)
+            return asyncio.run(process.inspector.inspect(project, task, job))
+
+
+def print_task(console: Console, found: InspectedTask, name: str) -> None:
+    """Print a task that was inspected."""
+    console.rule(f"[bold]{escape(name)}")
+    for label in found.labels:
+        votes = ", ".join(f"{model} {vote or '–'}" for model, vote in label.votes.items())
+        said = "" if label.human is None else f"; people say {label.human}"
+        _say(console, f"{label.question}: {label.label}, score {label.score:.2f}{said}\n  votes: {votes}")
+    if found.problem is not None:
+        _say(console, found.problem)
+    for prompt in found.prompts:
+        _print_prompt(console, prompt)
+    if found.answers:
+        console.rule("answers")
+    elif found.problem is None:
+        _say(console, "\nNo model was asked about this task yet.")
+    for answer in found.answers:
+        _print_answer(console, answer)
+
+
+def _print_prompt(console: Console, prompt: ShownPrompt) -> None:
+    models = ", ".join(f"{model} (about {dollars(price)})" for model, price in prompt.models.items())
+    console.rule(f"to {escape(models)}" + (", with other tasks" if prompt.together else ""))
+    for message in prompt.messages:
+        console.print(f"[bold]{escape(message.role)}[/]")
+        _say(console, message.text)
+
+
+def _print_answer(console: Console, answer: ShownAnswer) -> None:
+    votes = ", ".join(f"{question} {vote}" for question, vote in answer.votes.items())
+    facts = [dollars(answer.price), seconds(answer.seconds), moment(answer.at)]
+    if answer.sent != "unknown" and answer.content is not None:
+        facts.append(f"to {answer.sent}")
+    if answer.shared:
+        facts.append("bought for another task with the same prompt")
+    console.print(
+        f"[bold]{escape(answer.model)}[/]: {escape(votes or answer.code or '')}  [dim]{'  '.join(facts)}[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if answer.content is not None:
+        _say(console, answer.content)
+
+
+def _say(console: Console, text: str) -> None:
+    """Print a text as it is, but for characters that would steer the terminal."""
+    harmless = (
+        sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text
+    )
+    console.print("".join(harmless), highlight=False, markup=False, soft_wrap=True)

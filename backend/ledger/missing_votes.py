@@ -1,0 +1,168 @@
+"""Votes and labels that are missing: how many of each model, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, select
+
+from backend.errors import BadAnswerError, CutOffError
+from backend.ledger.database import tables
+from backend.ledger.money import from_picodollars
+from camvo.student.taught_texts import STUDENT
+from camvo.twins.twins import model_of
+
+_rounds, _votes, _calls = tables.rounds.c, tables.votes.c, tables.calls.c
+_failed, _answers = tables.failed_tasks.c, tables.answers.c
+
+WINDOW = 500
+"""The latest rounds of a project that are looked at, and the most failed tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the ledger: what has a higher number is newer.
+
+    Attributes:
+        round: the number of the latest round.
+        call: that of the latest call.
+    """
+
+    round: int
+    call: int
+
+    @classmethod
+    def now(cls, connection: Connection) -> Mark:
+        """The present moment."""
+        newest_round, newest_call = func.max(_rounds.id), func.max(_calls.id)
+        return cls(
+            connection.scalars(select(newest_round)).one() or 0,
+            connection.scalars(select(newest_call)).one() or 0,
+        )
+
+
+@dataclass(slots=True)
+class AskedModel:
+    """How often one model was asked, and gave no vote.
+
+    Attributes:
+        tasks: the tasks about which it was asked.
+        failures: code of the reason → the tasks on which it gave no vote, or none on a question.
+        first_at: when the first of these tasks was decided, unix seconds; ``None`` without any.
+        last_at: when the last of them was.
+        usd: what its calls cost, in $.
+    """
+
+    tasks: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    first_at: float | None = None
+    last_at: float | None = None
+    usd: float = 0.0
+
+    @property
+    def voteless(self) -> int:
+        """How many tasks lack its vote."""
+        return min(self.failures.total(), self.tasks)
+
+    def add(self, code: str, tasks: int, first_at: float | None, last_at: float | None) -> None:
+        """Count tasks without its vote."""
+        self.failures[code] += tasks
+        times = [at for at in (self.first_at, self.last_at, first_at, last_at) if at is not None]
+        self.first_at, self.last_at = min(times, default=None), max(times, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingVotes:
+    """The votes and labels that a project lacks, in a read transaction.
+
+    Attributes:
+        connection: the transaction.
+        project: the project's key.
+        after: what is looked at is newer than this; ``None`` for the latest :data:`WINDOW` rounds.
+    """
+
+    connection: Connection
+    project: str
+    after: Mark | None
+
+    def of_models(self) -> dict[str, AskedModel]:
+        """The models that were asked: of rounds, and of the tasks that have no label."""
+        models: dict[str, AskedModel] = {}
+
+        def of(arm: str) -> AskedModel:
+            return models.setdefault(model_of(arm) or arm, AskedModel())
+
+        for row in self._all(self._asked()):
+            of(row.model).tasks += row.tasks
+        for row in self._all(self._voteless()):
+            of(row.model).add(row.failure, row.tasks, row.first_at, row.last_at)
+        for row in self._all(self._calls_about_failed_tasks()):
+            of(row.model).tasks += row.tasks
+            of(row.model).add(row.failure, row.tasks, row.first_at, row.last_at)
+        for row in self._all(self._costs()):
+            of(row.model).usd += from_picodollars(int(row.cost))
+        models.pop(STUDENT, None)
+        return models
+
+    def _all(self, query: Select[Any]) -> list[Any]:
+        return list(self.connection.execute(query))
+
+    def _in_window(self) -> ColumnElement[bool]:
+        if self.after is not None:
+            return _votes.round_id > self.after.round
+        latest = select(_rounds.id).where(_rounds.project == self.project)
+        return _votes.round_id.in_(latest.order_by(_rounds.id.desc()).limit(WINDOW).subquery().select())
+
+    def _asked(self) -> Select[Any]:
+        return (
+            select(_votes.model, func.count(_rounds.task.distinct()).label("tasks"))
+            .join(tables.rounds, _rounds.id == _votes.round_id)
+            .where(_votes.project == self.project, self._in_window())
+            .group_by(_votes.model)
+        )
+
+    def _voteless(self) -> Select[Any]:
+        tasks = func.count(_rounds.task.distinct()).label("tasks")
+        first, last = func.min(_rounds.created_at), func.max(_rounds.created_at)
+        return (
+            select(_votes.model, _votes.failure, tasks, first.label("first_at"), last.label("last_at"))
+            .join(tables.rounds, _rounds.id == _votes.round_id)
+            .where(_votes.project == self.project, self._in_window(), _votes.failure.is_not(None))
+            .group_by(_votes.model, _votes.failure)
+        )
+
+    def _calls_about_failed_tasks(self) -> Select[Any]:
+        """The last call of each model about each task without a label; one that was answered gave no vote."""
+        failed = select(_failed.task).where(_failed.project == self.project)
+        some = failed.order_by(_failed.failed_at.desc()).limit(WINDOW).subquery().select()
+        last = (
+            select(func.max(_calls.id))
+            .where(_calls.project == self.project, _calls.task.in_(failed if self.after else some))
+            .where(_calls.state == "settled", _calls.id > (self.after.call if self.after else 0))
+            .group_by(_calls.model, _calls.task)
+        )
+        was_cut_off = exists().where(
+            _answers.task == _calls.task,
+            _answers.project == _calls.project,
+            _answers.model == _calls.model,
+            _answers.cut_off,
+        )
+        answered = case((was_cut_off, CutOffError.code), else_=BadAnswerError.code)
+        ended = select(
+            _calls.model, _calls.created_at, func.coalesce(_calls.error_code, answered).label("failure")
+        )
+        calls = ended.where(_calls.id.in_(last)).subquery().c
+        tasks = func.count().label("tasks")
+        first_at, last_at = func.min(calls.created_at), func.max(calls.created_at)
+        return select(
+            calls.model, calls.failure, tasks, first_at.label("first_at"), last_at.label("last_at")
+        ).group_by(calls.model, calls.failure)
+
+    def _costs(self) -> Select[Any]:
+        return (
+            select(_calls.model, func.coalesce(func.sum(_calls.cost), 0).label("cost"))
+            .where(_calls.project == self.project, _calls.id > (self.after.call if self.after else 0))
+            .group_by(_calls.model)
+        )

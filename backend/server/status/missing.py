@@ -1,0 +1,240 @@
+"""Labels and votes that a project lacks: an alarm for each reason and each model, with what to do.
+
+The ends of ``camvo label`` and ``camvo predict``, ``camvo report`` and ``/status`` all show these alarms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from backend.errors import EmptyTextError, KeyRejectedError, RejectedError, cure_of, meaning_of
+from backend.ledger.missing_votes import AskedModel, Mark, MissingVotes
+from backend.ledger.projects import FailedTasks
+from backend.ledger.rounds import IncompleteRounds
+from backend.server.status.report import Alert, count, dollars, moment, of
+from backend.server.status.work import commands_of
+from camvo.twins.twins import model_of
+
+INCOMPLETE: Final = "tasks_incomplete"
+"""The code of the alarm about labels that were decided without votes which may still come."""
+
+_SILENT = 2
+"""Tasks about which a model was asked in vain, after which it is reported if it gave no vote at all."""
+
+_MANY = 20
+"""Tasks about which it was asked, after which it is reported if it gave no vote on most of them."""
+
+_REJECTIONS = {KeyRejectedError.code, RejectedError.code}
+
+
+class Ending(IntEnum):
+    """How a run ended, as the exit code of its command (docs/label.md)."""
+
+    DONE = 0
+    TASKS_LEFT = 1
+    INCOMPLETE = 3
+    MODELS_FAILED = 4
+
+    def lines(self) -> list[str]:
+        """The last line of the command; none if all is well."""
+        return [f"exit code {self.value}: {_MEANINGS[self]}"] if self in _MEANINGS else []
+
+
+_MEANINGS = {
+    Ending.TASKS_LEFT: "not every task has a label",
+    Ending.INCOMPLETE: "votes are missing that may still come",
+    Ending.MODELS_FAILED: "models were rejected, or gave no votes or hardly any",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a project lacks.
+
+    Attributes:
+        alerts: about tasks without a label, about incomplete labels, and about models.
+        unlabelled: how many tasks have no label, because they failed.
+        incomplete: how many labels are incomplete.
+        models: the models that were rejected, or gave no or hardly any votes.
+    """
+
+    alerts: tuple[Alert, ...]
+    unlabelled: int
+    incomplete: int
+    models: tuple[str, ...]
+
+    @property
+    def ending(self) -> Ending:
+        """How a run ends that leaves this behind."""
+        if self.unlabelled:
+            return Ending.TASKS_LEFT
+        if self.models:
+            return Ending.MODELS_FAILED
+        return Ending.INCOMPLETE if self.incomplete else Ending.DONE
+
+    def lines(self) -> list[str]:
+        """The alarms for a terminal, one line each."""
+        return [
+            f"! {alert.message} [{alert.code}]" + ("" if alert.fix is None else f"\n  → {alert.fix}")
+            for alert in self.alerts
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of ``GET /missing``."""
+        return {
+            "alerts": [
+                {name: getattr(alert, name) for name in ("code", "message", "fix", "level", "subject")}
+                for alert in self.alerts
+            ],
+            "unlabelled": self.unlabelled,
+            "incomplete": self.incomplete,
+            "models": list(self.models),
+        }
+
+    @classmethod
+    def of_json(cls, body: Mapping[str, Any]) -> Missing:
+        """Read such a body."""
+        alerts = tuple(Alert(**alert) for alert in body["alerts"])
+        return cls(alerts, body["unlabelled"], body["incomplete"], tuple(body["models"]))
+
+
+def missing_of(
+    connection: Connection,
+    project: str,
+    pool: Collection[str] | None,
+    after: Mark | None = None,
+    again: str | None = None,
+) -> Missing:
+    """Find what a project lacks.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        pool: the models that it may ask; ``None`` if they are not known, for all that it has asked lately.
+        after: the start of the run whose models are judged; ``None`` for the latest rounds. Tasks without a
+            label and incomplete labels are reported whatever run left them.
+        again: the command that asks again about these; ``None`` for the usual one.
+    """
+    again = again or commands_of(project).again
+    failed = FailedTasks(connection, project).count()
+    incomplete = IncompleteRounds(connection, project).count()
+    lacking = {
+        model_of(arm) or arm: _Lacking(Counter(codes), *incomplete.times[arm])
+        for arm, codes in incomplete.arms.items()
+    }
+    asked = MissingVotes(connection, project, after).of_models()
+    names = [name for name in sorted({*asked, *lacking}) if pool is None or name in pool]
+    reports = [_ModelEnd(name, asked.get(name, AskedModel()), lacking.get(name), after) for name in names]
+    alerts = [_unlabelled(code, tasks, again) for code, tasks in failed.items()]
+    if incomplete.tasks:
+        alerts.append(_incomplete(incomplete.tasks, lacking, again))
+    alerts += [alert for report in reports if (alert := report.alert()) is not None]
+    models = tuple(report.name for report in reports if report.failed)
+    return Missing(tuple(alerts), sum(failed.values()), incomplete.tasks, models)
+
+
+def _unlabelled(code: str, tasks: int, again: str) -> Alert:
+    lack = "lacks" if tasks == 1 else "lack"
+    if code.startswith("model_"):
+        why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
+    else:
+        why = f", because {meaning_of(code)}"
+    level: Any = "note" if code == EmptyTextError.code else "alarm"
+    fix = f"{cure_of(code)}; then run {again}"
+    return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
+
+
+def _incomplete(tasks: int, lacking: Mapping[str, _Lacking], again: str) -> Alert:
+    votes = ", ".join(f"{name} {count(each.tasks)}" for name, each in lacking.items())
+    are = "is incomplete: it was" if tasks == 1 else "are incomplete: they were"
+    message = f"{of(tasks, 'task')} {are} decided without votes that may still come ({votes})"
+    fix = f"do what is said of these models below; then run {again}, which asks them"
+    return Alert(INCOMPLETE, message, fix)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lacking:
+    """The incomplete labels that lack one model's vote."""
+
+    codes: Counter[str]
+    first_at: float
+    last_at: float
+
+    @property
+    def tasks(self) -> int:
+        return self.codes.total()
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelEnd:
+    """What is to be said of one model at the end of a run, or now."""
+
+    name: str
+    asked: AskedModel
+    lacking: _Lacking | None
+    after: Mark | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it needs a person: it was rejected, or gave no or hardly any votes."""
+        codes = self.asked.failures.keys() | (self.lacking.codes.keys() if self.lacking else set())
+        return self._silent or self._hardly or bool(_REJECTIONS & codes)
+
+    @property
+    def _silent(self) -> bool:
+        return self.asked.tasks == self.asked.voteless >= _SILENT
+
+    @property
+    def _hardly(self) -> bool:
+        return self.asked.tasks >= _MANY and 2 * self.asked.voteless > self.asked.tasks
+
+    def alert(self) -> Alert | None:
+        """The alarm about it, if there is any, under the code of most of its missing votes."""
+        if not (self.failed or self.lacking):
+            return None
+        codes = self.asked.failures if self.failed and self.asked.failures else None
+        if codes is None and self.lacking is not None:
+            codes = self.lacking.codes
+        if not codes:
+            return None
+        code = max(sorted(codes), key=lambda code: codes[code])
+        return Alert(code, "; ".join(self._said(codes)), cure_of(code), subject=self.name)
+
+    def _said(self, codes: Counter[str]) -> Iterator[str]:
+        asked, why = self.asked, _reasons(codes)
+        if self.failed and asked.voteless:
+            tasks = of(asked.tasks, "task")
+            gave = f"gave no vote in {count(asked.voteless)} of {tasks}"
+            yield f"{self.name} {gave}{_when(asked.first_at, asked.last_at)}, because {why}"
+            if self._silent and self.after is not None and asked.usd:
+                yield f"its calls cost {dollars(asked.usd)}"
+        elif self.lacking is not None:
+            tasks = of(self.lacking.tasks, "task")
+            when = _when(self.lacking.first_at, self.lacking.last_at)
+            yield f"{tasks} of the project lack the vote of {self.name}{when}, because {why}"
+
+
+def _reasons(codes: Counter[str]) -> str:
+    """Why votes are missing, the most frequent reason first."""
+    if len(codes) == 1:
+        return meaning_of(next(iter(codes)))
+    return ", and ".join(f"{meaning_of(code)} ({count(tasks)})" for code, tasks in codes.most_common())
+
+
+def _when(first_at: float | None, last_at: float | None) -> str:
+    """Between which times: ``" on 3 Nov 2026, 10:02 UTC"``, or a second time after ``to``."""
+    if first_at is None or last_at is None:
+        return ""
+    first, last = moment(first_at), moment(last_at)
+    if first == last:
+        return f" on {first}"
+    first_day, last_day = (datetime.fromtimestamp(at, UTC).date() for at in (first_at, last_at))
+    begins = first.removesuffix(" UTC")
+    return f" from {begins} to {last.rpartition(', ')[2] if first_day == last_day else last}"

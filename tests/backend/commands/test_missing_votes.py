@@ -1,0 +1,224 @@
+"""What a run lacks: its exit code, its last lines, ``camvo report``, the status and the money agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import called
+from labelling import LabelFolder, always
+from scripted_litellm import HashedTexts
+
+from backend.commands.bulk.labelling import RunTally
+from backend.errors import cure_of
+from backend.ledger import money
+from backend.runtime import annotation_process
+from backend.server.status.build import build_report
+from backend.server.status.missing import Ending
+from backend.server.status.report import ProjectReport
+from backend.settings import load
+from backend.testing import Reply
+
+TASKS = 12
+USAGE = (10, 4)
+CALL = (10 * 1.0 + 4 * 2.0) / 1e6
+"""Cost in $ of one answered call."""
+
+GOOD = Reply.says({"label": "Glad"}, usage=USAGE)
+DEAD = Reply.fails(503)
+WRONG_KEY = Reply.fails(401)
+PROSE = Reply.says("Well, it depends.", usage=USAGE)
+CUT = Reply.says('{"label": "Gl', usage=USAGE, finish_reason="length")
+
+
+@pytest.fixture(scope="session")
+def closed() -> str:
+    """An address at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+
+
+Folder = Callable[..., LabelFolder]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, closed: str) -> Iterator[Folder]:
+    """Makes a folder of a dozen tasks, from each model's only reply; ``None`` refuses the connection."""
+    opened: list[LabelFolder] = []
+
+    def make(**replies: Reply | None) -> LabelFolder:
+        models = {name: {"api_base": closed} if reply is None else {} for name, reply in replies.items()}
+        made = LabelFolder(tmp_path, lambda body: replies[body["model"]], models=models)
+        opened.append(made.__enter__())
+        made.table(*(f"lovely {number}" for number in range(TASKS)))
+        return made
+
+    yield make
+    for each in opened:
+        each.__exit__(None, None, None)
+
+
+def reported(folder: LabelFolder) -> ProjectReport:
+    assert folder.environment.config is not None
+    with folder.ledger.read() as connection:
+        [project] = build_report(connection, load(folder.environment.config), now=2.0).projects
+    return project
+
+
+def spent(folder: LabelFolder) -> float:
+    with folder.ledger.read() as connection:
+        account = money.balance(connection, "in", money.TOTAL)
+    assert account.reserved == 0
+    return money.from_picodollars(account.spent)
+
+
+def alarms(tally: RunTally) -> dict[str, str]:
+    """The alarms about models: model → code."""
+    return {alert.subject: alert.code for alert in tally.missing().alerts if alert.subject}
+
+
+def test_a_run_that_lacks_nothing_ends_with_0_and_says_nothing_of_missing_votes(folder: Folder) -> None:
+    tally = folder(amber=GOOD, blue=GOOD).label(no_wait=True)
+    assert tally.ending == Ending.DONE
+    assert "\n" not in tally.summary()
+    assert tally.ending.lines() == []
+
+
+KINDS = [
+    ("model_unavailable", DEAD, 0.0),
+    ("model_key_rejected", WRONG_KEY, 0.0),
+    ("model_unavailable", None, 0.0),
+    ("model_cut_off", CUT, CALL),
+    ("model_bad_answer", PROSE, CALL),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "reply", "price"), KINDS, ids=["503", "wrong key", "refused", "cut off", "prose"]
+)
+def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_code_is_not_0(
+    folder: Folder, code: str, reply: Reply | None, price: float
+) -> None:
+    run = folder(amber=GOOD, blue=reply)
+    tally = run.label(no_wait=True)
+    assert tally.labelling.labelled == TASKS
+    assert tally.ending == Ending.MODELS_FAILED
+    assert alarms(tally) == {"blue": code}
+    said = tally.summary()
+    assert re.search(r"blue gave no vote in (\d+) of \1 tasks", said)
+    assert cure_of(code) in said
+    assert spent(run) == pytest.approx(TASKS * CALL + run.server.count("blue") * price)
+
+
+def test_four_dead_models_of_five_are_four_alarms(folder: Folder) -> None:
+    dead = ("blue", "cyan", "dun", "ecru")
+    run = folder(amber=GOOD, **dict.fromkeys(dead, DEAD))
+    tally = run.label(no_wait=True)
+    assert tally.ending == Ending.MODELS_FAILED
+    assert alarms(tally) == dict.fromkeys(dead, "model_unavailable")
+    assert spent(run) == pytest.approx(TASKS * CALL)
+
+
+def test_asking_everyone_costs_the_price_of_every_model_whether_or_not_its_vote_came(
+    folder: Folder,
+) -> None:
+    run = folder(amber=GOOD, blue=DEAD)
+    run.label(no_wait=True)
+    project = reported(run)
+    assert project.cost.every_model_usd > 1.9 * project.cost.rounds_usd
+    assert project.saving == "no saving is known, since votes are missing"
+
+
+def test_report_with_and_without_the_configuration_and_the_status_have_the_alarms_of_the_run(
+    folder: Folder,
+) -> None:
+    run = folder(amber=GOOD, blue=DEAD, cyan=PROSE, dun=None, ecru=WRONG_KEY)
+    of_run = {(alert.subject, alert.code) for alert in run.label(no_wait=True).missing().alerts}
+    of_status = {(alert.subject, alert.code) for alert in reported(run).alerts}
+    assert of_run <= of_status
+    for given in ([], ["--config", "camvo.yaml"]):
+        report = called(
+            "report", "--json", *given, cwd=run.path, CAMVO_DATABASE_URL=run.environment.database_url
+        )
+        [project] = json.loads(report.stdout)["projects"]
+        assert of_run <= {(alert["subject"], alert["code"]) for alert in project["alerts"]}
+
+
+def test_a_vote_that_may_still_come_ends_with_3(folder: Folder) -> None:
+    run = folder(amber=GOOD, blue=GOOD)
+    replies = iter([DEAD])
+    run.server.script = lambda body: next(replies, GOOD) if body["model"] == "blue" else GOOD
+    tally = run.label(no_wait=True)
+    assert tally.ending == Ending.INCOMPLETE
+    assert (
+        "1 task is incomplete: it was decided without votes that may still come (blue 1)" in tally.summary()
+    )
+    assert "because its server was down or could not be reached" in tally.summary()
+
+
+def test_a_task_without_a_label_ends_with_1_under_the_code_of_the_failure(folder: Folder) -> None:
+    run = folder(amber=DEAD, blue=WRONG_KEY, cyan=DEAD)
+    tally = run.label(no_wait=True)
+    assert tally.ending == Ending.TASKS_LEFT
+    assert {row["camvo_error"] for row in run.rows()} == {"model_unavailable"}
+    assert alarms(tally) == {
+        "amber": "model_unavailable",
+        "blue": "model_key_rejected",
+        "cyan": "model_unavailable",
+    }
+    assert f"{TASKS} tasks lack a label" in tally.summary()
+    assert spent(run) == 0.0
+
+
+def test_an_answer_that_was_cut_off_is_bought_once_in_all_runs(folder: Folder) -> None:
+    run = folder(amber=CUT)
+    for _ in range(3):
+        run.label(no_wait=True)
+    assert run.server.count() == TASKS
+    assert spent(run) == pytest.approx(TASKS * CALL)
+    assert {row["camvo_error"] for row in run.rows()} == {"model_cut_off"}
+
+
+def test_a_model_that_was_mended_is_not_reported_by_the_next_run(folder: Folder) -> None:
+    run = folder(amber=GOOD, blue=PROSE)
+    run.label(no_wait=True)
+    run.server.script = always("Glad")
+    run.table(*(f"new {number}" for number in range(TASKS)))
+    tally = run.label(no_wait=True)
+    assert (tally.ending, alarms(tally)) == (Ending.DONE, {})
+
+
+def test_the_command_ends_with_the_code_and_its_reason_as_the_last_line(
+    folder: Folder,
+) -> None:
+    run = folder(amber=GOOD, blue=PROSE)
+    label = ["label", "in.csv", "--labels", "Glad,Sad", "--text-column", "text", "--out", "out.csv", "--yes"]
+    ended = _label_by_command(run, label)
+    assert ended.returncode == Ending.MODELS_FAILED
+    last = ended.stdout.splitlines()[-1]
+    assert last == "exit code 4: models were rejected, or gave no votes or hardly any"
+    in_parts = _label_by_command(run, [*label[:-3], "--out", "parts", "--engine", "asyncio", "--yes"])
+    assert in_parts.returncode == Ending.DONE
+
+
+def _label_by_command(run: LabelFolder, arguments: list[str]) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annotation_process, "Embedder", lambda name: HashedTexts())
+        return _called_to_label(run, arguments)
+
+
+def _called_to_label(run: LabelFolder, arguments: list[str]) -> Any:
+    return called(
+        *arguments,
+        "--config",
+        "camvo.yaml",
+        cwd=run.path,
+        CAMVO_DATABASE_URL=run.environment.database_url,
+        OPENAI_API_KEY="none",
+    )

@@ -44,9 +44,9 @@ from camvo.student.taught_texts import STUDENT
 from camvo.twins.twins import twins
 
 _LEAST_WAIT: Final = 10.0
-_LONGEST_WAIT: Final = 3.0
-"""A round waits for the turn of a slow model's call for three times as long as the model takes for a call of
-its own, and for ten seconds at least: other tasks go on meanwhile."""
+_LONGEST_WAIT: Final = 5.0
+"""A round waits for the turn of a slow model's call for five times as long as the model's quickest answer
+took, and for ten seconds at least: other tasks go on meanwhile."""
 
 _LOOK: Final = 1.0
 """Seconds between two looks whether a call is late."""
@@ -139,7 +139,7 @@ class Voters:
         if waited < _LEAST_WAIT or not job.settings.hour_usd or caller.answers == answers:
             return False
         slow = caller.delay > min(self._pool[other].delay for other in beside if other != STUDENT)
-        return slow and waited >= _LONGEST_WAIT * caller.usual
+        return slow and waited >= _LONGEST_WAIT * caller.shortest
 
     def answers(self, arm: str) -> int:
         """How many calls an arm's model has answered so far."""

@@ -152,9 +152,9 @@ class ModelCaller:
         return 0 if self._rates is None else self._rates.answers
 
     @property
-    def usual(self) -> float:
-        """The seconds that an answer usually takes while the model has no other calls."""
-        return 0.0 if self._rates is None else self._rates.usual
+    def shortest(self) -> float:
+        """The seconds that the model's quickest answer took."""
+        return 0.0 if self._rates is None else self._rates.shortest
 
     @property
     def pack_size(self) -> int:

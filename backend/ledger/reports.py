@@ -581,6 +581,3 @@ def paid_tasks(connection: Connection) -> tuple[int, float]:
         _accounts.scope == TOTAL, _accounts.project != EVERY_PROJECT
     )
     return count, from_picodollars(int(connection.scalars(total).one()))
-
-
-_alerts = tables.alerts

@@ -397,11 +397,8 @@ class Tries:
         if error.certain:
             return True
         self._failed += 1
-        self._timed_out += isinstance(error, ModelTimeoutError)
         self._beside += self.outage.answers > self._answers
         if isinstance(error, ModelTimeoutError):
-            most, beside = _PAID_TIMEOUTS, _PAID_TIMEOUTS_BESIDE_ANSWERS
-        else:
-            most, beside = _FAILURES, _FAILURES_BESIDE_ANSWERS
-        failed = self._timed_out if isinstance(error, ModelTimeoutError) else self._failed
-        return failed < most and self._beside < beside
+            self._timed_out += 1
+            return self._timed_out < _PAID_TIMEOUTS and self._beside < _PAID_TIMEOUTS_BESIDE_ANSWERS
+        return self._failed < _FAILURES and self._beside < _FAILURES_BESIDE_ANSWERS

@@ -33,6 +33,11 @@ GENERIC: Final = frozenset(
 """Keys, in lower case, under which models put an answer when they do not use the question's name."""
 
 
+def usual_entries(said: Mapping[str, object]) -> list[object]:
+    """Return what an object has under the keys of :data:`GENERIC`."""
+    return [entry for key, entry in said.items() if str(key).casefold() in GENERIC]
+
+
 def label_named(labels: Sequence[Label], said: object) -> str | None:
     """Return the ``Label.value`` that an answer names; ``None`` if it fits no label, or several.
 
@@ -111,9 +116,8 @@ def _flagged(said: Mapping[str, object]) -> list[str] | None:
 
 def _inner(said: Mapping[str, object]) -> object:
     """The label in an object: under the only usual key, or the only key that is true."""
-    usual = [key for key in said if key.casefold() in GENERIC]
-    if len(usual) == 1:
-        return said[usual[0]]
+    if len(usual := usual_entries(said)) == 1:
+        return usual[0]
     flagged = _flagged(said)
     return flagged[0] if flagged is not None and len(flagged) == 1 else None
 

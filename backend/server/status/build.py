@@ -158,8 +158,7 @@ def _project_report(
     source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
-    latest = MissingVotes(connection, key, None).of_models()
-    pool = own_settings.arms if around.configured else tuple(latest)
+    pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())
     models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(

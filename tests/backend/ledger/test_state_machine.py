@@ -210,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if key in self.stored:
             if task not in self.deleted:
                 self.users[key].add(task)
-            assert result is None or (result.content, result.call) == (self.stored[key], None)
+            assert result is None or (result.answer.content, result.call) == (self.stored[key], None)
             return
         self.reserved += 1
         self.holders[key] = (owner, self.time + LEASE)

@@ -322,6 +322,7 @@ class Tries:
         until: unix seconds; the latest time for another try.
         clock: unix seconds.
         rng: draws how long the pauses are.
+        divisible: whether the prompt is about several tasks, so that it is rather divided than repeated.
     """
 
     outage: Outage
@@ -331,6 +332,7 @@ class Tries:
     until: float
     clock: Callable[[], float]
     rng: random.Random = field(default_factory=random.SystemRandom)
+    divisible: bool = False
     _tried: int = 0
     _failed: int = 0
     _timed_out: int = 0
@@ -395,4 +397,4 @@ class Tries:
         else:
             most, beside = _FAILURES, _FAILURES_BESIDE_ANSWERS
         failed = self._timed_out if isinstance(error, ModelTimeoutError) else self._failed
-        return failed < most and self._beside < beside
+        return failed < (beside if self.divisible else most) and self._beside < beside

@@ -354,7 +354,7 @@ class CallLedger:
             await self.settlements.none_waits(until - self._clock())
             return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
 
-        while True:
+        while True:  # until the call is booked, refused, or its patience is over
             self._check()
             try:
                 return await _booked(reserved, query)

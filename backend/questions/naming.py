@@ -22,8 +22,9 @@ _FENCE: Final = "```"
 _LANGUAGE: Final = re.compile(r"[\w+-]*")
 _EDGES: Final = " \t\r\n*_`~\"'.,:;!"
 _PLAIN: Final = str.maketrans({**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), "−": "-"})
-_STEPS: Final = re.compile(r"\s*(?:/|>|→|»|::|\||\\)\s*")
-_PARTS: Final = re.compile(r"\s*[,;|\n]\s*|\s+and\s+")
+# A separator begins where its blanks begin, or each blank of a long run would be tried as the first.
+_STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|\||\\)\s*")
+_PARTS: Final = re.compile(r"(?<!\s)(?:\s*[,;|\n]\s*|\s+and\s+)")
 
 GENERIC: Final = frozenset(
     {"answer", "label", "labels", "result", "output", "response", "value", "choice", "choices", "category"}
@@ -147,7 +148,7 @@ def unwrapped(words: str) -> list[str]:
     """
     forms = [words]
     wrappings = [_without_fence, _without_quotes, _without_full_stop]
-    while True:
+    while True:  # each wrapping is removed once
         form = forms[-1].strip()
         if form != forms[-1]:
             forms.append(form)

@@ -126,15 +126,26 @@ class CallEnd:
 _FORGET: Final = 0.98
 """The weight of an answer beside that of the next one: about the last fifty count."""
 
+_RECENT: Final = 20
+"""The gaps between answers that count."""
+
+_QUICKEST: Final = 3
+"""The quickest answers that are kept; the slowest of them stands for all, as one may be quick by chance."""
+
 _FEWEST: Final = 5
 """Answers before their durations say anything."""
 
 _ERRORS: Final = 2.0
 """Standard errors by which a slope is lowered, so that what varies by chance delays nothing."""
 
+_CROWD: Final = 12
+_CROWDED: Final = 0.3
+"""With this many calls under way, a model that answers them at once gives an answer far more often than every
+three tenths of the time that its quickest answers take."""
+
 
 class Durations:
-    """How long answers took, beside how many calls were under way when each was sent.
+    """How long answers took, beside how many calls were under way.
 
     A server that answers one call after another takes the longer, the more calls it has; each of them delays
     the next by the seconds that one takes. A provider that answers many at once takes as long for each.
@@ -146,18 +157,32 @@ class Durations:
     def __init__(self) -> None:
         self.answers = 0
         self._sums: tuple[float, ...] = (0.0,) * 6
+        self._quickest: list[float] = []
+        self._gap, self._gaps, self._crowded_at = 0.0, 0, -math.inf
 
-    def add(self, under_way: int, seconds: float) -> None:
+    def add(self, sent_beside: int, seconds: float, *, beside: int, now: float) -> None:
         """Count an answer.
 
         Args:
-            under_way: the calls under way when it was sent, itself included.
+            sent_beside: the calls under way when it was sent, itself included.
             seconds: how long it took.
+            beside: the calls under way now, itself included.
+            now: seconds by the caller's clock.
         """
-        x, y = float(under_way), seconds
         self.answers += 1
+        x, y = float(sent_beside), seconds
         news = 1.0, x, y, x * x, x * y, y * y
         self._sums = tuple([_FORGET * past + new for past, new in zip(self._sums, news, strict=True)])
+        self._quickest = sorted([*self._quickest, seconds])[:_QUICKEST]
+        if beside < _CROWD:
+            self._crowded_at = -math.inf
+            return
+        if self._crowded_at > -math.inf:
+            # A longer gap is a pause: with that many calls under way, an answer comes within this time.
+            gap = min(now - self._crowded_at, self._quickest[-1])
+            self._gaps += 1
+            self._gap += (gap - self._gap) / min(self._gaps, _RECENT)
+        self._crowded_at = now
 
     @property
     def mean(self) -> float:
@@ -165,14 +190,19 @@ class Durations:
         return self._sums[2] / self._sums[0] if self._sums[0] else 0.0
 
     @property
-    def alone(self) -> float:
-        """The seconds that a call takes if no other is under way; 0 before the first answer."""
-        beside = self._sums[1] / self._sums[0] - 1.0 if self._sums[0] else 0.0
-        return max(self.mean - self.delay * beside, self.delay)
+    def shortest(self) -> float:
+        """The shortest duration, seconds; 0 before the first answer."""
+        return self._quickest[0] if self._quickest else 0.0
 
     @property
     def delay(self) -> float:
         """The seconds by which one more call under way delays an answer, at least; 0 if by none."""
+        crowded = self._gaps >= _FEWEST and self._gap >= _CROWDED * self._quickest[-1]
+        return max(self._slope, self._gap if crowded else 0.0)
+
+    @property
+    def _slope(self) -> float:
+        """How much longer answers take for each call that was under way when they were sent, at least."""
         count, x, y, xx, xy, yy = self._sums
         if count < _FEWEST * _FORGET**_FEWEST or (spread := xx - x * x / count) < 1e-6 * xx:
             return 0.0

@@ -259,9 +259,9 @@ class RateGate:
         return self._durations.answers
 
     @property
-    def usual(self) -> float:
-        """The seconds that an answer usually takes while the model has no other calls."""
-        return self._durations.alone
+    def shortest(self) -> float:
+        """The seconds that the quickest answer took."""
+        return self._durations.shortest
 
     @property
     def _delay_at_once(self) -> float:
@@ -313,7 +313,8 @@ class RateGate:
     def leave(self, passage: Passage, end: CallEnd) -> None:
         """Take in how a call ended, and let others through."""
         if end.seconds is not None:
-            self._durations.add(passage.under_way, end.seconds)
+            beside, now = self.concurrency.under_way, self._clock()
+            self._durations.add(passage.under_way, end.seconds, beside=beside, now=now)
             self.concurrency.answered(end.seconds, useless=self._durations.delay >= _NOTICEABLE)
         if end.timed_out:
             self.concurrency.timed_out()

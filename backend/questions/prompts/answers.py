@@ -67,6 +67,13 @@ def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, s
     Raises:
         BadAnswerError: no question has a valid answer.
     """
+    try:
+        return _votes(content, questions)
+    except RecursionError:  # nested too deeply for any question
+        return _no_votes(content)
+
+
+def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     words = _final_words(content)
     for values in (_whole(words), _fenced(words), _embedded_answers(words, questions), _cut_off(words)):
         votes = _agreed(_votes_in(value, questions, _DEPTH) for value in values)

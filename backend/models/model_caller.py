@@ -130,11 +130,13 @@ class ModelCaller:
         until: float,
         clock: Callable[[], float],
         rng: random.Random,
+        *,
+        divisible: bool = False,
     ) -> Tries:
         """The tries of one call; see :class:`.Tries`."""
         if self.model.settings.is_embedded:
             patience = None
-        return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng)
+        return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng, divisible)
 
     @property
     def delay(self) -> float:

@@ -331,6 +331,7 @@ class Tries:
         until: unix seconds; the latest time for another try.
         clock: unix seconds.
         rng: draws how long the pauses are.
+        divisible: whether the prompt is about several tasks, so that it is rather divided than repeated.
     """
 
     outage: Outage
@@ -340,6 +341,7 @@ class Tries:
     until: float
     clock: Callable[[], float]
     rng: random.Random = field(default_factory=random.SystemRandom)
+    divisible: bool = False
     _tried: int = 0
     _failed: int = 0
     _timed_out: int = 0
@@ -400,5 +402,7 @@ class Tries:
         self._beside += self.outage.answers > self._answers
         if isinstance(error, ModelTimeoutError):
             self._timed_out += 1
-            return self._timed_out < _PAID_TIMEOUTS and self._beside < _PAID_TIMEOUTS_BESIDE_ANSWERS
-        return self._failed < _FAILURES and self._beside < _FAILURES_BESIDE_ANSWERS
+            most, beside, failed = _PAID_TIMEOUTS, _PAID_TIMEOUTS_BESIDE_ANSWERS, self._timed_out
+        else:
+            most, beside, failed = _FAILURES, _FAILURES_BESIDE_ANSWERS, self._failed
+        return failed < (beside if self.divisible else most) and self._beside < beside

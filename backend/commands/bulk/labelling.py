@@ -361,7 +361,7 @@ def _sweep(
             _doing(jobs, everyone=everyone),
             tasks.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
-            waiting=process.waiting,
+            waiting=process.awaited,
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)

@@ -94,7 +94,7 @@ def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[No
         printed = -math.inf
         while not over.wait(_LOOK):
             if not (text := waiting()):
-                printed = -math.inf
+                printed = min(printed, time.monotonic() - _EVERY_WAIT + EVERY)
             elif time.monotonic() - printed >= _EVERY_WAIT:
                 printed = time.monotonic()
                 console.print(text, highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -187,6 +188,7 @@ _FULL = 5
 
 def main() -> None:
     """Run the console script. An expected error is one line on standard error, with exit code 2 or 5."""
+    os.umask(0o077)  # what a command writes may hold texts of tasks: only its user may read it
     try:
         app()
     except CamvoError as error:

@@ -17,6 +17,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── BadBodyError          body is not the expected JSON (400)
     │   ├── BadLabelConfigError   label config cannot be parsed (400)
     │   ├── UnauthorizedError     missing or wrong credentials (401)
+    │   ├── NotShownError         texts, which a server without credentials shows to nobody (403)
     │   ├── SlowRequestError      header or body not received in time (408)
     │   ├── BodyTooLargeError     body or number of tasks over the limit (413)
     │   ├── BusyError             no place for a further request (503)
@@ -275,6 +276,8 @@ class WithdrawnError(TaskError):
     """Call to a slow model that its round gave up before it was sent."""
 
     code = "withdrawn"
+    meaning = "its round no longer waited for it"
+    cure = "nothing: other votes were enough"
 
 
 class BudgetExhaustedError(TaskError):

@@ -134,7 +134,7 @@ class Annotator:
         if not finished or any(round_.audit for round_ in finished.values()):
             return None
         decided = [(question, finished[question.key]) for question in questions if question.key in finished]
-        prediction = prediction_of(decided, job.settings.model_version)
+        prediction = prediction_of(decided, job.settings.model_version, job.settings.prefill)
         if not job.settings.show_votes:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]

@@ -13,7 +13,7 @@ import structlog
 from backend.annotation.job import Job
 from backend.annotation.pack_checks import PackGuard, to_check
 from backend.annotation.replies import (
-    PASSING,
+    LeftOut,
     ModelReply,
     Replies,
     asked_singly,
@@ -145,8 +145,8 @@ class Voters:
         """How many calls an arm's model has answered so far."""
         return self._pool[arm].answers
 
-    def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, str]:
-        """The models that are left out because they failed: model → the code of the reason.
+    def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, LeftOut]:
+        """The models that are left out because they failed.
 
         Args:
             job: the task.
@@ -160,7 +160,11 @@ class Voters:
             for name in self._askable(job, prompt)
             if name not in offered
         }
-        return {name: reason for name, reason in reasons.items() if reason in PASSING}
+        return {
+            name: LeftOut(reason, self._pool[name].model.cost(prompt.for_model(name)))
+            for name, reason in reasons.items()
+            if reason is not None
+        }
 
     def _askable(self, job: Job, prompt: TaskPrompt) -> list[str]:
         """The models that can be asked about a prompt: those that can be shown its images, if it has any."""
@@ -224,7 +228,7 @@ class Voters:
         if isinstance(answer, ModelReply):
             return answer
         votes = votes_in(answer.content, prompt.questions)
-        self._pool[arm].breaker.judged(usable=bool(votes))
+        self._pool[arm].breaker.judged(usable=bool(votes), cut_off=answer.cut_off)
         if votes:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
         code = unusable_code(cut_off=answer.cut_off)
@@ -277,13 +281,13 @@ class Asking:
 
     Attributes:
         replies: the replies that are there before anybody is asked, by arm.
-        left_out: the models that cannot be asked now, because they failed: model → the code of the reason.
+        left_out: the models that cannot be asked now, because they failed.
     """
 
     def __init__(self, voters: Voters, job: Job, prompt: TaskPrompt) -> None:
         self.voters, self.job, self.prompt = voters, job, prompt
         self.replies: dict[str, ModelReply] = {}
-        self.left_out: Mapping[str, str] = {}
+        self.left_out: Mapping[str, LeftOut] = {}
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
         """The policy, and the expected price in $ of each arm that it may ask."""

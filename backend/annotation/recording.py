@@ -138,7 +138,8 @@ class FinishedTask:
 
         For arms whose reply cost nothing, since they failed or were not asked, it is their expected price.
         """
-        expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
+        expected = {arm: model.usd for arm, model in self.replies.left_out.items()}
+        expected |= zip(self.plan.arms, map(float, self.plan.costs), strict=True)
         paid = {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
         return sum(once_each(expected | paid).values())
 

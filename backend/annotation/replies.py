@@ -116,18 +116,31 @@ PASSING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A model that could not be asked, because it rested.
+
+    Attributes:
+        code: that of the reason for which it rested.
+        usd: what asking it would probably have cost, $.
+    """
+
+    code: str
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
 class Replies:
     """The replies to one task.
 
     Attributes:
         arms: the replies that the policy reads: those of the plan's arms.
         beside: those of models that the plan does not contain: a coin chose them, or another plan did.
-        left_out: the models that could not be asked, because they failed: model → the code of the reason.
+        left_out: the models that could not be asked, because they rested.
     """
 
     arms: dict[str, ModelReply]
     beside: dict[str, ModelReply] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
     @property
     def any_vote(self) -> bool:
@@ -147,13 +160,14 @@ class Replies:
     def failures(self, question: str) -> dict[str, str | None]:
         """Why arms gave no vote on a question: arm → the code of the reason, ``None`` if nothing failed.
 
-        An answer that leaves out one of several questions is unusable for that one.
+        An answer that leaves out one of several questions is unusable for that one. Models that rested are
+        among the arms.
         """
         return {
             arm: reply.failure or (BadAnswerError.code if reply.votes else None)
             for arm, reply in self.arms.items()
             if question not in reply.votes and arm != STUDENT
-        }
+        } | {arm: model.code for arm, model in self.left_out.items()}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -169,7 +183,9 @@ class Replies:
             arms: those of the plan.
         """
         failed = {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
-        return failed | (dict(self.left_out) if set(arms) <= self.arms.keys() else {})
+        if not set(arms) <= self.arms.keys():
+            return failed
+        return failed | {arm: model.code for arm, model in self.left_out.items() if model.code in PASSING}
 
     @property
     def costs(self) -> dict[str, float]:

@@ -173,6 +173,8 @@ class Acceptance:
             return f"below {self.above:g}"
         if len(ours) > 1 or known is None or abs(ours[0]["score"] - known.score) > _SAME:
             return "with another prediction than the ledger's: run camvo predict --refresh"
+        if known.labels.keys() - {item["from_name"] for item in ours[0]["result"]}:
+            return "with a question that is not filled in"
         return None if known.certified or self.uncertified else "not covered by the certificate"
 
     def _predictions(self, task: Mapping[str, Any]) -> list[Mapping[str, Any]]:

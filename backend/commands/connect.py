@@ -444,15 +444,17 @@ class ProjectConnection:
         yield from _guarded("health", self._health)
         yield from _guarded("webhook", lambda: self._webhook(backend))
 
-    def prove_useful(self) -> Iterator[Fact]:
+    def prove_useful(self, audit: float) -> Iterator[Fact]:
         """Test what a connected backend can do.
 
         - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
           Studio asks this backend.
         - *prediction*: Label Studio sends a random task to the backend and returns the answer, unstored.
+
+        ``audit`` is the share of tasks that are kept blind: they get none.
         """
         yield from _guarded("version", self._proof_version)
-        yield from _guarded("prediction", self._prediction)
+        yield from _guarded("prediction", lambda: self._prediction(audit))
 
     def _health(self) -> Fact:
         backend = _our_backend(self.client.backends(self.wanted.project), self.wanted)
@@ -480,7 +482,7 @@ class ProjectConnection:
         )
         return Fact("version", text, holds=False)
 
-    def _prediction(self) -> Fact:
+    def _prediction(self, audit: float) -> Fact:
         if not self.client.count_tasks(self.wanted.project):
             return Fact(
                 "prediction",
@@ -492,12 +494,14 @@ class ProjectConnection:
             trial = self.client.try_backend(backend["id"])
             for answer in trial.get("response") or []:
                 predictions = [answer] if isinstance(answer, dict) else answer
-                if predictions and predictions[-1].get("result"):
+                if predictions and predictions[-1].get("score"):  # a doubtful label is not in it
                     return Fact(
                         "prediction", f"task {trial['task']['id']}: score {predictions[-1]['score']:.2f}"
                     )
         text = "the backend answered without a prediction: its log and GET /metrics have the reason"
-        return Fact("prediction", text, holds=False)
+        if audit:
+            text += f", unless the {_TRIES} tasks that were tried are blind (audit: {audit:g})"
+        return Fact("prediction", text, holds=None if audit else False)
 
     def _webhook(
         self,
@@ -533,7 +537,7 @@ class ProjectConnection:
             first=self.wanted.review_queue
         )
         report(Fact("tab", f"{OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
-        _all_hold(self.prove_useful(), report)
+        _all_hold(self.prove_useful(settings.audit), report)
         return changed or added
 
     def disconnect(self, say: _Say) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.shared.arguments import Config
+from backend.commands.shared.arguments import AnyConfig
 
 
 def forget(  # noqa: PLR0917 - a command's options
@@ -33,7 +33,7 @@ def forget(  # noqa: PLR0917 - a command's options
     from_now_on: Annotated[bool, typer.Option("--from-now-on", help="Withdraw future labels, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    config: Config = None,
+    config: AnyConfig = None,
 ) -> None:
     """Withdraw the human labels of a person, a task or a project from everything that was learnt.
 
@@ -74,7 +74,7 @@ def prune(  # noqa: PLR0917 - a command's options
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    config: Config = None,
+    config: AnyConfig = None,
 ) -> None:
     """Delete old texts, answers and contexts for good, and replace old events by their verified sum.
 
@@ -112,7 +112,7 @@ def verify(
             help="Another ledger, such as a copy: sqlite:///copy.sqlite", show_default="the server's"
         ),
     ] = None,
-    config: Config = None,
+    config: AnyConfig = None,
 ) -> None:
     """Check that states are the sums of their events, and money the sum of its calls. Changes nothing.
 
@@ -137,7 +137,7 @@ def export(
     project: Annotated[
         str | None, typer.Option(help="Only this project, by number or key.", show_default="all")
     ] = None,
-    config: Config = None,
+    config: AnyConfig = None,
 ) -> None:
     """Write rounds, human labels and calls as lines of JSON, for your own analyses. Texts are not in it.
 
@@ -162,7 +162,7 @@ def migrate() -> None:
 
 def copy(
     to: Annotated[str, typer.Option(help="An empty database: postgresql://user:password@host/database")],
-    config: Config = None,
+    config: AnyConfig = None,
 ) -> None:
     """Copy the whole ledger into an empty database, such as PostgreSQL, and verify the copy.
 

@@ -318,7 +318,11 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     for pack in project.packs:
         yield "packed", _packed(pack)
     for issued in project.certificates or ():
-        verdict = "holds" if issued.reason is None else f"no longer holds: {issued.message}"
+        verdict = (
+            issued.message.removeprefix("it ")
+            if issued.reason is None
+            else f"no longer holds: {issued.message}"
+        )
         what = f"number {issued.number} of {moment(issued.issued_at)}, {of(issued.labels, 'label')}"
         line = f"{what} (SHA-256 {issued.file_hash[:16]}…): {verdict}"
         yield "certificate", line

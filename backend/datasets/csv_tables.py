@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -65,10 +66,8 @@ def csv_records(path: Path, separator: str | None = None) -> Iterator[CsvRecord]
     """
     csv.field_size_limit(_LONGEST)
     try:
-        form = _form(path, separator)
-        if form.separator == "\t" and not _quotes_hold(path, form):
-            form = replace(form, quoting=csv.QUOTE_NONE)
-        yield from _records(path, form)
+        state = path.stat()
+        yield from _records(path, _form(path, separator, (state.st_mtime_ns, state.st_size)))
     except UnicodeDecodeError as error:
         raise _undecodable(path, error) from None
 
@@ -83,7 +82,17 @@ class _Form:
     quoting: int = csv.QUOTE_MINIMAL
 
 
-def _form(path: Path, separator: str | None) -> _Form:
+@lru_cache(maxsize=16)
+def _form(path: Path, separator: str | None, _version: tuple[int, int]) -> _Form:
+    """The form of a version of a file: a table with tabs is read through once to find out, not each time."""
+    form = _written_form(path, separator)
+    if form.separator == "\t" and not _quotes_hold(path, form):
+        return replace(form, quoting=csv.QUOTE_NONE)
+    return form
+
+
+def _written_form(path: Path, separator: str | None) -> _Form:
+    """The form by the first bytes and the first line."""
     with path.open("rb") as file:
         marks = file.read(2)
     encoding = "utf-16" if marks in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,18 +110,20 @@ def unwritable(error: OSError, path: Path) -> DatasetError:
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write beside the wanted path, and move the file there at the end.
 
-    So an interrupted run leaves the file of the run before as it was.
+    So an interrupted run leaves the file of the run before as it was. A new file may hold texts, so only its
+    owner may read it; one that takes the place of another has the other's mode.
 
     Raises:
         DatasetError: on entering, the folder cannot be written to; or the disk is full.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        file = beside.open("wb")
+        file = open(beside, "wb", opener=partial(os.open, mode=0o600))  # noqa: SIM115 - below
     except OSError as error:
         raise unwritable(error, path) from error
     try:
         with file:
+            os.fchmod(file.fileno(), _mode_of(path))
             yield file
         beside.replace(path)
     except OSError as error:
@@ -129,6 +132,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0o600
 
 
 def check_writable(path: Path) -> None:

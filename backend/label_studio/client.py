@@ -329,6 +329,12 @@ class Client:
             page: list[dict[str, Any]] = self._tasks(project, query, size=size)["tasks"]
             if not page:
                 return
+            if page[-1]["id"] <= last:
+                raise LabelStudioError(
+                    "it lists the same tasks again and again",
+                    where=f"{self.url}, project {project}",
+                    fix="update Label Studio, or look for a proxy that drops queries",
+                )
             yield page
             last = page[-1]["id"]
 

@@ -163,7 +163,7 @@ class CompleteRequest(BaseModel):
     project: _ProjectKey
     label_config: str
     tasks: list[Any]
-    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    usd: _Dollars | None = None
     further: bool = False
 
     @property

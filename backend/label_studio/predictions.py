@@ -43,10 +43,18 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
             ground_truth=ground_truth,
             teaches=not raw.get("was_cancelled") and (ground_truth or not _made_in_bulk(raw)),
             origin=_origin(result),
-            prediction_shown=bool(raw.get("prediction")) or raw.get("parent_prediction") is not None,
+            prediction_shown=_was_filled(raw),
             completed_by=raw["completed_by"] if is_id(raw.get("completed_by")) else None,
             lead_time=_seconds(raw.get("lead_time")),
         )
+
+
+def _was_filled(annotation: Mapping[str, Any]) -> bool:
+    """Whether the form held a prediction; one that is too doubtful to be filled in has no result."""
+    prediction = annotation.get("prediction")
+    if isinstance(prediction, Mapping) and prediction:
+        return bool(prediction.get("result", True))
+    return annotation.get("parent_prediction") is not None
 
 
 def _seconds(value: object) -> float | None:
@@ -79,20 +87,25 @@ Prediction: TypeAlias = dict[str, Any] | list[Any]
 """Label Studio's answer for one task: a prediction, a list of them, or ``[]`` for none."""
 
 
-def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> dict[str, Any]:
+def prediction_of(
+    decided: Sequence[tuple[TaskQuestion, Round]], model_version: str, prefill: float
+) -> dict[str, Any]:
     """One prediction with the regions of every decided question.
 
     Each region carries its question's score: the probability that the label is right, or in general the
     reward it is expected to earn. The prediction's ``score``, by which Label Studio sorts, is the product of
     the questions' scores: errors are treated as independent.
 
+    Label Studio fills the form with whatever regions a prediction has, and sorts by its score alone. So a
+    question that is too doubtful to be filled in has no region, and counts in the score all the same.
+
     Args:
         decided: the decided questions with their rounds.
         model_version: must equal the backend's title in Label Studio, or the score column stays blank.
+        prefill: the least score of a question that the form is filled with.
     """
-    return _prediction(
-        [(question, round_.label, round_.score) for question, round_ in decided], model_version
-    )
+    answers = [(question, round_.label, round_.score) for question, round_ in decided]
+    return _prediction(answers, model_version, prefill)
 
 
 def without_lists(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -124,10 +137,14 @@ def model_predictions(
     ]
 
 
-def _prediction(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str) -> dict[str, Any]:
+def _prediction(
+    answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str, prefill: float = 0.0
+) -> dict[str, Any]:
     """A prediction of several questions, each with its label and the label's score."""
     regions = {
         question.name: [region | {"score": score} for region in question.result_items(label)]
+        if score >= prefill
+        else []
         for question, label, score in answers
     }
     for question, _, _ in answers:
@@ -154,7 +171,7 @@ def _classified(
     return {**marked, name: control.attach_to_regions(list(chain(*marked.values())), regions[name])}
 
 
-def _is_annotated(task: Mapping[str, Any]) -> bool:
+def is_annotated(task: Mapping[str, Any]) -> bool:
     """Whether a task, as the client lists it, has an annotation; a skipped one counts."""
     return bool(task.get("annotations"))
 
@@ -166,12 +183,12 @@ def _is_drafted(task: Mapping[str, Any]) -> bool:
 
 def is_touched(task: Mapping[str, Any]) -> bool:
     """Whether somebody has annotated or skipped a task, or begun to annotate it."""
-    return _is_annotated(task) or _is_drafted(task)
+    return is_annotated(task) or _is_drafted(task)
 
 
 def untouched(tasks: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[int]]:
     """The tasks that nobody has annotated or begun to, and the numbers of those with a draft alone."""
-    unannotated = [task for task in tasks if not _is_annotated(task)]
+    unannotated = [task for task in tasks if not is_annotated(task)]
     drafted = {int(task["id"]) for task in unannotated if _is_drafted(task)}
     return [task for task in unannotated if task["id"] not in drafted], drafted
 

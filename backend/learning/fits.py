@@ -51,7 +51,7 @@ class FitCache(Generic[_T]):
     async def settled(self) -> None:
         """Wait until no fit is under way."""
         while self._under_way:
-            await asyncio.wait(list(self._under_way.values()))
+            await asyncio.wait(list(self._under_way.values()))  # until the fits end
 
     async def _run(self, key: StateKey, fit: Callable[[], _T], kind: Hashable) -> _T:
         result = await asyncio.get_running_loop().run_in_executor(self._workers, fit)

@@ -53,7 +53,8 @@ class Issued:
         through: the last round that it covers.
         labels: how many labels it covers.
         labels_hash: their hash (:meth:`Certificates.hash_labels`).
-        evidence: control → ``epoch``, the number of ``blind`` tasks that it rests on, and their ``hash``.
+        evidence: control → ``epoch``, the number of ``blind`` tasks that it rests on, their ``hash``, and how
+            many labels they ``certified``.
         file_hash: SHA-256 of the page.
     """
 

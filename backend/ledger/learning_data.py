@@ -28,6 +28,7 @@ from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
 from backend.ledger.database.statements import delete_tasks, insert, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import latest_confirmed
 from backend.ledger.rounds import QuestionRounds
 from camvo.scores.calibration import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.typing import Array
@@ -295,3 +296,24 @@ class LearningRounds(QuestionRounds):
             return FinishedRound(row.votes, *recounted.get(row.id, (row.label, row.confirmed)))
 
         return [finished(row) for _, row in sorted(rows.items())]
+
+
+def labels_beside(connection: Connection, project: str, model: str, *, audit: bool) -> tuple[int, float]:
+    """Count the labels of the rounds in which a model's vote was checked by people, and the right ones.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        model: the model.
+        audit: whether of blind tasks; otherwise of all others.
+    """
+    rounds_, votes_ = tables.rounds.c, tables.votes.c
+    query = (
+        select(func.count(), func.coalesce(func.sum(latest_confirmed), 0.0))
+        .select_from(tables.votes)
+        .join(tables.rounds, rounds_.id == votes_.round_id)
+        .where(votes_.project == project, votes_.model == model, votes_.audit == audit)
+        .where(votes_.confirmed.is_not(None), rounds_.confirmed.is_not(None))
+    )
+    count, right = connection.execute(query).one()
+    return count, right

@@ -48,7 +48,8 @@ class AskedModel:
     """How often one model was asked, and gave no vote.
 
     Attributes:
-        tasks: the tasks about which it was asked.
+        tasks: the tasks about which it was asked, or would have been if it had not rested after failures.
+        rested: those of them about which it was not asked.
         failures: code of the reason → the tasks on which it gave no vote, or none on a question.
         first_at: when the first of these tasks was decided, unix seconds; ``None`` without any.
         last_at: when the last of them was.
@@ -56,6 +57,7 @@ class AskedModel:
     """
 
     tasks: int = 0
+    rested: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     first_at: float | None = None
     last_at: float | None = None
@@ -96,6 +98,7 @@ class MissingVotes:
 
         for row in self._all(self._asked()):
             of(row.model).tasks += row.tasks
+            of(row.model).rested += row.rested
         for row in self._all(self._voteless()):
             of(row.model).add(row.failure, row.tasks, row.first_at, row.last_at)
         for row in self._all(self._calls_about_failed_tasks()):
@@ -117,7 +120,11 @@ class MissingVotes:
 
     def _asked(self) -> Select[Any]:
         return (
-            select(_votes.model, func.count(_rounds.task.distinct()).label("tasks"))
+            select(
+                _votes.model,
+                func.count(_rounds.task.distinct()).label("tasks"),
+                func.count(case((_votes.voted.is_(None), _rounds.task)).distinct()).label("rested"),
+            )
             .join(tables.rounds, _rounds.id == _votes.round_id)
             .where(_votes.project == self.project, self._in_window())
             .group_by(_votes.model)
@@ -166,3 +173,48 @@ class MissingVotes:
             .where(_calls.project == self.project, _calls.id > (self.after.call if self.after else 0))
             .group_by(_calls.model)
         )
+
+
+_RECENT_CALLS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        code: the error's code; ``None`` for an answer.
+        at: when the call began, unix seconds.
+    """
+
+    code: str | None
+    at: float
+
+
+def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
+    """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
+
+    The latest come first.
+    """
+    latest = (
+        select(
+            _calls.id,
+            _calls.project,
+            _calls.model,
+            _calls.state,
+            _calls.error_code,
+            _calls.created_at,
+        )
+        .order_by(_calls.id.desc())
+        .limit(_RECENT_CALLS)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
+        .where(latest.c.state == "settled")
+        .order_by(latest.c.id.desc())
+    )
+    outcomes: dict[tuple[str, str], list[Outcome]] = {}
+    for project, model, code, at in rows:
+        outcomes.setdefault((project, model), []).append(Outcome(code, at))
+    return outcomes

@@ -547,6 +547,14 @@ def _usual_share(connection: Connection, model: str) -> float:
     return min(float(cost / reserved), 1.0) if reserved else 1.0
 
 
+def lost_calls(connection: Connection, project: str) -> tuple[int, float, float]:
+    """Return how many calls of a project are lost, the $ counted for them, and the $ at most."""
+    sums = (func.count(), func.sum(_calls.c.cost), func.sum(_calls.c.reserved))
+    query = select(*sums).where(_calls.c.project == project, _calls.c.state == "lost")
+    calls, cost, reserved = connection.execute(query).one()
+    return calls, from_picodollars(int(cost or 0)), from_picodollars(int(reserved or 0))
+
+
 def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]) -> None:
     """Store how calls ended: the rows of the calls, each with the new values of its columns."""
     if not ends:

@@ -163,6 +163,11 @@ def is_of_label_studio(key: str) -> bool:
     return key.partition(".")[0].isdigit()
 
 
+def short_name(key: str) -> str:
+    """The project's number in Label Studio; the name of a project of a file."""
+    return key.partition(".")[0] if is_of_label_studio(key) else key
+
+
 def ensure(connection: Connection, project: str, now: float) -> None:
     """Insert the project if it is not in the ledger yet."""
     row = {"key": project, "sequence": 0, "updated_at": now}

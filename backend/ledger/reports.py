@@ -1,10 +1,10 @@
-"""Sums over rounds, votes, calls and annotations, of a project or a question, and the alerts so far."""
+"""Sums over rounds, votes, calls and annotations, of a project or a question."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from sqlalchemy import (
     Connection,
     Integer,
     and_,
-    bindparam,
     case,
     cast,
     exists,
@@ -21,12 +20,11 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    update,
 )
 
 from backend.ledger.blind_tasks import is_represented
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert_new, now
+from backend.ledger.database.statements import among
 from backend.ledger.human_annotations import is_open
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
 from backend.ledger.recounts import Recounts, latest_checked_score, latest_confirmed, latest_score
@@ -44,7 +42,7 @@ class HumansRow:
     Attributes:
         annotations: annotations that are not deleted.
         teaching: those that teach, or will once their task has a round; not those that are tied.
-        tasks: tasks with at least one such annotation.
+        tasks: tasks that somebody has labelled, and not only skipped, also where people are tied.
         ground_truths: those marked as ground truth.
         withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
         last_at: unix seconds when the latest arrived, ``None`` before the first.
@@ -62,7 +60,11 @@ SCORE_BINS = 100
 """Number of equally wide bins into which :meth:`QuestionSums.scores` sorts."""
 
 BLOCKS = 20
-"""Number of blocks of :meth:`QuestionSums.blocks`."""
+"""The most blocks of :meth:`QuestionSums.blocks`."""
+
+LEAST_IN_BLOCK = 100
+"""The fewest rounds of a block, unless there is one block only. Of tasks that are asked about together, the
+cheap ones end first, so smaller blocks would show costs that rise and fall with each batch of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,6 @@ class BinRow:
 _LATEST = 2000
 """The most labels that are read one by one."""
 
-_RECENT_CALLS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
@@ -266,8 +266,10 @@ class QuestionSums(QuestionRounds):
         return [CheckedRow(**row._mapping) for row in self.connection.execute(query)]
 
     def blocks(self) -> list[Block]:
-        """Sum the rounds by :data:`BLOCKS` blocks of the same size, in their order."""
-        block = func.ntile(BLOCKS).over(order_by=_rounds.created_at).label("block")
+        """Sum the rounds by blocks of the same size, in the order in which they ended."""
+        rounds = self.connection.scalars(select(func.count()).where(self.condition)).one()
+        most = min(BLOCKS, max(rounds // LEAST_IN_BLOCK, 1))
+        block = func.ntile(most).over(order_by=_rounds.created_at).label("block")
         fields = (_rounds.cost_usd, _rounds.full_cost_usd, _rounds.confirmed, _rounds.created_at)
         numbered = select(block, *fields).where(self.condition).subquery()
         query = (
@@ -345,66 +347,14 @@ class QuestionSums(QuestionRounds):
 
     def judged(self) -> list[JudgedRow]:
         """Return the latest labels with a human answer, at most :data:`_LATEST`."""
-        fields = (
-            _rounds.task,
-            _rounds.label,
-            _rounds.human,
-            _rounds.score,
-            _rounds.confirmed,
-        )
+        fields = (_rounds.task, _rounds.label, _rounds.human, _rounds.score, _rounds.confirmed)
         query = (
             select(*fields)
-            .where(
-                self.condition,
-                _rounds.confirmed.is_not(None),
-                _rounds.human.is_not(None),
-            )
+            .where(self.condition, _rounds.confirmed.is_not(None), _rounds.human.is_not(None))
             .order_by(_rounds.created_at.desc(), _rounds.id.desc())
             .limit(_LATEST)
         )
         return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a call ended.
-
-    Attributes:
-        code: the error's code; ``None`` for an answer.
-        at: when the call began, unix seconds.
-    """
-
-    code: str | None
-    at: float
-
-
-def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
-    """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
-
-    The latest come first.
-    """
-    latest = (
-        select(
-            _calls.id,
-            _calls.project,
-            _calls.model,
-            _calls.state,
-            _calls.error_code,
-            _calls.created_at,
-        )
-        .order_by(_calls.id.desc())
-        .limit(_RECENT_CALLS)
-        .subquery()
-    )
-    rows = connection.execute(
-        select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
-        .where(latest.c.state == "settled")
-        .order_by(latest.c.id.desc())
-    )
-    outcomes: dict[tuple[str, str], list[Outcome]] = {}
-    for project, model, code, at in rows:
-        outcomes.setdefault((project, model), []).append(Outcome(code, at))
-    return outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,32 +364,16 @@ class ProjectSums:
     connection: Connection
     project: str
 
-    def labels_beside(self, model: str, *, audit: bool) -> tuple[int, float]:
-        """Count the labels of the rounds in which a model's vote was checked by people, and the right ones.
-
-        Args:
-            model: the model.
-            audit: whether of blind tasks; otherwise of all others.
-        """
-        query = (
-            select(func.count().label("count"), func.coalesce(func.sum(latest_confirmed), 0.0).label("right"))
-            .select_from(tables.votes)
-            .join(tables.rounds, _rounds.id == _votes.round_id)
-            .where(_votes.project == self.project, _votes.model == model, _votes.audit == audit)
-            .where(_votes.confirmed.is_not(None), _rounds.confirmed.is_not(None))
-        )
-        count, right = self.connection.execute(query).one()
-        return count, right
-
     def humans(self) -> HumansRow:
         """Count a project's human annotations."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
         decided = exists().where(of_task, _rounds.human.is_not(None))
-        teaches = and_(_annotations.teaches, ~_annotations.withdrawn, or_(decided, ~exists().where(of_task)))
+        labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
+        teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
         query = select(
             func.count().label("annotations"),
             func.count(case((teaches, 1))).label("teaching"),
-            func.count(case((teaches, _annotations.task)).distinct()).label("tasks"),
+            func.count(case((labelled, _annotations.task)).distinct()).label("tasks"),
             func.count(case((and_(_annotations.ground_truth, ~_annotations.withdrawn), 1))).label(
                 "ground_truths"
             ),
@@ -454,7 +388,7 @@ class ProjectSums:
             select(
                 _votes.model,
                 _votes.audit,
-                func.count().label("asked"),
+                func.count(_votes.voted).label("asked"),
                 func.count(case((_votes.voted, 1))).label("voted"),
                 func.count(_votes.agreed).label("compared"),
                 func.coalesce(func.sum(_votes.agreed), 0.0).label("agreed"),
@@ -517,13 +451,6 @@ class ProjectSums:
             )
             for row in self.connection.execute(query)
         ]
-
-    def lost_calls(self) -> tuple[int, float, float]:
-        """Return how many calls ended with their process, the $ counted for them, and the $ at most."""
-        sums = (func.count(), func.sum(_calls.cost), func.sum(_calls.reserved))
-        query = select(*sums).where(_calls.project == self.project, _calls.state == "lost")
-        calls, cost, reserved = self.connection.execute(query).one()
-        return calls, from_picodollars(int(cost or 0)), from_picodollars(int(reserved or 0))
 
     def answer_seconds(self, model: str, answered: int, quantile: float) -> float:
         """Return a quantile of the durations of a model's answered calls, in seconds.
@@ -598,11 +525,10 @@ class ProjectSums:
 
     def labelled_tasks(self, epochs: Mapping[str, str]) -> int:
         """Count the tasks with a label of one of these epochs (control → epoch)."""
-        current = [
-            QuestionRounds(self.connection, self.project, control, epoch).condition
-            for control, epoch in epochs.items()
-        ]
-        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *current))
+        of_epochs = (
+            QuestionRounds(self.connection, self.project, *epoch).condition for epoch in epochs.items()
+        )
+        query = select(func.count(_rounds.task.distinct())).where(or_(false(), *of_epochs))
         return self.connection.scalars(query).one()
 
     def count_blind_tasks(self) -> int:
@@ -655,77 +581,3 @@ def paid_tasks(connection: Connection) -> tuple[int, float]:
         _accounts.scope == TOTAL, _accounts.project != EVERY_PROJECT
     )
     return count, from_picodollars(int(connection.scalars(total).one()))
-
-
-_alerts = tables.alerts
-
-_PATIENCE = 900.0
-"""An alert is over when it was not seen for this many seconds, so that a flickering one is reported once."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class AlertKey:
-    """What an alert is about.
-
-    Attributes:
-        project: the project's key, empty if it concerns all of them.
-        code: its stable code.
-        subject: the model or the control that it is about, empty if none.
-    """
-
-    project: str
-    code: str
-    subject: str
-
-
-_IS = (
-    _alerts.c.project == bindparam("of"),
-    _alerts.c.code == bindparam("named"),
-    _alerts.c.subject == bindparam("about"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Alerts:
-    """The alerts that were ever seen."""
-
-    connection: Connection
-
-    def see(self, seen: Collection[AlertKey]) -> list[AlertKey]:
-        """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
-
-        Returns:
-            Those of them that have not been reported to people since they began.
-        """
-        at = now(self.connection)
-        for key in sorted(seen):
-            row = {"project": key.project, "code": key.code, "subject": key.subject}
-            new = insert_new(self.connection.dialect, _alerts)
-            self.connection.execute(new, row | {"began_at": at, "seen_at": at})
-            again = update(_alerts).where(*_IS, _alerts.c.over_at.is_not(None))
-            self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
-            self.connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))
-        gone = (_alerts.c.over_at.is_(None), _alerts.c.seen_at < at - _PATIENCE)
-        self.connection.execute(update(_alerts).where(*gone).values(over_at=at))
-        untold = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject).where(
-            _alerts.c.over_at.is_(None), _alerts.c.posted_at.is_(None)
-        )
-        return sorted({AlertKey(*row) for row in self.connection.execute(untold)} & set(seen))
-
-    def reported(self, keys: Collection[AlertKey]) -> None:
-        """Record that these alerts were reported to people."""
-        at = now(self.connection)
-        for key in keys:
-            self.connection.execute(update(_alerts).where(*_IS).values(posted_at=at), _named(key))
-
-    def known(self) -> dict[AlertKey, bool]:
-        """Return every alert that was ever recorded → whether it still holds."""
-        query = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject, _alerts.c.over_at)
-        return {
-            AlertKey(project, code, subject): over_at is None
-            for project, code, subject, over_at in self.connection.execute(query)
-        }
-
-
-def _named(key: AlertKey) -> dict[str, str]:
-    return {"of": key.project, "named": key.code, "about": key.subject}

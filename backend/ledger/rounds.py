@@ -373,7 +373,9 @@ def vote_rows_of(
     examples: Mapping[str, int],
     failures: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """The rows of a new round's votes, one for each, for :func:`add_votes`.
+    """The rows of a new round's votes, one for each arm, for :func:`add_votes`.
+
+    ``voted`` is ``None`` for an arm that could not be asked.
 
     Args:
         round_: the round.
@@ -383,21 +385,22 @@ def vote_rows_of(
         confirmed: agreement with the human label, for the arms that were asked regardless of other votes;
             empty without a human label.
         examples: arm → number of examples in its prompt; 0 where they were left out at random.
-        failures: arm → the code of the reason why it gave no vote.
+        failures: arm → the code of the reason why it gave no vote; also of arms that could not be asked.
     """
+    arms = {arm: vote is not None for arm, vote in round_.votes.items()}
     return [
         {
             "round_id": round_id,
             "model": arm,
             "project": round_.key.project,
             "audit": round_.audit,
-            "voted": vote is not None,
-            "failure": None if vote is not None else failures.get(arm),
+            "voted": voted,
+            "failure": None if voted else failures.get(arm),
             "agreed": agreed.get(arm),
             "confirmed": confirmed.get(arm),
             "examples": examples.get(arm),
         }
-        for arm, vote in round_.votes.items()
+        for arm, voted in (dict.fromkeys(failures) | arms).items()
     ]
 
 
@@ -547,4 +550,7 @@ class IncompleteRounds:
 
 def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:
     """Record which arms' votes a round still lacks: arm → the code of the reason."""
+    before = connection.scalars(select(_table.c.missing).where(_table.c.id == round_id)).one_or_none() or {}
+    come = update(_votes).where(_votes.c.round_id == round_id, _votes.c.model.in_(before.keys() - missing))
+    connection.execute(come.values(failure=None))
     connection.execute(update(_table).where(_table.c.id == round_id).values(missing=dict(missing) or None))

@@ -95,20 +95,6 @@ class CallEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimResult:
-    """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make.
-
-    The other fields are those of the stored answer.
-    """
-
-    content: str | None = None
-    call: int | None = None
-    confidences: Mapping[str, float] = field(default_factory=dict)
-    version: str | None = None
-    cut_off: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class PaidAnswer:
     """A model's answer to a query.
 
@@ -128,6 +114,14 @@ class PaidAnswer:
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The result of a claim: the ``answer`` that is stored already, or the id of the ``call`` to make."""
+
+    answer: PaidAnswer | None = None
+    call: int | None = None
 
 
 POLL = 0.2
@@ -300,10 +294,14 @@ class CallLedger:
         if stored is not None:
             _record_use(connection, key, query)
             return ClaimResult(
-                content=stored.content,
-                confidences=stored.confidences,
-                version=stored.version,
-                cut_off=stored.cut_off,
+                PaidAnswer(
+                    stored.content,
+                    0.0,
+                    stored=True,
+                    confidences=stored.confidences,
+                    version=stored.version,
+                    cut_off=stored.cut_off,
+                )
             )
         claim = self.acquire(connection, key)
         if claim is None:
@@ -354,7 +352,7 @@ class CallLedger:
             await self.settlements.none_waits(until - self._clock())
             return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
 
-        while True:
+        while True:  # until the call is booked, refused, or its patience is over
             self._check()
             try:
                 return await _booked(reserved, query)

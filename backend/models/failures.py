@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from collections.abc import Mapping
 
 from backend.errors import (
@@ -106,6 +107,9 @@ _NO_KEY = re.compile(
     r"|(?:api[ _]?key|credentials).{0,60}(?:missing|required|not set|not found|not provided|must be set)",
     re.IGNORECASE | re.DOTALL,
 )
+_NO_CONNECTION = {"ConnectTimeout", "ConnectionTimeoutError"}
+"""The classes of httpx and aiohttp for a connection that did not come about in time."""
+
 _LONGEST_CHAIN = 20
 """Causes of an error that are looked at."""
 
@@ -164,6 +168,10 @@ def _unreachable(error: BaseException) -> str | None:
             return "connection refused"
         if isinstance(cause, socket.gaierror):
             return "its host name is unknown"
+        if isinstance(cause, ssl.SSLError):
+            return "the TLS handshake failed"
+        if type(cause).__name__ in _NO_CONNECTION:
+            return "no connection in time"
         if cause is None:
             return None
         cause = cause.__cause__ or cause.__context__

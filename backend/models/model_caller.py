@@ -13,7 +13,6 @@ from typing import Any, Final
 import structlog
 
 from backend.errors import (
-    BadAnswerError,
     KeyRejectedError,
     LedgerError,
     ModelError,
@@ -137,11 +136,11 @@ class ModelCaller:
         return self._reason if self.resting else None
 
     @property
-    def _reason(self) -> str:
-        """The code of the reason why the model rests."""
+    def _reason(self) -> str | None:
+        """The code of the reason why the model rests; ``None`` if it has just ended."""
         if self._held > self.model.settings.timeout:
             return RateLimitedError.code
-        return self.breaker.failure or BadAnswerError.code
+        return self.breaker.failure
 
     @property
     def wait(self) -> Wait | None:
@@ -159,11 +158,13 @@ class ModelCaller:
         until: float,
         clock: Callable[[], float],
         rng: random.Random,
+        *,
+        divisible: bool = False,
     ) -> Tries:
         """The tries of one call; see :class:`.Tries`."""
         if self.model.settings.is_embedded:
             patience = None
-        return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng)
+        return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng, divisible)
 
     @property
     def delay(self) -> float:
@@ -266,7 +267,7 @@ class ModelCaller:
         most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
         passage: Passage | None = None
-        while True:
+        while True:  # a refused call takes its turn again, until its patience ends in _enter
             try:
                 passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:
@@ -358,7 +359,7 @@ class ModelCaller:
         seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
         async with asyncio.timeout(seconds):
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
-            options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
+            options = {"timeout": _limits(seconds), "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
 
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
@@ -449,6 +450,17 @@ class ModelCaller:
                 + (", and set max_tokens to what it bills at most" if direction == "output" else ""),
             )
         return most
+
+
+_CONNECT = 15.0
+"""Seconds within which a connection to a provider comes about."""
+
+
+def _limits(seconds: float) -> Any:
+    """The limits of a call. A connection that takes too long ends before the call: nothing was sent."""
+    import httpx  # noqa: PLC0415 - keeps the help fast
+
+    return httpx.Timeout(seconds, connect=min(_CONNECT, 0.9 * seconds))
 
 
 def _tokens_of(content: str, settings: ModelSettings) -> int:

@@ -14,6 +14,8 @@ from typing import Final
 import structlog
 
 from backend.errors import (
+    BadAnswerError,
+    CutOffError,
     KeyRejectedError,
     ModelError,
     ModelTimeoutError,
@@ -50,6 +52,7 @@ class CircuitBreaker:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures = self._unusable = 0
+        self._cut_off = False
         self._until = self._unusable_until = -math.inf
         self._latest: ModelError | None = None
 
@@ -60,9 +63,14 @@ class CircuitBreaker:
 
     @property
     def failure(self) -> str | None:
-        """The code of the failures for which the model rests; ``None`` if it does not rest for failures."""
-        rests = self._clock() < self._until
-        return self._latest.code if rests and self._latest is not None else None
+        """The code of the failures, or of the answers without a vote, for which the model rests.
+
+        ``None`` if it does not rest.
+        """
+        if self._clock() < self._until and self._latest is not None:
+            return self._latest.code
+        unusable = CutOffError.code if self._cut_off else BadAnswerError.code
+        return unusable if self._clock() < self._unusable_until else None
 
     @property
     def waits_for_outage(self) -> bool:
@@ -73,8 +81,9 @@ class CircuitBreaker:
         """Record a call that returned an answer, usable or not."""
         self._failures, self._until = 0, -math.inf
 
-    def judged(self, *, usable: bool) -> None:
-        """Record whether an answer contained a vote."""
+    def judged(self, *, usable: bool, cut_off: bool = False) -> None:
+        """Record whether an answer contained a vote, and whether it was cut off."""
+        self._cut_off = cut_off
         self._unusable = 0 if usable else self._unusable + 1
         if self._unusable >= FAILURES:
             self._unusable_until = self._clock() + self.SECONDS
@@ -322,6 +331,7 @@ class Tries:
         until: unix seconds; the latest time for another try.
         clock: unix seconds.
         rng: draws how long the pauses are.
+        divisible: whether the prompt is about several tasks, so that it is rather divided than repeated.
     """
 
     outage: Outage
@@ -331,6 +341,7 @@ class Tries:
     until: float
     clock: Callable[[], float]
     rng: random.Random = field(default_factory=random.SystemRandom)
+    divisible: bool = False
     _tried: int = 0
     _failed: int = 0
     _timed_out: int = 0
@@ -388,11 +399,10 @@ class Tries:
         if error.certain:
             return True
         self._failed += 1
-        self._timed_out += isinstance(error, ModelTimeoutError)
         self._beside += self.outage.answers > self._answers
         if isinstance(error, ModelTimeoutError):
-            most, beside = _PAID_TIMEOUTS, _PAID_TIMEOUTS_BESIDE_ANSWERS
+            self._timed_out += 1
+            most, beside, failed = _PAID_TIMEOUTS, _PAID_TIMEOUTS_BESIDE_ANSWERS, self._timed_out
         else:
-            most, beside = _FAILURES, _FAILURES_BESIDE_ANSWERS
-        failed = self._timed_out if isinstance(error, ModelTimeoutError) else self._failed
-        return failed < most and self._beside < beside
+            most, beside, failed = _FAILURES, _FAILURES_BESIDE_ANSWERS, self._failed
+        return failed < (beside if self.divisible else most) and self._beside < beside

@@ -23,6 +23,7 @@ from backend.errors import (
     ModelTimeoutError,
     RefusedError,
     StoppingError,
+    UnavailableError,
     Usage,
 )
 from backend.ledger.answers import CallOutcome
@@ -238,13 +239,19 @@ class PackedPool:
     async def _ask(self, members: list[Member]) -> None:
         """Ask about members until each has its answer.
 
+        A prompt that fails again and again may do so because of one text, so members that wait for outages
+        are then asked about in smaller prompts.
+
         Raises:
             BudgetExhaustedError: the budget does not even cover a prompt about one of them.
+            ModelError: the model gave no answer.
         """
         try:
             await self._ask_together(members)
-        except BudgetExhaustedError:
-            if len(members) < 2:
+        except (BudgetExhaustedError, ModelTimeoutError, UnavailableError) as error:
+            query, left = members[0].query, max(members[0].until - self._clock(), 0.0)
+            one_text = query.waits and not self._pool[query.model].outage.hopeless(left)
+            if len(members) < 2 or not (isinstance(error, BudgetExhaustedError) or one_text):
                 raise
             middle = len(members) // 2
             await self._ask(members[:middle])
@@ -254,7 +261,8 @@ class PackedPool:
         """Ask about members in one prompt, again after a failure that may be temporary."""
         query, until = members[0].query, min(member.until for member in members)
         waits = max(until - self._clock(), 0.0) if query.waits else None
-        tries = self._pool[query.model].tries(waits, self._retries, until, self._clock, self._rng)
+        caller, several = self._pool[query.model], len(members) > 1
+        tries = caller.tries(waits, self._retries, until, self._clock, self._rng, divisible=several)
         while True:
             self._pool.gate.check()
             async with tries.turn() as turn:

@@ -258,16 +258,9 @@ class CachingPool:
             self._pool.gate.check()
             async with tries.turn() as turn:
                 claimed = await self._calls.claim(key, query, estimate, until, model.settings.timeout)
-                if claimed.content is not None:
+                if claimed.answer is not None:
                     metrics.answers_reused.labels(model=query.model).inc()
-                    return PaidAnswer(
-                        claimed.content,
-                        0.0,
-                        stored=True,
-                        confidences=claimed.confidences,
-                        version=claimed.version,
-                        cut_off=claimed.cut_off,
-                    )
+                    return claimed.answer
                 try:
                     return await self._call(key, query, claimed.call, until, turn)
                 except ModelError as error:

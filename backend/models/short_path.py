@@ -73,7 +73,9 @@ class _Path:
         except httpx.HTTPStatusError as error:
             raise self._error(error, self._refused(error)) from error
         except Exception as error:
-            raise self._error(error, error) from error
+            if (mapped := self._error(error, error)) is error:
+                raise
+            raise mapped from error
 
     def _refused(self, error: Any) -> Exception:
         """The provider's error for a response that is not a success, with the provider's code."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from backend.questions.naming import GENERIC, label_named, labels_named, unwrapped
+from backend.questions.naming import label_named, labels_named, unwrapped, usual_entries
 from backend.questions.redaction import RedactedText
 from backend.questions.xml import Element, Label, Tree
 from camvo.errors import InvalidParameterError
@@ -352,8 +352,8 @@ class NumberControl:
         match answer:
             case [inner]:
                 return self._number(inner)
-            case dict() if len(usual := [key for key in answer if str(key).casefold() in GENERIC]) == 1:
-                return self._number(answer[usual[0]])
+            case dict() if len(usual := usual_entries(answer)) == 1:
+                return self._number(usual[0])
             case str() if (words := _SCALE.fullmatch(unwrapped(answer)[-1].strip("*_ "))) is not None:
                 most = words["most"]
                 return words["number"] if most is None or float(most) == self.high else None

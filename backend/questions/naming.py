@@ -22,14 +22,20 @@ _FENCE: Final = "```"
 _LANGUAGE: Final = re.compile(r"[\w+-]*")
 _EDGES: Final = " \t\r\n*_`~\"'.,:;!"
 _PLAIN: Final = str.maketrans({**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), "−": "-"})
-_STEPS: Final = re.compile(r"\s*(?:/|>|→|»|::|\||\\)\s*")
-_PARTS: Final = re.compile(r"\s*[,;|\n]\s*|\s+and\s+")
+# A separator begins where its blanks begin, or each blank of a long run would be tried as the first.
+_STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|\||\\)\s*")
+_PARTS: Final = re.compile(r"(?<!\s)(?:\s*[,;|\n]\s*|\s+and\s+)")
 
 GENERIC: Final = frozenset(
     {"answer", "label", "labels", "result", "output", "response", "value", "choice", "choices", "category"}
     | {"categories", "class", "classification", "prediction", "final_answer"}
 )
 """Keys, in lower case, under which models put an answer when they do not use the question's name."""
+
+
+def usual_entries(said: Mapping[str, object]) -> list[object]:
+    """Return what an object has under the keys of :data:`GENERIC`."""
+    return [entry for key, entry in said.items() if str(key).casefold() in GENERIC]
 
 
 def label_named(labels: Sequence[Label], said: object) -> str | None:
@@ -110,9 +116,8 @@ def _flagged(said: Mapping[str, object]) -> list[str] | None:
 
 def _inner(said: Mapping[str, object]) -> object:
     """The label in an object: under the only usual key, or the only key that is true."""
-    usual = [key for key in said if key.casefold() in GENERIC]
-    if len(usual) == 1:
-        return said[usual[0]]
+    if len(usual := usual_entries(said)) == 1:
+        return usual[0]
     flagged = _flagged(said)
     return flagged[0] if flagged is not None and len(flagged) == 1 else None
 
@@ -147,7 +152,7 @@ def unwrapped(words: str) -> list[str]:
     """
     forms = [words]
     wrappings = [_without_fence, _without_quotes, _without_full_stop]
-    while True:
+    while True:  # each wrapping is removed once
         form = forms[-1].strip()
         if form != forms[-1]:
             forms.append(form)

@@ -183,7 +183,8 @@ class TaskQuestion:
         """
         config = self.config
         common = {"from_name": config.name, "to_name": config.to_name, "type": config.tag.lower()}
-        return [common | item for item in config.control.result_items(vote, self.content)]
+        # The value comes first: the Data Manager shows only the beginning of a prediction's JSON.
+        return [item | (common | item) for item in config.control.result_items(vote, self.content)]
 
 
 def _file_name(address: str) -> str:

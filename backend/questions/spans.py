@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -26,8 +26,18 @@ _BLANKS = re.compile(r"\s+")
 MOST_SPANS = 1000
 """The most spans in a model's answer. A longer one is no answer: it would take long to read."""
 
+MOST_NESTED = 10
+"""The most spans of a model's answer that share a character. To count the votes on more takes minutes."""
+
 _MOST_PLACES = 1000
 """The most places of one quotation that are considered, the first ones of the text."""
+
+_ALL_PLACES = 200_000
+"""Places of all quotations of an answer that are compared with what each says stands before it. Once they are
+used up, only the first :data:`_MOST_PLACES` of each further quotation are."""
+
+_LONG = 100
+"""A longer quotation may not overlap itself in the text: each such place takes long to compare."""
 
 
 class QuotedText:
@@ -40,6 +50,7 @@ class QuotedText:
     def __init__(self, text: str) -> None:
         self.text = text
         self._known: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        self._left = _ALL_PLACES
 
     def places(self, quote: str, before: str = "") -> list[tuple[int, int]]:
         """Return the places of a quotation as (start, end), in the order of the text.
@@ -53,12 +64,18 @@ class QuotedText:
         return self._known[words, context]
 
     def _find(self, words: str, context: str) -> list[tuple[int, int]]:
-        places = [(start, start + len(words)) for start in _occurrences(self.text, words)]
-        places = places or list(self._folded_places(words))
+        places = self._compared((start, start + len(words)) for start in _occurrences(self.text, words))
+        places = places or self._compared(self._folded_places(words))
         places = [place for place in places if self._at_word_boundaries(*place)] or places
         if context and len(places) > 1:
             places = [place for place in places if self._follows(context, place[0])]
         return places[:_MOST_PLACES]
+
+    def _compared(self, places: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The places that the answer may still have compared."""
+        first = list(islice(places, max(self._left, _MOST_PLACES)))
+        self._left -= len(first)
+        return first
 
     def _follows(self, context: str, start: int) -> bool:
         """Whether folded words are right before a position; reads no more of the text than they are long."""
@@ -97,10 +114,10 @@ def _folded_text(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _occurrences(text: str, sought: str) -> Iterator[int]:
-    start = text.find(sought)
+    start, step = text.find(sought), len(sought) if len(sought) > _LONG else 1
     while start >= 0:
         yield start
-        start = text.find(sought, start + 1)
+        start = text.find(sought, start + step)
 
 
 def _folded(text: str) -> str:
@@ -268,7 +285,7 @@ class Spans:
         for entry in answer:
             new = (span for span in self._candidates(entry, quoted_text, located) if span not in spans)
             spans.update(islice(new, 1))
-        return None if answer and not spans else write_spans(spans)
+        return None if (answer and not spans) or _depth(spans) > MOST_NESTED else write_spans(spans)
 
     def result_items(self, vote: str, content: TaskContent) -> list[dict[str, Any]]:
         """Return one item per span, with the words of the span."""
@@ -327,6 +344,13 @@ class Spans:
         if bounds is None or not isinstance(labels, list) or not all(label in known for label in labels):
             return None
         return [Span(*bounds, label) for label in labels]
+
+
+def _depth(spans: Iterable[Span]) -> int:
+    """The most spans that share a position."""
+    ends = [(span.end, -1) for span in spans]  # before the starts at the same position
+    changes = sorted([*ends, *((span.start, 1) for span in spans)])
+    return max(accumulate(change for _, change in changes), default=0)
 
 
 _REGION_CHOICES_RULE = (

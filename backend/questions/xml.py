@@ -105,6 +105,39 @@ def visible_name(choice: Element) -> str:
     return attribute(choice, "value") or attribute(choice, "alias") or ""
 
 
+MOST_CHARACTERS, MOST_ELEMENTS, MOST_NAMED, MOST_ATTRIBUTES = 1_000_000, 5_000, 300, 100
+"""The largest label config that is read: its characters, elements, elements with a name (controls and
+objects), and attributes of an element or objects of a control. One with 100,000 choices takes ten seconds to
+read, and no model chooses among so many."""
+
+
+def _refuse_large(root: Element) -> None:
+    """Refuse a config that takes seconds to read.
+
+    Raises:
+        BadLabelConfigError: it is too large.
+    """
+    elements = list(root.iter("*"))
+    _refuse_more(len(elements), MOST_ELEMENTS, "elements")
+    _refuse_more(sum("name" in each.attrib for each in elements), MOST_NAMED, "controls and objects")
+    _refuse_more(max(len(each.attrib) for each in elements), MOST_ATTRIBUTES, "attributes in one tag")
+    _refuse_more(max(len(targets(each)) for each in elements), MOST_ATTRIBUTES, "names in one toName")
+
+
+def _refuse_more(number: int, most: int, what: str) -> None:
+    """Refuse a label config that is too large.
+
+    Raises:
+        BadLabelConfigError: the number is larger than ``most``.
+    """
+    if number > most:
+        raise BadLabelConfigError(
+            f"the label config has {number:,} {what}, and at most {most:,} are read",
+            where="label_config",
+            fix="remove what this project does not need, or divide it among several projects",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """The control and object elements of a config in document order.
@@ -120,16 +153,25 @@ class Tree:
 
     @classmethod
     def parse(cls, xml: str) -> Tree:
-        """Parse a label config. The SDK decides which elements are controls and which are objects."""
+        """Parse a label config. The SDK decides which elements are controls and which are objects.
+
+        Raises:
+            BadLabelConfigError: it cannot be read, or is too large.
+        """
+        _refuse_more(len(xml), MOST_CHARACTERS, "characters")
         if "<!DOCTYPE" in xml:
             raise BadLabelConfigError(
                 "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
             )
         from label_studio_sdk.label_interface.control_tags import ControlTag  # noqa: PLC0415 - slow
         from label_studio_sdk.label_interface.interface import LabelInterface  # noqa: PLC0415
+        from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415
 
         try:
+            _refuse_large(etree.fromstring(xml))
             known_controls, known_objects, _, root = LabelInterface(xml).parse(xml)
+        except BadLabelConfigError:
+            raise
         except Exception as error:  # the SDK raises bare exceptions, and lxml's and pydantic's own
             raise BadLabelConfigError(
                 f"the label config cannot be read: {error}",

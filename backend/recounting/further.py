@@ -172,11 +172,7 @@ class FurtherAsking:
             return _Bought()
         prompt, known = await self._prompt(job, found), found.replies
         left = [arm for arm in not_voted(self._voters.expected_costs(job, prompt), known) if arm not in known]
-        request_size.set(_BULK)
-        answers = await asyncio.gather(
-            *(self._voters.vote(job, arm, prompt) for arm in left), return_exceptions=True
-        )
-        replies = {**known, **_replies(job, dict(zip(left, answers, strict=True)))}
+        replies = {**known, **await self._replies(job, prompt, dict(zip(left, left, strict=True)))}
         return await self._store(job, found, known, replies, "human")
 
     async def complete(self, job: Job) -> _Bought:
@@ -195,14 +191,37 @@ class FurtherAsking:
         if found is None:
             return _Bought()
         prompt, singly = await self._prompt(job, found), twins(job.settings.arms)
-        lacking = [arm for arm in found.missing if arm in job.settings.arms]
+        lacking = {arm: singly.get(arm, arm) for arm in found.missing if arm in job.settings.arms}
+        known = {arm: reply for arm, reply in found.replies.items() if arm not in found.missing}
+        replies = {**known, **await self._replies(job, prompt, lacking)}
+        return await self._store(job, found, known, replies, "missing")
+
+    async def _replies(self, job: Job, prompt: TaskPrompt, asked: Mapping[str, str]) -> dict[str, ModelReply]:
+        """Ask for the votes of some arms at once: arm → its reply; one that failed unexpectedly is absent.
+
+        Args:
+            job: the task.
+            prompt: what models are shown.
+            asked: the arm whose vote is wanted → the arm that is asked for it.
+
+        Raises:
+            TaskError: no model can be asked.
+        """
         request_size.set(_BULK)
         answers = await asyncio.gather(
-            *(self._voters.vote(job, singly.get(arm, arm), prompt) for arm in lacking), return_exceptions=True
+            *(self._voters.vote(job, arm, prompt) for arm in asked.values()), return_exceptions=True
         )
-        known = {arm: reply for arm, reply in found.replies.items() if arm not in found.missing}
-        replies = {**known, **_replies(job, dict(zip(lacking, answers, strict=True)))}
-        return await self._store(job, found, known, replies, "missing")
+        replies: dict[str, ModelReply] = {}
+        for arm, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, BudgetExhaustedError):
+                replies[arm] = ModelReply({}, 0.0, answer.code)
+            elif isinstance(answer, TaskError):
+                raise answer
+            elif isinstance(answer, BaseException):
+                _log.error("vote_failed", model=arm, task=job.task, kind=type(answer).__name__)
+            else:
+                replies[arm] = answer
+        return replies
 
     async def _find(self, job: Job, *, annotated: bool | None) -> _Found | None:
         """The task's questions with a round; ``None`` without any, or if people have come in between.
@@ -283,25 +302,6 @@ def _still_missing(job: Job, round_: Round, news: Mapping[str, ModelReply]) -> d
         elif reply is not None and reply.failure in PASSING:
             missing[arm] = reply.failure
     return missing
-
-
-def _replies(job: Job, answers: Mapping[str, ModelReply | BaseException]) -> dict[str, ModelReply]:
-    """The replies among the results of asking some arms; one that failed unexpectedly is absent.
-
-    Raises:
-        TaskError: no model can be asked.
-    """
-    replies: dict[str, ModelReply] = {}
-    for arm, answer in answers.items():
-        if isinstance(answer, BudgetExhaustedError):
-            replies[arm] = ModelReply({}, 0.0, answer.code)
-        elif isinstance(answer, TaskError):
-            raise answer
-        elif isinstance(answer, BaseException):
-            _log.error("vote_failed", model=arm, task=job.task, kind=type(answer).__name__)
-        else:
-            replies[arm] = answer
-    return replies
 
 
 def _is_annotated(connection: Connection, job: Job) -> bool:

@@ -34,6 +34,7 @@ from backend.learning.projects import asked_questions, is_new, project_settings,
 from backend.learning.teaching import RewardCorrections
 from backend.ledger import Ledger, Writer, money, projects
 from backend.ledger.database.statements import try_write
+from backend.ledger.database.writer import read_once
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.projects import Project
 from backend.ledger.recounts import Counting, FurtherVotes, Recounts
@@ -514,8 +515,11 @@ class Runtime:
 
         async def complete() -> tuple[Portion, Counting | None]:
             portion = await self._ask(project, config, tasks, purse, self._process.further.complete)
-            with self.ledger.read() as connection:
-                completed = FurtherVotes(connection, project).uncounted()
+            completed = await read_once(
+                self.ledger,
+                self._process.readers,
+                lambda connection: FurtherVotes(connection, project).uncounted(),
+            )
             return portion, await self.recounter.recount_tasks(project, completed)
 
         return self._thread.submit(complete())

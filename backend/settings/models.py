@@ -45,6 +45,17 @@ _MOST_PACKED = 100
 _TYPO = 0.85
 """Similarity from which an unknown key counts as misspelt, and not as a litellm parameter."""
 
+_OF_LITELLM = (
+    *("api_base", "base_url", "api_version", "api_type", "organization", "custom_llm_provider"),
+    *("seed", "top_p", "top_k", "min_p", "stop", "user", "metadata", "logit_bias", "top_logprobs"),
+    *("frequency_penalty", "presence_penalty", "repetition_penalty", "reasoning_effort", "thinking"),
+    *("verbosity", "service_tier", "drop_params", "extra_body", "extra_headers", "headers", "num_ctx"),
+    *("keep_alive", "aws_region_name", "aws_profile_name", "vertex_project", "vertex_location"),
+)
+"""litellm parameters that entries often have. A key that is nearly one of them counts as misspelt."""
+
+_KNOWN = frozenset({*_OF_LITELLM, *_RESERVED})
+
 _Price = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -127,8 +138,8 @@ class ModelSettings(BaseModel):
         own = {key: value for key, value in data.items() if key in cls.model_fields}
         further = {str(key): value for key, value in data.items() if key not in cls.model_fields}
         for key in further:
-            close = closest(key, cls.model_fields, _TYPO)
-            if close and key not in _RESERVED:
+            close = None if key in _KNOWN else closest(key, [*cls.model_fields, *_OF_LITELLM], _TYPO)
+            if close is not None:
                 raise mistake(key, "is not a key of a model", f"did you mean {close}?")
         nested = own.get("parameters") or {}
         if not isinstance(nested, Mapping):

@@ -165,6 +165,8 @@ class Settings(BaseModel):
     """Share of labels that must be right above the score from which no review is needed."""
     recount: bool = True
     """Whether kept votes are counted again by the server itself, when that changes enough."""
+    prefill: Share = 0.5
+    """The least score of a label that Label Studio's form is filled with; below it only the score shows."""
     show_votes: bool = False
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
     show_annotators: bool = False
@@ -263,7 +265,8 @@ class Settings(BaseModel):
         Args:
             extra_params: the project's extra params as Label Studio sends them: an object, the same object as
                 a JSON string, or null. The keys are ``max_stages``, ``models``, ``instructions``,
-                ``show_votes``, ``few_shot``, and the parameters of policies that a project may override.
+                ``prefill``, ``show_votes``, ``few_shot``, and the parameters of policies that a project may
+                override.
                 ``models`` is a list of names from the pool; the pool's order is kept.
 
         Raises:
@@ -306,6 +309,7 @@ class _Overrides(PolicyOverrides):
 
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
+    prefill: Share | None = None
     show_votes: bool | None = None
     few_shot: _FewShot | None = None
 

@@ -108,7 +108,7 @@ class Worth:
 
     def _asked_from(self, node: int) -> Iterator[int]:
         frontier = np.array([node])
-        while True:
+        while True:  # each time round another arm has voted; after the last one nobody is asked
             wanted = np.unique(self.next_arm[frontier])
             if len(wanted) != 1 or wanted[0] < 0:
                 return

@@ -60,11 +60,15 @@ class Installation:
         return self._run(command, *options, *arguments, **changes)
 
     def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
-        """Run ``camvo review``, which reads the ledger and must succeed."""
-        database = {"CAMVO_DATABASE_URL": self.server.database_url}
-        done = self._run("review", "--project", str(project), *arguments, **database)
+        """Run ``camvo review``, which must succeed."""
+        done = self.on_ledger("review", project, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
+
+    def on_ledger(self, command: str, project: int, *arguments: str) -> CompletedProcess[str]:
+        """Run a command that reads the server's ledger."""
+        database = {"CAMVO_DATABASE_URL": self.server.database_url}
+        return self._run(command, "--project", str(project), *arguments, **database)
 
     def _run(self, *arguments: str, **changes: str) -> CompletedProcess[str]:
         return called(*arguments, cwd=self.server.folder, **(self.variables | changes))

@@ -18,6 +18,9 @@ from browser import Browser
 from installation import CREDENTIALS, Installation, variables
 from label_studio import LabelStudio
 from server_process import ServerProcess, wait_until
+from sqlalchemy import select
+
+from backend.ledger.database import tables
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -134,6 +137,30 @@ def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
     browser.visit(installation.server.url.replace("://", f"://{user}:{password}@") + "/status")
     browser.picture("status")
     assert "1 annotation, 1 of which teach" in browser.text()
+
+
+def test_a_doubtful_label_leaves_the_form_empty_and_its_score_is_shown(
+    browser: Browser, installation: Installation
+) -> None:
+    project = installation.project(REVIEWS[0]["text"], title="Doubtful", label_config=CONFIG)
+    installation.connect(project, "--review-queue", "--extra-params", "prefill=1")
+    installation.retrieve(project)
+    [task] = installation.tasks(project)
+    [prediction] = task["predictions"]
+    assert (prediction["result"], task["predictions_score"]) == ([], prediction["score"])
+    for address in (f"data?task={task['id']}", "data?labeling=1"):
+        browser.visit(f"{installation.studio.url}/projects/{project}/{address}")
+        browser.wait_until(lambda: any(browser.texts(TASK)), "an opened task")
+        browser.wait_until(lambda: any(browser.texts(".ant-radio-wrapper")), "choices")
+        assert browser.texts(CHOSEN) == []
+    browser.picture("doubtful")
+    browser.click(".ant-radio-wrapper")
+    browser.click(SUBMIT)
+    wait_until(lambda: any(by == "human" for _, by in installation.learnt(task["id"])), "what was submitted")
+    shown = select(tables.human_annotations.c.prediction_shown).where(
+        tables.human_annotations.c.task == task["id"]
+    )
+    assert [row.prediction_shown for row in installation.server.rows(shown)] == [False]
 
 
 @pytest.fixture(scope="module")

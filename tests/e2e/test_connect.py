@@ -255,6 +255,8 @@ def test_imported_annotations_are_learnt_at_the_next_training(installation: Inst
     installation.studio.ask("POST", f"/api/projects/{project}/import", imported)
     installation.camvo("predict", project)
     [task] = installation.tasks(project)
+    assert installation.learnt(task["id"]) == []
+    installation.camvo("predict", project, "--annotated")
     assert installation.learnt(task["id"]) == [("Glad", "vote")]
     installation.train(project)
     wait_until(lambda: installation.learnt(task["id"]) == [("Calm", "human")], "what was imported")

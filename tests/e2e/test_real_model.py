@@ -218,7 +218,7 @@ def test_a_text_beyond_the_context_is_a_failure_that_costs_nothing_and_is_asked_
 
 
 def test_prompts_with_several_tasks_are_paid_and_every_row_gets_its_votes(tmp_path: Path, wire: Wire) -> None:
-    project = Project(tmp_path, wire.url, pack=5)
+    project = Project(tmp_path, wire.url, pack=5, max_tokens=40)
     project.write(TEXTS)
     assert project.label(*SENTIMENT).returncode == 0
     assert len(project.rows) == len(TEXTS)
@@ -266,7 +266,7 @@ def test_a_server_that_still_loads_its_model_is_waited_for(tmp_path: Path) -> No
 
 
 def test_a_server_that_is_killed_in_the_middle_and_started_again_costs_no_row(tmp_path: Path) -> None:
-    texts = [f"{text} It is number {number}." for number in range(3) for text in TEXTS]
+    texts = [f"{text} It is number {number}." for number in range(2) for text in TEXTS]
     with LlamaServer() as llama:
         project = Project(tmp_path, llama.url)
         project.write(texts)

@@ -159,7 +159,9 @@ class LabelStudioApi:
         if any(prediction["task"] not in self.tasks for prediction in body):
             return _recorded("predictions_refused")
         labels = ("Glad", "Sad", "Calm")
-        accepted = [item for item in body if item["result"][0]["value"]["choices"][0] in labels]
+        accepted = [
+            item for item in body if not item["result"] or item["result"][0]["value"]["choices"][0] in labels
+        ]
         for prediction in accepted:
             self._add_prediction(prediction)
         return 201, {"created": len(accepted)}

@@ -133,7 +133,9 @@ def light_runtime(
             for name in MODELS
         ]
         temporary.write_text(
-            yaml.safe_dump({"models": entries, "deadline": deadline, "policy": {"name": policy}})
+            yaml.safe_dump(
+                {"models": entries, "deadline": deadline, "prefill": 0.0, "policy": {"name": policy}}
+            )
         )
         temporary.rename(config)
     environment = Environment(database_url=url, config=config)

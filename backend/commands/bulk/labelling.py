@@ -228,10 +228,17 @@ class Spending:
         return f"${self.in_this_run():.2f} spent"
 
     def outlook(self, asked: int, left: int) -> str:
-        """Say what is spent, and what is to come if the tasks left cost what those asked about did."""
-        if not asked:
+        """Say what is spent, and what is to come if the tasks left cost what those asked about did.
+
+        At first most of the money was spent on tasks that are under way, so nothing is said of the rest.
+        """
+        if asked < min(_TELLING, max(left, 1)):
             return self.so_far()
         return f"{self.so_far()}, about ${self.in_this_run() / asked * left:.2f} to come"
+
+
+_TELLING: Final = 50
+"""Finished tasks from which on their price says what the others cost."""
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
+from backend.ledger.projects import is_of_label_studio, short_name
 from backend.quotes.quote import Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
 from camvo.quotes.forecast import KEPT_FROM, REPLAYS
@@ -55,7 +56,9 @@ def _table(quote: Quote) -> Table:
 def _lines(quote: Quote) -> Iterator[str]:
     """The quote as sentences."""
     done = quote.tasks - quote.to_come - quote.unreadable
-    yield f"{quote.project}: {quote.tasks:,} tasks, {done:,} labelled, {quote.to_come:,} to come" + (
+    name = short_name(quote.project)
+    name = f"project {name}" if is_of_label_studio(quote.project) else name
+    yield f"{name}: {quote.tasks:,} tasks, {done:,} labelled, {quote.to_come:,} to come" + (
         f", {quote.unreadable:,} cannot be asked about" if quote.unreadable else ""
     )
     if quote.spent:

@@ -39,7 +39,7 @@ class _Classifier:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DigitLabels:
     """The share of right labels, and what their votes cost, in dollars."""
 
     right: float
@@ -154,12 +154,12 @@ class Digits:
         """The classifier that is most often right."""
         return max(self.classifiers, key=lambda each: each.right)
 
-    def ask_everyone(self) -> Outcome:
+    def ask_everyone(self) -> DigitLabels:
         """Ask every classifier about every image, and take the label with the most votes."""
         labels = np.array([np.bincount(row, minlength=len(_LABELS)).argmax() for row in self._votes])
         return self._outcome(labels, sum(self._prices.values()) * len(self))
 
-    def ask_camvo(self) -> Outcome:
+    def ask_camvo(self) -> DigitLabels:
         """Label the images with CaMVo, as the library's users do: the default policy, no human label."""
         cost = 0.0
         for context, row in zip(self._contexts, self._votes, strict=True):
@@ -211,8 +211,8 @@ class Digits:
             labels.append(int(decision.label))
         return np.array(labels)
 
-    def _outcome(self, labels: NDArray[np.int64], cost: float) -> Outcome:
-        return Outcome(float((labels == self._truth).mean()), cost)
+    def _outcome(self, labels: NDArray[np.int64], cost: float) -> DigitLabels:
+        return DigitLabels(float((labels == self._truth).mean()), cost)
 
 
 def _estimate(scores: Array, checked: list[tuple[float, float]]) -> Estimate:

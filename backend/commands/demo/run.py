@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from backend.commands.demo.digits import Digits, Estimate, Outcome, Review, vote_on_digits
+from backend.commands.demo.digits import DigitLabels, Digits, Estimate, Review, vote_on_digits
 from backend.commands.demo.texts import LabelledTexts, label_texts, running_server
 
 _REVIEWED = 20
@@ -90,7 +90,7 @@ def _show_digits(console: Console) -> None:
     everyone = digits.ask_everyone()
     _print_outcome(console, "asking everyone", everyone, everyone)
     best = digits.best()
-    alone = Outcome(best.right, best.price * len(digits))
+    alone = DigitLabels(best.right, best.price * len(digits))
     _print_outcome(console, "the best single one", alone, everyone, "unknown beforehand")
     with console.status("CaMVo asks, decides and learns …"):
         found = digits.ask_camvo()
@@ -111,14 +111,14 @@ def _print_classifiers(console: Console, digits: Digits) -> None:
 
 
 def _print_outcome(
-    console: Console, name: str, outcome: Outcome, everyone: Outcome, remark: str = ""
+    console: Console, name: str, outcome: DigitLabels, everyone: DigitLabels, remark: str = ""
 ) -> None:
     cost, share = f"${outcome.cost:.2f}", outcome.cost / everyone.cost
     what = f"[bold]{name:<20}[/] {outcome.right:>6.1%} right  {cost:>6}  {share:>4.0%} of the cost"
     _say(console, f"{what}  [dim]{remark}[/]" if remark else what)
 
 
-def _print_review(console: Console, review: Review, found: Outcome) -> None:
+def _print_review(console: Console, review: Review, found: DigitLabels) -> None:
     flipped = "1 other label flipped" if review.changed == 1 else f"{review.changed} other labels flipped"
     rows = (
         f"lowest scores first: {review.corrected} were wrong",

@@ -21,6 +21,7 @@ from rich.markup import escape
 
 from backend.ledger import Ledger
 from backend.ledger.rounds import ProjectRounds, Round
+from backend.questions import parse_label_config
 from backend.settings import child_environment
 from camvo.errors import CamvoError
 from camvo.student.taught_texts import STUDENT
@@ -300,12 +301,11 @@ def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
 def _annotate(
     label_studio: _DemoLabelStudio, project: _DemoProject, labelled: Sequence[_LabelledText]
 ) -> None:
-    """Label the least certain texts as a person would."""
+    """Label the least certain texts as a person would, whose form may be blank."""
+    [question] = parse_label_config(project.label_config).questions
     by_score = sorted(labelled, key=lambda result: result.round.score)
     for number, result in enumerate(by_score[:_ANNOTATED], start=1):
-        region = dict(result.prediction["result"][0])
-        region.pop("score")
-        region["value"] = {"choices": [result.text.gold]}
+        [region] = question.about(result.text.task["data"]).result_items(result.text.gold)
         label_studio.annotate(project, result.text.task, project.number * 1000 + number, region)
 
 

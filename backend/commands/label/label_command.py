@@ -55,7 +55,7 @@ def label(  # noqa: PLR0917 - a command's options
     the same command continues where it stopped: nothing that was paid for is lost.
     Exit codes: 0 every task has a label and no vote is missing; 1 tasks have no label; 2 wrong options, or no
     consent to the cost; 3 votes are missing that may still come; 4 models were rejected or gave no or hardly
-    any votes; 130 after Ctrl-C.
+    any votes; 5 a disk is full; 130 after Ctrl-C.
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """

@@ -159,6 +159,7 @@ class _ProjectSweeps:
             label_config=self.project.label_config,
             model_version=jobs.settings.model_version,
             failed=self.failed,
+            annotated=True,
             batch=PAGE,
             most=most,
             tally=self.tally,

@@ -132,7 +132,7 @@ def _predictions(jobs: DatasetJobs, answered: Sequence[tuple[JobQuestion, Round]
         return []
     version = jobs.settings.model_version
     each = model_predictions(answered, version) if jobs.settings.show_votes else []
-    return [*each, prediction_of(answered, version)]
+    return [*each, prediction_of(answered, version, jobs.settings.prefill)]
 
 
 _Write = Callable[[Iterator[Result], Columns, Kinds], None]

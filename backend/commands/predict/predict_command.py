@@ -54,6 +54,10 @@ def predict(  # noqa: PLR0917 - a command's options
             help="Ask again about the tasks that failed, and no others; models get another attempt.",
         ),
     ] = False,
+    annotated: Annotated[
+        bool,
+        typer.Option("--annotated", help="Also ask about tasks that people have annotated already."),
+    ] = False,
     no_wait: arguments.NoWait = False,
     batch: Annotated[
         int, typer.Option("--at-once", min=1, max=500, help="Tasks in one request to the server.")
@@ -62,7 +66,8 @@ def predict(  # noqa: PLR0917 - a command's options
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
     The running server calls the models, which costs money: the command says first how much, and asks before
-    more than a dollar is spent. With --recount alone no model is called. Needs LABEL_STUDIO_API_KEY.
+    more than a dollar is spent. Tasks with annotations are left out.
+    With --recount alone no model is called. Needs LABEL_STUDIO_API_KEY.
     Exit codes: 0 every task has a prediction and no vote is missing; 1 tasks have no prediction; 2 wrong
     options, or no consent to the cost; 3 votes are missing that may still come; 4 models were rejected or
     gave no or hardly any votes; 130 after Ctrl-C.
@@ -89,6 +94,13 @@ def predict(  # noqa: PLR0917 - a command's options
     )
     with interruptible():
         code = predict_project(
-            project, options, label_studio, backend_url, refresh=refresh, failed=failed, at_once=batch
+            project,
+            options,
+            label_studio,
+            backend_url,
+            refresh=refresh,
+            failed=failed,
+            annotated=annotated,
+            at_once=batch,
         )
     raise typer.Exit(code)

@@ -19,13 +19,13 @@ from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar
-from backend.commands.shared.setup import environment_with
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.ledger.money import Purse
 from backend.quotes.quote import Quote
 from backend.server.status.missing import Ending, Missing
 from backend.server.status.report import dollars
+from backend.settings import Environment
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -75,11 +75,10 @@ def run_on_terminal(
 
 
 def _money(tally: Tally, done: int, total: int) -> str:
-    """What was spent, and what the run costs in all if the other tasks cost as much as those so far."""
-    asked = done - tally.unchanged
-    if asked <= 0:
-        return ""
-    expected = tally.spent_usd / asked * (total - tally.unchanged)
+    """What was spent, and what the run costs in all if the other tasks cost as much as the latest ones."""
+    if not tally.asked_last:
+        return f"{dollars(tally.spent_usd)} spent" if tally.spent_usd else ""
+    expected = tally.spent_usd + tally.usd_last / tally.asked_last * (total - done)
     return f"{dollars(tally.spent_usd)} spent, about {dollars(expected)} in all"
 
 
@@ -162,9 +161,10 @@ def predict_project(
     refresh: bool,
     failed: bool,
     at_once: int,
+    annotated: bool = False,
 ) -> int:
     """Store the server's predictions of a project."""
-    console, environment = Console(), environment_with(None)
+    console, environment = Console(), Environment()
     url = backend_client.backend_url(backend_url, environment)
     backend = BackendClient(url, environment, again=options.retry_failed)
     try:
@@ -182,6 +182,7 @@ def predict_project(
             model_version=version,
             refresh=refresh,
             failed=failed or options.retry_failed,
+            annotated=annotated,
             batch=at_once,
         )
         if options.recount:

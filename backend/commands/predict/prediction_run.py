@@ -31,7 +31,8 @@ class Tally:
     """Counts of tasks; ``stored``, ``replaced`` and ``refused`` count predictions.
 
     ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up,
-    ``partly`` those whose prediction lacks one of the questions.
+    ``partly`` those whose prediction lacks one of the questions, ``annotated`` those with annotations.
+    ``asked_last`` tasks of the latest request that is finished cost ``usd_last``.
     """
 
     created: int = 0
@@ -46,7 +47,10 @@ class Tally:
     too_large: int = 0
     refused: int = 0
     repaired: int = 0
+    annotated: int = 0
     spent_usd: float = field(default=0.0, compare=False)
+    asked_last: int = field(default=0, compare=False)
+    usd_last: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
     awaited: str = field(default="", compare=False)
     missing: Missing | None = field(default=None, compare=False)
@@ -54,7 +58,7 @@ class Tally:
     def begin_sweep(self) -> None:
         """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
         self.unchanged = -self.created
-        self.blind = self.waiting = self.undecided = self.too_large = self.refused = 0
+        self.blind = self.waiting = self.undecided = self.too_large = self.refused = self.annotated = 0
         self.failed.clear()
         self.partly.clear()
 
@@ -86,7 +90,11 @@ class Tally:
         ]
         if self.repaired:
             lines.append(
-                f"{self.repaired} tasks showed something else than the ledger holds, and were corrected"
+                f"{self.repaired} predictions in Label Studio were older than the ledger's, and were replaced"
+            )
+        if self.annotated:
+            lines.append(
+                f"{self.annotated} of these have annotations and were not asked about: --annotated asks"
             )
         if self.blind:
             lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
@@ -161,7 +169,7 @@ def watching(
         thread.join()
 
 
-_SAMPLE = 50
+_SAMPLE = 200
 """Tasks that are compared with the ledger at the end of a run."""
 
 TRIES = 4
@@ -196,7 +204,8 @@ class PredictionRun:
 
     ``refresh`` also updates predictions to what the backend says now, unless somebody has annotated the task
     or begun to. ``failed`` asks only about tasks on which the backend failed before, ``only`` about those
-    with these numbers, and about ``most`` tasks at most. ``batch`` tasks are in one request.
+    with these numbers, and about ``most`` tasks at most. Tasks with annotations are asked about only with
+    ``annotated``. ``batch`` tasks are in one request.
     """
 
     client: Client
@@ -207,6 +216,7 @@ class PredictionRun:
     model_version: str
     refresh: bool = False
     failed: bool = False
+    annotated: bool = False
     only: Sequence[int] | None = None
     batch: int = 50
     most: int | None = None
@@ -217,10 +227,12 @@ class PredictionRun:
         """Go through the project once."""
         tally, asked, seen = self.tally, 0, list[int]()
         before = self.predictor.progress(self.key)
-        spent_before = before.spent_usd - tally.spent_usd
+        settled = tally.spent_usd
+        spent_before = before.spent_usd - settled
         for page, wanted in self.pages():
             seen += [task["id"] for task in page]
             tally.unchanged += len(page) - len(wanted)
+            tally.annotated += sum(map(self._is_left_out, page))
             advance(len(page) - len(wanted))
             chosen = wanted[: None if self.most is None else self.most - asked]
             asked += len(chosen)
@@ -228,6 +240,11 @@ class PredictionRun:
             answers = self._answers(chosen, tally, shown) if chosen else {}
             if answers:
                 self._store(self.client.tasks(self.project, list(answers)), answers, tally)
+            if chosen:
+                tally.asked_last = len(chosen)
+                tally.usd_last = self.predictor.progress(self.key).spent_usd - spent_before - settled
+                settled += tally.usd_last
+                tally.spent_usd = settled
             shown.all()
             if asked == self.most:
                 break
@@ -249,11 +266,14 @@ class PredictionRun:
         if not everything:
             newest = self.predictor.progress(self.key).last_round
             draw = partial(random_draw, f"check {newest}", self.key)
-            sample = nsmallest(_SAMPLE, numbers, draw)
-            if not self._correct(sample):
+            if not self._correct_all(nsmallest(_SAMPLE, numbers, draw)):
                 return
-        for start in range(0, len(numbers), self.batch):
-            self._correct(numbers[start : start + self.batch])
+        self._correct_all(numbers)
+
+    def _correct_all(self, numbers: Sequence[int]) -> int:
+        """Correct what Label Studio shows of tasks, some at a time; return how many differed."""
+        portions = range(0, len(numbers), self.batch)
+        return sum(self._correct(numbers[start : start + self.batch]) for start in portions)
 
     def _correct(self, numbers: Sequence[int]) -> int:
         """Correct what Label Studio shows of tasks that nobody is at work on; return how many differed."""
@@ -272,9 +292,17 @@ class PredictionRun:
                 [
                     task
                     for task in page
-                    if self.refresh or self.failed or not predictions.of_version(task, self.model_version)
+                    if not self._is_left_out(task)
+                    and (self.refresh or self.failed or not self._predictions(task))
                 ],
             )
+
+    def _is_left_out(self, task: Mapping[str, Any]) -> bool:
+        """Whether a task is not asked about because people have labelled it already."""
+        return not self.annotated and predictions.is_annotated(task) and not self._predictions(task)
+
+    def _predictions(self, task: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return predictions.of_version(task, self.model_version)
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
         if self.only is None and not self.failed:

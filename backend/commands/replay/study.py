@@ -109,7 +109,7 @@ def _end_with_parent() -> None:
     """End this process when its parent dies; otherwise it would wait forever after its case."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        parent.join()
+        parent.join()  # a daemon thread's wait, as long as the parent lives
         os._exit(1)
 
 

@@ -32,10 +32,27 @@ BackendUrl: TypeAlias = Annotated[
         show_default="from CAMVO_HOST and CAMVO_PORT",
     ),
 ]
+
+
+def _without_mistakes(config: Path | None) -> Path | None:
+    """Refuse a config with mistakes at once: what a command imports may take ten seconds."""
+    from backend.settings import Environment, load  # noqa: PLC0415 - keeps the help fast
+
+    load(Environment().config if config is None else config)
+    return config
+
+
+_CONFIG_HELP = "The camvo.yaml to use."
+_USUAL_CONFIG = "CAMVO_CONFIG, else the defaults"
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
+    typer.Option("--config", help=_CONFIG_HELP, show_default=_USUAL_CONFIG, callback=_without_mistakes),
 ]
+AnyConfig: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", help=_CONFIG_HELP, show_default=_USUAL_CONFIG)
+]
+"""The same for commands that may need no camvo.yaml at all, such as those of the ledger."""
+
 
 SourceFile: TypeAlias = Annotated[
     Path | None,

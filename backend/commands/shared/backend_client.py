@@ -85,6 +85,11 @@ _QUICK, _SLOW = 5.0, 120.0
 _PATIENCE = 600.0
 """Seconds for which requests to a busy server are repeated."""
 
+_LONGEST = 6 * 3600.0
+"""Seconds for a computation that the server has not finished in one request, such as a quote."""
+_LEAST = 1.0
+"""Seconds after which such a request is repeated at the earliest."""
+
 _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)$', re.MULTILINE)
 
 
@@ -200,11 +205,8 @@ class BackendClient:
     ) -> dict[str, Any]:
         """Return the quote of tasks that were counted (``camvo quote --json``, docs/quote.md)."""
         body = _tasks(project_key, label_config, example) | {"counted": counted}
-        while True:  # replaying a large project takes longer than one request
-            answer = self._answer("POST", "/quote", json=body, timeout=_SLOW)
-            if answer["done"]:
-                quote: dict[str, Any] = answer["quote"]
-                return quote
+        quote: dict[str, Any] = self._finished("/quote", body)["quote"]
+        return quote
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -236,24 +238,19 @@ class BackendClient:
             query = {"project": project_key, "first": start} | ({} if last is None else {"last": last})
             page = self._answer("GET", "/failed", params=query)
             failures |= {row["task"]: TaskFailure(row["code"], row["failed_at"]) for row in page["tasks"]}
-            start = page["next"]
+            start = _further(page["next"], start, self.url)
         return failures
 
     def recount(self, project_key: str) -> dict[str, Any] | None:
         """Have the kept votes of a project counted again; no model is asked."""
-        while True:  # a large project takes longer than one request; the server continues in between
-            answer = self._answer("POST", "/recount", json={"project": project_key}, timeout=_SLOW)
-            if answer["done"]:
-                counting: dict[str, Any] | None = answer["counting"]
-                return counting
+        counting: dict[str, Any] | None = self._finished("/recount", {"project": project_key})["counting"]
+        return counting
 
     def doubts(self, project_key: str, usd: float) -> TasksInDoubt:
         """Find the tasks on which further votes are worth most."""
         body = {"project": project_key, "usd": usd}
-        while True:  # a large project takes longer than one request
-            answer = self._answer("POST", "/doubts", json=body, timeout=_SLOW)
-            if answer["done"]:
-                return TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
+        answer = self._finished("/doubts", body)
+        return TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
 
     def ask_more(
         self,
@@ -291,7 +288,9 @@ class BackendClient:
     def recounted(self, project_key: str, after: int = 0) -> _RecountedPage:
         """Return tasks whose prediction is to be replaced."""
         page = self._answer("GET", "/recounted", params={"project": project_key, "after": after})
-        return _RecountedPage(page["tasks"], page["through"], page["pending"])
+        tasks: list[int] = page["tasks"]
+        _further(tasks[-1] if tasks else None, after, self.url)
+        return _RecountedPage(tasks, page["through"], page["pending"])
 
     def delivered(self, project_key: str, tasks: Sequence[int], through: int) -> None:
         """Tell the server that Label Studio shows these tasks' labels by a counting."""
@@ -306,6 +305,23 @@ class BackendClient:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def _finished(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer of a computation that may take longer than one request, and continues in between."""
+        waited = 0.0
+        while waited < _LONGEST:
+            began = time.monotonic()
+            answer = self._answer("POST", path, json=body, timeout=_SLOW)
+            if answer["done"]:
+                return answer
+            took = time.monotonic() - began
+            self._sleep(max(_LEAST - took, 0.0))
+            waited += max(_LEAST, took)
+        raise BackendError(
+            f"the server has not finished after {_LONGEST / 3600.0:g} hours",
+            where=f"{self.url}{path}",
+            fix="look at its log and its processor time; it continues, so the same command can be repeated",
+        )
 
     def _answer(self, method: str, path: str, **options: Any) -> Any:
         response = self._request(method, path, **options)
@@ -360,6 +376,15 @@ def _tasks(project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any
         "label_config": label_config,
         "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
     }
+
+
+def _further(following: int | None, before: int, url: str) -> int | None:
+    """Where the next page begins; a server whose pages do not go on would be asked for ever."""
+    if following is not None and following <= before:
+        raise BackendError(
+            "its pages do not end", where=url, fix="update the server, or correct --backend-url"
+        )
+    return following
 
 
 def _seconds_to_wait(response: httpx.Response) -> float | None:

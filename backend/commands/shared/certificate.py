@@ -293,7 +293,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
         with ledger.write() as connection:
             number, at = Certificates(connection, stored.key).next_number(), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
-            Certificates(connection, stored.key).store(_record(said, number, at, page))
+            Certificates(connection, stored.key).store(_record(report, said, number, at, page))
             with whole_file(path) as file:
                 file.write(page)
     _say(console, report, number, path, hashlib.sha256(page).hexdigest())
@@ -311,7 +311,11 @@ def _named(connection: Connection, project: str | None) -> str:
     return known[0]
 
 
-def _record(said: _Contents, number: int, at: float, page: bytes) -> Issued:
+def _record(report: ProjectReport, said: _Contents, number: int, at: float, page: bytes) -> Issued:
+    certified = {
+        question.control: 0 if question.guarantee.threshold is None else question.guarantee.labels
+        for question in _current_questions(report)
+    }
     return Issued(
         number=number,
         issued_at=at,
@@ -319,7 +323,10 @@ def _record(said: _Contents, number: int, at: float, page: bytes) -> Issued:
         through=said.through,
         labels=said.covered.count,
         labels_hash=said.covered.hash,
-        evidence=said.evidence,
+        evidence={
+            control: {**found, "certified": certified.get(control, 0)}
+            for control, found in said.evidence.items()
+        },
         file_hash=hashlib.sha256(page).hexdigest(),
     )
 

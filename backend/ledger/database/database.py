@@ -151,10 +151,13 @@ class _SqliteFile:
         return self.path.exists()
 
     def create(self) -> None:
-        """Create an empty file, which SQLite takes for a new database, unless there is one or cannot be."""
+        """Create an empty file, which SQLite takes for a new database, unless there is one or cannot be.
+
+        It holds the texts of tasks, so only its owner may read it. SQLite gives the files beside it its mode.
+        """
         if not self._is_uri:
-            with suppress(OSError), self.path.open("ab"):
-                pass
+            with suppress(OSError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
 
     def address(self, name: str) -> str:
         """Return what to open in place of ``name``, so that a missing file is not created.

@@ -485,7 +485,7 @@ votes = _table(
     Column("model", Text, primary_key=True),
     Column("project", Text, nullable=False),
     Column("audit", Boolean, nullable=False),
-    Column("voted", Boolean, nullable=False),
+    Column("voted", Boolean),
     Column("failure", Text),
     Column("agreed", Double),
     Column("confirmed", Double),

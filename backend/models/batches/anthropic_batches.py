@@ -15,10 +15,12 @@ import httpx
 
 from backend.models.batches.provider import (
     EARLIER,
+    MOST_PAGES,
     Limits,
     LineResult,
     ProviderBatch,
     Search,
+    endless_list,
     provider_body,
     read_line,
 )
@@ -123,13 +125,14 @@ class AnthropicBatches:
         """The batches that were created after a time, the newest first."""
         found: list[ProviderBatch] = []
         after: dict[str, Any] = {}
-        while True:
+        for _ in range(MOST_PAGES):
             page = await self._json("GET", _BATCHES, params={"limit": _PAGE, **after})
             batches = [_batch(batch) for batch in page.get("data") or []]
             found += [batch for batch in batches if batch.created_at >= since]
             if not batches or not page.get("has_more") or batches[-1].created_at < since:
                 return found
             after = {"after_id": batches[-1].id}
+        raise endless_list(self._name)
 
     async def _job_of(self, batch: ProviderBatch) -> str:
         """The job that the first custom id of a batch's results names; empty if it is not one of ours."""

@@ -14,10 +14,12 @@ from typing import Any, Final
 from backend.errors import RejectedError
 from backend.models.batches.provider import (
     EARLIER,
+    MOST_PAGES,
     Limits,
     LineResult,
     ProviderBatch,
     Search,
+    endless_list,
     provider_body,
     read_line,
 )
@@ -96,7 +98,7 @@ class OpenAIBatches:
     async def search(self, job: str, since: float, known: Collection[str]) -> Search:
         """Look for the batch with the job's id in its metadata."""
         after: dict[str, str] = {}
-        while True:
+        for _ in range(MOST_PAGES):
             page = await self._call("alist_batches", limit=_PAGE, **after)
             batches = list(page.data or [])
             for batch in batches:
@@ -105,6 +107,7 @@ class OpenAIBatches:
             if not batches or not page.has_more or batches[-1].created_at < since - EARLIER:
                 return Search(None)
             after = {"after": batches[-1].id}
+        raise endless_list(self._name)
 
     async def retrieve(self, batch: str) -> ProviderBatch:
         """The batch as it is now."""

@@ -69,6 +69,14 @@ WINDOW: Final = 24 * 3600.0
 EARLIER: Final = 300.0
 """Seconds by which the clock of a provider may be behind ours."""
 
+MOST_PAGES: Final = 200
+"""Pages of a list of batches, of a hundred each, after which the list is taken for one that does not end."""
+
+
+def endless_list(model: str) -> ModelError:
+    """The error about a provider that always has another page; to guess its end might buy a job twice."""
+    return UnavailableError("its provider's list of batches does not end", where=f"model {model}")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from backend.errors import BadAnswerError
-from backend.questions.naming import GENERIC, unwrapped
+from backend.questions.naming import GENERIC, unwrapped, usual_entries
 from backend.questions.question import TaskQuestion
 
 _THOUGHT: Final = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
@@ -29,7 +29,7 @@ _TURNS: Final = 8
 
 _CODE: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
 _OPENING: Final = re.compile(r"[{\[]")
-_BLANK: Final = re.compile(r"\s*")
+_OPEN: Final = re.compile(r"\{\s*")
 _COLON: Final = re.compile(r"\s*:\s*")
 _COMMA: Final = re.compile(r"\s*,\s*")
 _EMPHASIS: Final = re.compile(r"[*`#]+|(?<!\w)_+|_+(?!\w)")
@@ -39,6 +39,9 @@ _CLAUSE: Final = re.compile(
     re.IGNORECASE,
 )
 _SMART: Final = str.maketrans("“”„‘’", '"""\'\'')
+
+_PYTHONS: Final = {"True": "true", "False": "false"}
+"""Python's words for what JSON spells in another way."""
 
 _PLACES: Final = 16
 """The most brackets in an answer at which JSON is looked for."""
@@ -67,6 +70,13 @@ def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, s
     Raises:
         BadAnswerError: no question has a valid answer.
     """
+    try:
+        return _votes(content, questions)
+    except RecursionError:  # nested too deeply for any question
+        return _no_votes(content)
+
+
+def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     words = _final_words(content)
     for values in (_whole(words), _fenced(words), _embedded_answers(words, questions), _cut_off(words)):
         votes = _agreed(_votes_in(value, questions, _DEPTH) for value in values)
@@ -171,10 +181,11 @@ def _cut_off(words: str) -> Iterator[Any]:
     A number at the very end may lack digits, so it is not complete.
     """
     pairs: list[tuple[str, Any]] = []
-    place = words.find("{") + 1
+    opened = _OPEN.search(words)
     try:
+        place = 0 if opened is None else opened.end()
         while place:
-            key, place = _DECODER.raw_decode(words, _BLANK.match(words, place).end())  # type: ignore[union-attr]
+            key, place = _DECODER.raw_decode(words, place)
             colon = _COLON.match(words, place)
             if not isinstance(key, str) or colon is None:
                 break
@@ -245,10 +256,8 @@ def _text_of(node: Any) -> str:
 def _scalar(node: Any) -> Any:
     """A number, boolean or null, or the text as it is written."""
     text = str(node.value)
-    if node.style is None:
-        value = {"true": True, "True": True, "false": False, "False": False}.get(text, text)
-        return _strict(text) if value is text and _strict(text) is not None else value
-    return text
+    value = _strict(_PYTHONS.get(text, text)) if node.style is None else None
+    return text if value is None else value
 
 
 def _agreed(readings: Iterable[Mapping[str, str]]) -> dict[str, str | None]:
@@ -294,13 +303,17 @@ def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool)
     """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
     if question.name in answers:
         return [answers[question.name]]
-    folded = [key for key in answers if _key(key) == _key(question.name)]
-    usual = [key for key in answers if key.casefold() in GENERIC] if alone and not folded else folded
-    return [answers[usual[0]]] if len(usual) == 1 else []
+    found = [entry for key, entry in answers.items() if _key(key) == _key(question.name)]
+    found = usual_entries(answers) if alone and not found else found
+    return found if len(found) == 1 else []
 
 
 def _key(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
+
+
+_USUAL: Final = frozenset(map(_key, GENERIC))
+"""The subjects of clauses that answer the only question."""
 
 
 def _bare_vote(words: str, question: TaskQuestion) -> str | None:
@@ -325,7 +338,7 @@ def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]
     clauses = [clause for line in lines if (clause := _CLAUSE.fullmatch(line.strip())) is not None]
     found: list[dict[str, str]] = []
     for question in questions:
-        subjects = {_key(question.name), *(map(_key, GENERIC) if len(questions) == 1 else ())}
+        subjects = {_key(question.name), *(_USUAL if len(questions) == 1 else ())}
         for clause in clauses:
             if _key(clause["subject"]) in subjects and clause["words"].count('"') % 2 == 0:
                 vote = question.vote_from_answer(clause["words"].strip())

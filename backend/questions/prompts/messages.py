@@ -167,7 +167,7 @@ def _marker(texts: Mapping[str, str], digits: int) -> str:
     """
     content = _fenced_json(dict(texts))
     attempt = 0
-    while True:
+    while True:  # until a hash is in no text: with 12 digits the first, but for one text in millions
         marker = hashlib.sha256(f"{attempt} {content}".encode("utf-8", "surrogatepass")).hexdigest()[:digits]
         if not any(marker in part for pair in texts.items() for part in pair):
             return marker

@@ -30,6 +30,9 @@ _IDS: Final = range(100_000, 1_000_000)
 
 _MARKED: Final = re.compile(r"(?:begin|end)[\W_]*(\d{6})")
 _UNSEEN: Final = re.compile("[\u00ad\u034f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_MOST_UNREAD: Final = 1000
+"""Entries of an answer that cannot be read: each may be nested so deeply that it takes long to find out."""
+
 _ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{5})"?\s*:\s*')
 _ID: Final = re.compile("[1-9][0-9]{5}")
 _DECODER: Final = json.JSONDecoder()
@@ -116,6 +119,7 @@ def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str]:
     texts = [text for task in tasks for text in task.texts.values()]
     taken = {int(number) for text in texts for number in _MARKED.findall(_plainly(text))}
     drawn: set[int] = set()
+    # A prompt that names most of the 900,000 ids fits no context window, so two draws are enough as a rule.
     while missing := len(tasks) - len(drawn):
         drawn |= {*rng.sample(_IDS, missing)} - taken
     return rng.sample(sorted(map(str, drawn)), len(drawn))
@@ -174,12 +178,12 @@ def _by_question(answer: object, questions: Collection[str]) -> object:
 
 def _entries(content: str) -> list[tuple[str, object]]:
     """The entries with an id as their key, wherever the object begins, and as far as it goes."""
-    entries, place = [], 0
-    while (key := _ENTRY.search(content, place)) is not None:
+    entries, place, unread = [], 0, 0
+    while unread < _MOST_UNREAD and (key := _ENTRY.search(content, place)) is not None:
         try:
             answer, place = _DECODER.raw_decode(content, key.end())
         except (ValueError, RecursionError):
-            place = key.end()
+            place, unread = key.end(), unread + 1
             continue
         entries.append((key[1], answer))
     return entries

@@ -20,7 +20,7 @@ from backend.questions.controls import (
     TaskContent,
     item_content,
 )
-from backend.questions.naming import GENERIC, unwrapped
+from backend.questions.naming import unwrapped, usual_entries
 from backend.questions.objects import storable_text
 from backend.questions.xml import Element, Tree, attribute
 from camvo.votes.aggregation import Aggregation
@@ -87,8 +87,8 @@ class _TextAreaControl:
         match answer:
             case [inner]:
                 return self.vote_from_answer(inner, _)
-            case dict() if len(usual := [key for key in answer if str(key).casefold() in GENERIC]) == 1:
-                return self.vote_from_answer(answer[usual[0]], _)
+            case dict() if len(usual := usual_entries(answer)) == 1:
+                return self.vote_from_answer(usual[0], _)
             case bool() | int() | float():
                 answer = json.dumps(answer)
             case str() if answer.lstrip()[:1] not in {"{", "["}:

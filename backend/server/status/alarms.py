@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.errors import cure_of, meaning_of
+from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import Outcome
 from backend.server.status.missing import Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (

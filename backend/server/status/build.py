@@ -15,10 +15,11 @@ from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
-from backend.ledger.missing_votes import MissingVotes
+from backend.ledger.learning_data import labels_beside
+from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import Project, is_of_label_studio
-from backend.ledger.reports import Outcome, ProjectSums, RoundsRow
+from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
 from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
@@ -87,7 +88,7 @@ def build_report(
     known = selected_projects(connection, project)
     day = money.balance(connection, money.EVERY_PROJECT, money.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    around = _Around(label_studio, reports.recent_outcomes(connection), certificates, configured)
+    around = _Around(label_studio, recent_outcomes(connection), certificates, configured)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
     if annotators:
         project_reports = [
@@ -112,7 +113,7 @@ def selected_projects(connection: Connection, project: str | None) -> list[Proje
     return [
         stored
         for stored in projects.list_all(connection)
-        if project in (None, stored.key, _number(stored.key))
+        if project in (None, stored.key, short_name(stored.key))
     ]
 
 
@@ -157,13 +158,12 @@ def _project_report(
     source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
-    latest = MissingVotes(connection, key, None).of_models()
-    pool = own_settings.arms if around.configured else tuple(latest)
+    pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())
     models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
-        id=_number(key),
+        id=short_name(key),
         alerts=(),
         model_version=ModelVersion(shown, None if shown is None else shown == ours),
         rounds=sum(row.rounds for row in rounds),
@@ -177,9 +177,11 @@ def _project_report(
                 models,
                 current[0].votes if len(current) == 1 else None,
                 progress.predicted,
-                lambda model, audit: Share.of([sums.labels_beside(model, audit=audit)]),
+                lambda model, audit: Share.of([labels_beside(connection, key, model, audit=audit)]),
             ),
-            lost=LostCalls(*sums.lost_calls()) if any(row.failure == reports.LOST for row in calls) else None,
+            lost=LostCalls(*money.lost_calls(connection, key))
+            if any(row.failure == reports.LOST for row in calls)
+            else None,
         ),
         questions=questions,
         models=models,
@@ -190,7 +192,7 @@ def _project_report(
         progress=progress,
         title=stored.title,
         label_studio=label_studio,
-        url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
+        url=None if label_studio is None else f"{label_studio}/projects/{short_name(key)}/data",
         recounts=recount_report(connection, key),
         packs=pack_reports(connection, key),
         certificates=certificate_reports(connection, key) if around.certificates else None,
@@ -218,10 +220,6 @@ def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | Non
         return parse_label_config(stored.label_config), None
     except BadLabelConfigError as error:
         return None, error
-
-
-def _number(key: str) -> str:
-    return key.partition(".")[0] if is_of_label_studio(key) else key
 
 
 def _budget(account: money.Account, limit: float | None) -> Budget:
@@ -304,6 +302,7 @@ def _environment() -> Environment:
         "interval": formats.interval,
         "moment": formats.moment,
         "iso": formats.iso,
+        "kind": formats.kind_of_tasks,
         "of": formats.of,
         "percent": formats.percent,
         "seconds": formats.seconds,

@@ -213,6 +213,8 @@ class _ModelEnd:
             tasks = of(asked.tasks, "task")
             gave = f"gave no vote in {count(asked.voteless)} of {tasks}"
             yield f"{self.name} {gave}{_when(asked.first_at, asked.last_at)}, because {why}"
+            if asked.rested:
+                yield f"in {count(asked.rested)} of them it was not asked, since it had just failed too often"
             if self._silent and self.after is not None and asked.usd:
                 yield f"its calls cost {dollars(asked.usd)}"
         elif self.lacking is not None:

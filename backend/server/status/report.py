@@ -397,6 +397,11 @@ def of(value: int, noun: str) -> str:
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
 
 
+def kind_of_tasks(place: int, kinds: int) -> str:
+    """The name of a kind of tasks by its place, 1 for the easiest."""
+    return {1: "Easy", kinds: "Hard"}.get(place, "Medium" if kinds == 3 else f"Medium {place - 1}")
+
+
 def dollars(value: float | None) -> str:
     """Dollars: two decimals from $100, four decimals from one cent, and three digits below that."""
     if value is None:
@@ -540,6 +545,11 @@ class ModelReport:
     p95_seconds: float | None
     cost_usd: float
     examples: ExamplesReport | None
+
+    @property
+    def is_student(self) -> bool:
+        """Whether it is the student, which is never in the pool."""
+        return self.name == STUDENT
 
     @property
     def answered(self) -> int:

@@ -84,7 +84,7 @@ def test_a_question_without_a_vote_leaves_the_other_its_label(tmp_path: Path, se
         label(folder, label_config=config, labels=(), text_column=None)
         [row] = folder.rows()
         assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
-        assert row["camvo_error"] in {"no_vote", "no_usable_answer"}
+        assert row["camvo_error"] == "model_bad_answer"
 
 
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(

@@ -78,6 +78,11 @@ def test_the_models_own_predictions_do_not_become_annotations(api: LabelStudioAp
     assert len(api.tasks[sure]["annotations"]) == 1
 
 
+def rename(api: LabelStudioApi, task: int) -> None:
+    """Leave out the question in the prediction, which has a region of another one."""
+    api.tasks[task]["predictions"][0]["result"][0]["from_name"] = "topic"
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -85,6 +90,8 @@ def test_the_models_own_predictions_do_not_become_annotations(api: LabelStudioAp
         (lambda api, task: api.annotate(task, "Glad", was_cancelled=True), "annotated or skipped"),
         (lambda api, task: api.drafted.add(task), "begun by somebody"),
         (lambda api, task: api.tasks[task]["predictions"].clear(), "without a prediction"),
+        (lambda api, task: api.tasks[task]["predictions"][0].update(result=[]), "without a prediction"),
+        (rename, "a question that is not filled in"),
         (lambda api, task: api.predict(task, "camvo", 0.95), "another prediction"),
         (lambda api, task: api.tasks[task]["predictions"][0].update(score=0.99), "another prediction"),
     ],

@@ -157,6 +157,15 @@ def test_a_recount_voids_it_and_the_next_one_says_so(certified: Certified) -> No
     assert certified.reasons() == [None, "recounted"]
 
 
+def test_one_that_rests_on_too_few_blind_labels_says_that_it_certifies_nothing(certified: Certified) -> None:
+    certified.issue()
+    certified.teach()
+    certified.issue("second.html")
+    second, first = certified.standing()
+    assert first.message == "it holds, and certifies no label: it rests on too few blind labels"
+    assert second.message == "it holds"
+
+
 def test_the_end_of_a_run_says_how_many_blind_labels_a_recount_has_voided(certified: Certified) -> None:
     certified.teach(slice(0, 100))
     certified.recount()

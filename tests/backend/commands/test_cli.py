@@ -239,3 +239,21 @@ def test_check_fits_its_terminal(checks: Checks, kind: str) -> None:
     table = [line for line in checks[kind][1].stdout.splitlines() if set("━│┃└") & set(line)]
     assert table
     assert max(map(len, table)) <= {"plain": 80, "keyed": 120}[kind]
+
+
+def test_a_mistake_in_the_config_is_reported_before_anything_slow_is_imported(tmp_path: Path) -> None:
+    path = configured(tmp_path, {"policy": {"name": "jiont"}})
+    code = (
+        "import sys\n"
+        "from backend.cli import app\n"
+        "from camvo.errors import CamvoError\n"
+        "try:\n"
+        f"    app([sys.argv[1], '--config', {str(path)!r}], standalone_mode=False)\n"
+        "except CamvoError as error:\n"
+        "    print(error.fix, sorted({'litellm', 'sqlalchemy', 'torch'} & sys.modules.keys()))\n"
+    )
+    for command in ("check", "serve"):
+        done = subprocess.run(  # noqa: S603 - our own
+            [sys.executable, "-c", code, command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "did you mean joint? []\n", done.stderr

@@ -178,6 +178,16 @@ def test_a_text_that_always_fails_costs_one_vote_and_a_bounded_number_of_calls(
         assert provider.texts["text 3"] <= (5 if timed_out else 30)
 
 
+def test_a_text_that_always_fails_costs_the_others_of_its_prompt_no_vote(tmp_path: Path) -> None:
+    class OfPacks(Provider):
+        def fails(self, body: dict[str, Any]) -> bool:
+            return "text 3" in (packed_texts(body).values() or [task_text(body)])
+
+    with folder_of(tmp_path, OfPacks(Reply.fails(500)), of_models={"pack": 4}) as folder:
+        folder.label()
+        assert [bool(row) for row in lacking(folder)] == [text == "text 3" for text in TEXTS]
+
+
 # -- without waiting
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import migrated
 import pyarrow.parquet
 import pytest
 from command_line import called
@@ -15,14 +17,14 @@ from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
-from backend.commands.bulk.labelling import RunCounts
+from backend.commands.bulk.labelling import RunCounts, Spending
 from backend.commands.label.engines import PartLabeller, PartOutcome, Work, run_parts
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.index import Part
 from backend.datasets.object_folder import parts_folder
 from backend.datasets.tasks import Shard
 from backend.errors import ConfigError, DatasetError
-from backend.ledger import projects
+from backend.ledger import Ledger, projects
 from backend.server.status.missing import Missing
 from backend.testing import Reply
 
@@ -253,3 +255,11 @@ def test_models_that_are_asked_in_batches_are_refused_with_an_engine_before_anyt
         with pytest.raises(ConfigError, match="red, green would be asked in batches"):
             label_parts(folder)
         assert not folder.server.count()
+
+
+def test_what_is_to_come_is_not_told_from_tasks_that_are_under_way(tmp_path: Path) -> None:
+    with closing(Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"))) as ledger:
+        spending = Spending(ledger, "reviews")
+        assert "to come" not in spending.outlook(3, 900)
+        assert "to come" in spending.outlook(50, 900)
+        assert "to come" in spending.outlook(8, 4)

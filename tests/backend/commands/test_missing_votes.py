@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from scripted_litellm import HashedTexts
 from backend.commands.bulk.labelling import RunTally
 from backend.errors import cure_of
 from backend.ledger import money
+from backend.ledger.rounds import ProjectRounds
 from backend.runtime import annotation_process
 from backend.server.status.build import build_report
 from backend.server.status.missing import Ending
@@ -111,8 +111,10 @@ def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_co
     assert tally.ending == Ending.MODELS_FAILED
     assert alarms(tally) == {"blue": code}
     said = tally.summary()
-    assert re.search(r"blue gave no vote in (\d+) of \1 tasks", said)
+    assert f"blue gave no vote in {TASKS} of {TASKS} tasks" in said
     assert cure_of(code) in said
+    assert f"in {TASKS - 5} of them it was not asked, since it had just failed too often" in said
+    assert run.server.count("blue") == (5 if reply else 0)
     assert spent(run) == pytest.approx(TASKS * CALL + run.server.count("blue") * price)
 
 
@@ -131,7 +133,10 @@ def test_asking_everyone_costs_the_price_of_every_model_whether_or_not_its_vote_
     run = folder(amber=GOOD, blue=DEAD)
     run.label(no_wait=True)
     project = reported(run)
-    assert project.cost.every_model_usd > 1.9 * project.cost.rounds_usd
+    with run.ledger.read() as connection:
+        rounds = ProjectRounds(connection, "in").count_tasks()
+    assert rounds == TASKS
+    assert project.cost.every_model_usd > 2 * project.cost.rounds_usd
     assert project.saving == "no saving is known, since votes are missing"
 
 

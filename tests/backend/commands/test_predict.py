@@ -385,7 +385,7 @@ def test_a_recount_between_answer_and_storing_is_made_good_at_the_end(api: Label
     tally = run(api, Recounted(counts=True))
     assert (tally.created, tally.repaired, tally.left) == (5, 5, 0)
     assert api.predictions() == [(number, "camvo", 0.9) for number in numbers]
-    assert "5 tasks showed something else than the ledger holds" in tally.summary()
+    assert "5 predictions in Label Studio were older than the ledger's" in tally.summary()
 
 
 def test_a_difference_from_earlier_is_found_by_a_sample_and_corrected_everywhere(
@@ -408,6 +408,17 @@ def test_while_a_sample_agrees_nothing_else_is_compared(
     backend = Recounted(counts=False)
     assert run(api, backend) == Tally(unchanged=6)
     assert [len(compared) for compared in backend.compared] == [2]
+
+
+def test_tasks_with_annotations_are_asked_about_only_if_wanted(api: LabelStudioApi) -> None:
+    annotated, open_ = api.add_tasks("a", "b")
+    api.annotate(annotated, "Sad")
+    backend = Oracle()
+    tally = run(api, backend)
+    assert (backend.asked, tally) == ([[open_]], Tally(created=1, unchanged=1, annotated=1))
+    assert "1 of these have annotations and were not asked about: --annotated asks" in tally.summary()
+    run(api, backend, annotated=True)
+    assert backend.asked == [[open_], [annotated]]
 
 
 def test_a_task_that_somebody_annotates_keeps_what_it_shows(api: LabelStudioApi) -> None:

@@ -16,15 +16,15 @@ from served_app import served
 from whole_backend import CALL, Backend, votes
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import RandomSample
+from backend.commands.bulk.quoting import RandomSample, print_quote
 from backend.commands.predict.predict_run import predict_project, quote_of_run
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
-from backend.errors import BodyTooLargeError, ConfigError
+from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
-from backend.quotes.quote import Quote
+from backend.quotes.quote import Quote, Range
 from camvo.student.taught_texts import STUDENT
 
 GLAD = votes(red="Glad", green="Glad", blue="Sad")
@@ -53,6 +53,25 @@ def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
     }
     asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options, **changes)
     return quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
+
+
+def test_a_quote_calls_a_project_by_its_number() -> None:
+    console, free = Console(file=io.StringIO(), width=200), Range(0.0, 0.0)
+    evidence: Any = None  # nothing is said of tasks that are to come, because none is
+    print_quote(console, Quote("7.1772357415", "joint", 3, 0, 0, {}, free, free, None, evidence, (), 0.0))
+    assert console.file.getvalue().startswith("project 7: 3 tasks")  # type: ignore[attr-defined]
+
+
+def test_predict_advises_no_option_that_it_lacks(
+    api: LabelStudioApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "camvo.yaml").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BackendError):
+        predict_project(
+            PROJECT, LabelOptions(), api.url, "http://127.0.0.1:1", refresh=False, failed=False, at_once=2
+        )
+    assert "--config" not in capsys.readouterr().err
 
 
 def spent(backend: Backend, api: LabelStudioApi, scope: str = money.TOTAL) -> float:

@@ -88,7 +88,7 @@ def test_an_error_comes_after_the_totals() -> None:
     assert "0 predictions stored" in stream.getvalue()
 
 
-def test_what_all_tasks_will_cost_is_known_from_the_first_one_asked(
+def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
@@ -99,7 +99,21 @@ def test_what_all_tasks_will_cost_is_known_from_the_first_one_asked(
         tally.spent_usd = 0.02
         advance(1)
 
-    assert "$0.0200 spent, about $0.1200 in all" in shown(do)[1]
+    assert "in all" not in shown(do)[1]
+    assert "$0.0200 spent" in shown(do)[1]
+
+
+def test_what_all_tasks_will_cost_is_known_once_a_request_is_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
+
+    def do(advance: Advance, tally: Tally) -> None:
+        advance(4)
+        tally.spent_usd, tally.usd_last, tally.asked_last = 0.05, 0.02, 2
+        advance(2)
+
+    assert "$0.0500 spent, about $0.0900 in all" in shown(do)[1]
 
 
 class Watched:

@@ -44,10 +44,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
         yield api
 
 
-def facts(api: LabelStudioApi, **changes: Any) -> dict[str, Fact]:
+def facts(api: LabelStudioApi, audit: float = 0.0, **changes: Any) -> dict[str, Fact]:
     client = api.client()
     connection = ProjectConnection(client, WANTED)
-    proved = [*connection.prove_reachable(Counting(api, **changes)), *connection.prove_useful()]
+    proved = [*connection.prove_reachable(Counting(api, **changes)), *connection.prove_useful(audit)]
     return {fact.name: fact for fact in proved}
 
 
@@ -109,6 +109,23 @@ def test_an_answer_without_a_prediction_is_no_proof(api: LabelStudioApi, respons
     api.answers["POST", path] = (200, {"task": {"id": 1}, "response": response})
     assert facts(api)["prediction"].holds is False
     assert api.writes.count(("POST", path)) == 3
+
+
+def answers(api: LabelStudioApi, response: object) -> None:
+    [number] = api.backends
+    api.answers["POST", f"/api/ml/{number}/predict/test"] = (200, {"task": {"id": 1}, "response": response})
+
+
+def test_a_label_that_is_too_doubtful_to_be_filled_in_is_a_prediction(api: LabelStudioApi) -> None:
+    answers(api, [{"result": [], "score": 0.3}])
+    assert facts(api)["prediction"].text == "task 1: score 0.30"
+
+
+def test_without_a_prediction_the_tasks_may_be_blind(api: LabelStudioApi) -> None:
+    answers(api, [[]])
+    fact = facts(api, audit=0.5)["prediction"]
+    assert fact.holds is None
+    assert "audit: 0.5" in fact.text
 
 
 def test_a_webhook_that_does_not_arrive_names_both_reasons(api: LabelStudioApi) -> None:

@@ -198,12 +198,7 @@ def test_the_lever_that_is_set_is_on_and_costs_what_the_quote_says(
 
 
 def test_levers_that_are_set_at_some_models_only_are_none_of_the_lines(tmp_path: Path) -> None:
-    common = {"input_price": 1.0, "output_price": 1.0}
-    models = [
-        {"name": "red", "model": "openai/red", "pack": 5, **common},
-        {"name": "green", "model": "openai/green", **common},
-    ]
-    with LabelFolder(tmp_path, billed, models=models) as folder:
+    with LabelFolder(tmp_path, billed, models={"red": {"pack": 5}, "green": {}}) as folder:
         folder.table(*texts(12))
         said = quote(folder)
         assert not any(lever.on for lever in said.levers)
@@ -225,11 +220,7 @@ def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Pa
 
 
 def test_the_hours_are_those_of_the_slowest_limit(tmp_path: Path) -> None:
-    common = {"input_price": 1.0, "output_price": 1.0}
-    models = [
-        {"name": "slow", "model": "openai/red", "rpm": 1, **common},
-        {"name": "quick", "model": "openai/green", "rpm": 100, **common},
-    ]
+    models = {"slow": {"rpm": 1}, "quick": {"rpm": 100}}
     with LabelFolder(tmp_path, billed, policy={"name": "majority"}, models=models) as folder:
         folder.table(*texts(3))
         said = quote(folder)
@@ -252,7 +243,7 @@ def test_the_table_has_no_column_that_says_nothing(
 
 
 def test_a_model_without_a_price_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
-    with LabelFolder(tmp_path, billed, models=[{"name": "new", "model": "openai/not-in-the-map"}]) as folder:
+    with LabelFolder(tmp_path, billed, models={"new": {"input_price": None, "output_price": None}}) as folder:
         folder.table(*texts(1))
         with pytest.raises(PriceMissingError):
             quote(folder)

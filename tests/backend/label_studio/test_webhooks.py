@@ -189,3 +189,10 @@ def test_an_annotation_made_from_a_prediction_counts_as_having_been_shown_one() 
     del body["annotation"]["prediction"]  # Label Studio's API omits the copy
     [parsed] = annotations_in(payloads.parse_webhook(body), CONFIG)
     assert parsed.prediction_shown
+
+
+def test_a_prediction_that_filled_nothing_in_was_not_shown() -> None:
+    body = annotated(Annotation(number=5, task=1, mood="Glad"))
+    body["annotation"] |= {"prediction": {"result": [], "score": 0.3}, "parent_prediction": 12}
+    [parsed] = annotations_in(payloads.parse_webhook(body), CONFIG)
+    assert not parsed.prediction_shown

@@ -17,6 +17,7 @@ from ledger_workers import delete_task
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
 from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.missing_votes import recent_outcomes
 from backend.ledger.reports import ProjectSums, QuestionSums
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 
@@ -227,7 +228,7 @@ def test_a_lost_call_is_reported_as_lost(ledger: Ledger) -> None:
         _call(connection, PROJECT, 1, {"model": "red", "open": True, "expires": -1.0})
         money.expire(connection)
         (row,) = ProjectSums(connection, PROJECT).calls()
-        counted = ProjectSums(connection, PROJECT).lost_calls()
+        counted = money.lost_calls(connection, PROJECT)
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
     assert counted == (1, 0.5, 0.5)
 
@@ -261,6 +262,17 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
     assert counts == reports.HumansRow(
         annotations=3, teaching=2, tasks=1, ground_truths=1, withdrawn=0, last_at=7.0
     )
+
+
+def test_a_task_on_which_people_are_tied_is_one_that_people_labelled(ledger: Ledger) -> None:
+    chance = random.Random(1)  # noqa: S311 - not a secret
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [dataclasses.replace(a_round(chance, 4, PROJECT), human=None)])
+        for number, mood in ((1, "Sad"), (2, "Glad")):
+            said = Annotation(PROJECT, number, 4, "2026-03-02T09:00:00Z", {"mood": mood})
+            human_annotations.store(connection, said, 1.0)
+        counts = ProjectSums(connection, PROJECT).humans()
+    assert (counts.tasks, counts.teaching) == (1, 0)
 
 
 def test_an_unknown_project_has_empty_reports(filled: Filled) -> None:
@@ -309,10 +321,18 @@ def test_checked_labels_come_in_the_order_of_their_prediction(filled: Filled) ->
     assert [(row.audit, row.score, row.confirmed) for row in found] == expected
 
 
-def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(filled: Filled) -> None:
+def test_small_projects_have_few_blocks(filled: Filled) -> None:
+    assert len(of_question(filled)) < 2 * reports.LEAST_IN_BLOCK
+    assert len(filled.read_question(QuestionSums.blocks, "mood", "e1")) == 1
+
+
+def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "LEAST_IN_BLOCK", 5)
     listed = of_question(filled)
     blocks = filled.read_question(QuestionSums.blocks, "mood", "e1")
-    assert len(blocks) == min(reports.BLOCKS, len(listed))
+    assert len(blocks) == min(reports.BLOCKS, len(listed) // 5)
     assert max(block.rounds for block in blocks) - min(block.rounds for block in blocks) <= 1
     first = listed[: blocks[0].rounds]
     assert blocks[0].cost_usd == pytest.approx(sum(round_.cost_usd for round_ in first))
@@ -348,7 +368,7 @@ def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None
 
 def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
     with filled.ledger.read() as connection:
-        outcomes = reports.recent_outcomes(connection)
+        outcomes = recent_outcomes(connection)
     for arm in ARMS:
         finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
         assert [outcome.code for outcome in outcomes[PROJECT, arm]] == finished[::-1]

@@ -210,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if key in self.stored:
             if task not in self.deleted:
                 self.users[key].add(task)
-            assert result is None or (result.content, result.call) == (self.stored[key], None)
+            assert result is None or (result.answer.content, result.call) == (self.stored[key], None)
             return
         self.reserved += 1
         self.holders[key] = (owner, self.time + LEASE)
@@ -275,9 +275,8 @@ class LedgerMachine(RuleBasedStateMachine):
         questions = [JobQuestion.of(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
 
         def step(worker: Worker) -> object:
-            return worker.transactions.now(
-                lambda c: record_rounds(c, [FinishedTask(job, questions, now=self.time, **_decided(votes))])
-            )
+            finished = FinishedTask(job, questions, now=self.time, blind=False, **_decided(votes))
+            return worker.transactions.now(lambda c: record_rounds(c, [finished]))
 
         if task in self.deleted:
             with pytest.raises(TaskDeletedError):

@@ -141,7 +141,7 @@ MOOD, TOPIC = (
 
 
 @pytest.mark.parametrize(
-    "wrapping", set(WRAPPINGS) - {"usual key", "sentence", "bold sentence", "object of one"}
+    "wrapping", sorted({*WRAPPINGS} - {"usual key", "sentence", "bold sentence", "object of one"})
 )
 def test_two_questions_are_read_from_one_object_or_not_at_all(wrapping: str) -> None:
     content = WRAPPINGS[wrapping]("mood", "Positive")

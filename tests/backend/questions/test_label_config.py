@@ -255,3 +255,24 @@ def test_a_recording_is_judged_by_its_transcript() -> None:
 def test_a_recording_without_a_transcript_or_its_regions_are_skipped(control: str) -> None:
     config = parse_label_config(_SOUND.format(control))
     assert (config.questions, len(config.skipped)) == ((), 1)
+
+
+ATTRIBUTES = " ".join(f"a{each}='x'" for each in range(101))
+LARGE = {
+    "elements": f"<View>{TEXT}{choices(content=CHOICES * 2_500)}</View>",
+    "characters": f"<View>{TEXT}{choices()}{' ' * 1_000_000}</View>",
+    "controls and objects": f"<View>{TEXT}{''.join(choices(name=f'c{each}') for each in range(300))}</View>",
+    "attributes in one tag": f"<View {ATTRIBUTES}>{TEXT}{choices()}</View>",
+    "names in one toName": f"<View>{TEXT}{choices(to_name='text,' * 100 + 'text')}</View>",
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_label_config_that_takes_seconds_to_read_is_refused_with_its_size(what: str) -> None:
+    with pytest.raises(BadLabelConfigError, match=rf"has [\d,]+ {what}, and at most [\d,]+ are read"):
+        parse_label_config(LARGE[what])
+
+
+def test_a_label_config_of_thousands_of_choices_is_read() -> None:
+    many = "".join(f'<Choice value="{each}"/>' for each in range(4_900))
+    assert len(labels(choices(content=many))) == 4_900

@@ -179,3 +179,9 @@ def test_the_version_stands_for_the_wording() -> None:
 
 def hash_of(words: str) -> str:
     return hashlib.sha256(words.encode()).hexdigest()[:12]
+
+
+def test_an_answer_with_a_thousand_entries_that_cannot_be_read_is_read_no_further() -> None:
+    unread = "417082: no JSON\n"
+    assert split(unread * 999 + '"417082": "Glad"') == {"417082": {"mood": "Glad"}}
+    assert split(unread * 1000 + '"417082": "Glad"') == {}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -171,3 +172,7 @@ def test_another_category_key_is_another_question(question: ConfigQuestion) -> N
     digests = {question.digest, by_language().digest, by_language('camvo_context="topic"').digest}
     assert len(digests) == 3
     assert by_language('camvo_context=" "').digest == question.digest
+
+
+def test_the_label_is_at_the_front_of_a_predictions_json(question: ConfigQuestion) -> None:
+    assert json.dumps(regions(question, "good")).startswith('[{"value": {"choices": ["good"]}')

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.questions import spans
 from backend.questions.spans import QuotedText
 
 TEXT = "The cat saw the other cat.\nTHE  END of the Straße"
@@ -87,3 +88,16 @@ def test_the_words_before_it_are_those_that_the_folded_text_ends_with_there(
     told_apart = [place for place in everywhere if folded(text[: place[0]]).rstrip().endswith(context)]
     expected = told_apart if context and len(everywhere) > 1 else everywhere
     assert QuotedText(text).places(quote, before) == expected
+
+
+def test_a_long_quotation_does_not_overlap_itself() -> None:
+    assert QuotedText("a" * 300).places("a" * 101) == [(0, 101), (101, 202)]
+    assert QuotedText("aaa").places("aa") == [(0, 2), (1, 3)]
+
+
+def test_the_places_that_an_answer_has_compared_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "_ALL_PLACES", 5)
+    monkeypatch.setattr(spans, "_MOST_PLACES", 2)
+    quoted = QuotedText("a, b, a, b, a, b, a, b")
+    assert [start for start, _ in quoted.places("a", "b,")] == [6, 12]
+    assert [start for start, _ in quoted.places("b", "a,")] == [3, 9]  # only the first two are left

@@ -19,6 +19,7 @@ from label_studio_requests import (
     Project,
     choice,
     predict,
+    setup,
     task,
 )
 from label_studio_sdk.label_interface import LabelInterface
@@ -161,6 +162,42 @@ def test_a_prediction_for_two_questions_passes_label_studios_own_validation(tmp_
         [prediction] = backend.predict(task(1), project=project)
     assert LabelInterface(SENTIMENT_AND_TOPIC).validate_prediction(prediction, return_errors=True) == []
     assert [region["from_name"] for region in prediction["result"]] == ["mood", "topic"]
+
+
+def disputed(body: dict[str, Any]) -> Any:
+    """Models that agree on the topic and on nothing else."""
+    moods = {"red": "Glad", "green": "Sad", "blue": "Calm"}
+    return says(mood=moods[body["model"]], topic="Food")
+
+
+def test_a_label_that_is_probably_wrong_is_not_filled_in_and_its_score_is_sent(tmp_path: Any) -> None:
+    with Backend(tmp_path, disputed) as backend:
+        [prediction] = backend.predict(task(1))
+    assert prediction["result"] == []
+    assert 0.0 < prediction["score"] < 0.5
+
+
+def test_each_question_is_filled_in_by_its_own_score(tmp_path: Any) -> None:
+    project = Project(label_config=SENTIMENT_AND_TOPIC)
+    with Backend(tmp_path, disputed) as backend:
+        [prediction] = backend.predict(task(1), project=project)
+        scores = {round_.key.control: round_.score for round_ in backend.rounds(1)}
+    assert [region["from_name"] for region in prediction["result"]] == ["topic"]
+    assert prediction["score"] == pytest.approx(scores["mood"] * scores["topic"])
+    assert LabelInterface(SENTIMENT_AND_TOPIC).validate_prediction(prediction, return_errors=True) == []
+
+
+def test_prefill_0_fills_in_every_label(tmp_path: Any) -> None:
+    with Backend(tmp_path, disputed, prefill=0.0) as backend:
+        [prediction] = backend.predict(task(1))
+    assert [region["from_name"] for region in prediction["result"]] == ["mood"]
+
+
+def test_a_project_may_fill_in_less(tmp_path: Any) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        backend.post("/setup", setup(extra_params={"prefill": 1.0}))
+        [prediction] = backend.predict(task(1))
+    assert prediction["result"] == []
 
 
 def test_a_prediction_stores_the_alias_of_a_choice_that_has_one(tmp_path: Any) -> None:

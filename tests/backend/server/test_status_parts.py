@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
+from backend.server.status import build
 from backend.server.status.build import build_report
 from backend.server.status.drawings import (
     Priced,
@@ -25,8 +27,9 @@ from backend.server.status.drawings import (
 )
 from backend.server.status.people_and_models import best_single_report
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
-from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
+from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share, kind_of_tasks
 from backend.server.status.work import label_studio_address
+from camvo.student.taught_texts import STUDENT
 
 NO_SHARE = Share.of(())
 
@@ -227,3 +230,20 @@ def test_a_project_without_a_label_is_told_to_have_its_tasks_labelled(sqlite_led
     assert [(step.code, step.command) for step in project.next_steps] == [
         ("predict", "camvo predict --project 7")
     ]
+
+
+@pytest.mark.parametrize("kinds", range(2, 6))
+def test_no_two_kinds_of_tasks_have_the_same_name(kinds: int) -> None:
+    names = [kind_of_tasks(place, kinds) for place in range(1, kinds + 1)]
+    assert (names[0], names[-1], len(set(names))) == ("Easy", "Hard", kinds)
+
+
+@pytest.mark.parametrize(("name", "said"), [(STUDENT, "votes at no cost"), ("gone", "no longer asked")])
+def test_the_student_is_not_called_a_model_that_is_no_longer_asked(name: str, said: str) -> None:
+    report = ModelReport(
+        name, False, 1, 1, NO_SHARE, NO_SHARE, NO_SHARE, 0, {}, None, None, 0.0, examples=None
+    )
+    template = build._environment().get_template("models.html")
+    module = build._environment().get_template("parts.html").module
+    page = template.render(project=SimpleNamespace(models=[report]), parts=module)
+    assert said in page

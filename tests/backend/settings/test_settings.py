@@ -317,6 +317,7 @@ def test_all_mistakes_are_told_at_once(mistake: Callable[[str], ConfigError]) ->
             "models[0].api_key_evn",
             "did you mean api_key_env?",
         ),
+        ("models: [{name: a, model: x/a, apibase: X}]", "models[0].apibase", "did you mean api_base?"),
     ],
 )
 def test_the_intended_word_stands_beside_the_wrong_one(
@@ -404,17 +405,20 @@ def test_a_project_overrides_these_settings_and_no_more(
         "worth": 50,
         "models": ["c", "a"],
         "instructions": "Take your time.",
+        "prefill": 0.25,
         "show_votes": True,
     }
     own = settings.for_project(form(params))
     assert (own.policy.delta, own.policy.k_min, own.instructions) == (0.5, 1, "Take your time.")
     assert (own.policy.max_stages, own.policy.worth) == (7, 50.0)
     assert ([model.name for model in own.models], own.show_votes) == (["a", "c"], True)
+    assert own.prefill == 0.25
     restored = own.model_copy(
         update={
             "policy": settings.policy,
             "models": settings.models,
             "instructions": "Be brief.",
+            "prefill": 0.5,
             "show_votes": False,
         }
     )

@@ -492,7 +492,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("model", sa.Text, nullable=False),
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("audit", sa.Boolean, nullable=False),
-        sa.Column("voted", sa.Boolean, nullable=False),
+        sa.Column("voted", sa.Boolean),
         sa.Column("failure", sa.Text),
         sa.Column("agreed", sa.Double),
         sa.Column("confirmed", sa.Double),

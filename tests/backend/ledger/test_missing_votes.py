@@ -1,0 +1,102 @@
+"""Which models gave no vote, in rounds and on tasks without a label, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, insert
+from stored_rounds import PROJECT, a_key, a_round
+
+from backend.ledger import Ledger, rounds
+from backend.ledger.database import tables
+from backend.ledger.missing_votes import Mark, MissingVotes
+from backend.ledger.projects import FailedTasks
+
+
+def decide(
+    connection: Connection,
+    task: int,
+    votes: Mapping[str, str | None],
+    failures: Mapping[str, str],
+    at: float = 1.0,
+) -> int:
+    round_ = a_round(a_key(task), votes=votes, created_at=at)
+    [number] = rounds.insert_each(connection, [round_])
+    rows = rounds.vote_rows_of(round_, number, agreed={}, confirmed={}, examples={}, failures=failures)
+    rounds.add_votes(connection, rows)
+    return number
+
+
+def call(connection: Connection, task: int, model: str, code: str | None, *, key: str = "k") -> None:
+    row = {
+        "project": PROJECT,
+        "task": task,
+        "model": model,
+        "key": key,
+        "state": "settled",
+        "reserved": 0,
+        "cost": 2 * 10**12,
+        "counted_tokens": 1,
+        "error_code": code,
+        "seconds": 0.1,
+        "day": "2026-11-25",
+        "expires_at": 0.0,
+        "created_at": 7.0,
+    }
+    connection.execute(insert(tables.calls), row)
+
+
+def test_votes_that_did_not_come_are_counted_by_model_and_reason_with_their_times(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        for task in range(3):
+            decide(
+                connection, task, {"small": "Sport", "large": None}, {"large": "model_timeout"}, 10.0 + task
+            )
+        found = MissingVotes(connection, PROJECT, None).of_models()
+    assert (found["small"].tasks, found["small"].voteless) == (3, 0)
+    large = found["large"]
+    assert (large.tasks, dict(large.failures), large.first_at, large.last_at) == (
+        3,
+        {"model_timeout": 3},
+        10.0,
+        12.0,
+    )
+
+
+def test_a_model_that_rested_counts_as_lacking_in_the_rounds_that_could_not_ask_it(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        decide(connection, 1, {"small": "Sport", "large": None}, {"large": "model_timeout"})
+        decide(connection, 2, {"small": "Sport"}, {"large": "model_timeout"})
+        large = MissingVotes(connection, PROJECT, None).of_models()["large"]
+    assert (large.tasks, large.voteless, large.rested) == (2, 2, 1)
+
+
+def test_only_what_is_newer_than_a_mark_counts(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        decide(connection, 1, {"large": None}, {"large": "model_timeout"})
+        mark = Mark.now(connection)
+        decide(connection, 2, {"large": "Sport"}, {})
+        large = MissingVotes(connection, PROJECT, mark).of_models()["large"]
+    assert (large.tasks, large.voteless) == (1, 0)
+
+
+def test_a_vote_that_came_later_is_missing_no_more(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        number = decide(connection, 1, {"small": "Sport"}, {"large": "model_timeout"})
+        rounds.set_missing(connection, number, {"large": "model_timeout"})
+        rounds.set_missing(connection, number, {})
+        assert MissingVotes(connection, PROJECT, None).of_models()["large"].voteless == 0
+
+
+def test_the_last_call_about_a_task_without_a_label_says_why_a_model_gave_no_vote(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        FailedTasks(connection, PROJECT).record(5, "model_unavailable", 8.0)
+        call(connection, 5, "large", "model_timeout")
+        call(connection, 5, "large", "model_unavailable")
+        call(connection, 5, "small", None)
+        call(connection, 6, "small", "model_timeout")
+        for mark in (None, Mark(0, 0)):
+            found = MissingVotes(connection, PROJECT, mark).of_models()
+            assert dict(found["large"].failures) == {"model_unavailable": 1}
+            assert dict(found["small"].failures) == {"model_bad_answer": 1}
+            assert (found["large"].tasks, found["large"].usd) == (1, 4.0)

@@ -1,0 +1,211 @@
+"""The first hours of a project: README's steps with a real Label Studio, four scripted models and a real one.
+
+The real model is SmolLM2 behind llama.cpp's server: slow, cheap, and hardly better than chance. A planted
+annotator knows every label. What the commands, the status page and Label Studio say must be true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+from installation import Installation, choice, variables
+from label_studio import LabelStudio
+from llama_server import LlamaServer, Wire, overheard
+from server_process import ServerProcess, wait_until
+from sqlalchemy import select
+
+from backend.ledger.database import tables
+from backend.ledger.recounts import latest
+from backend.testing import OpenAIServer, Reply, task_text
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+README = Path(__file__).parents[2] / "README.md"
+TASKS, CORRECTED, BLIND = 100, 40, 20
+MOODS = ("Glad", "Sad", "Calm")
+WRONG = {"red": 8, "green": 14, "blue": 22, "grey": 35}
+"""Model → of 100 answers, how many are wrong."""
+PRICES = {
+    "red": (2.5, 10.0),
+    "green": (1.0, 5.0),
+    "blue": (0.4, 1.6),
+    "grey": (0.1, 0.4),
+    "local": (0.02, 0.04),
+}
+USAGE = (120, 8)
+
+
+def draw(*words: object) -> int:
+    """A number that depends on the words alone."""
+    return int(hashlib.sha256(repr(words).encode()).hexdigest()[:8], 16)
+
+
+def truth(text: str) -> str:
+    """The label that the annotator gives."""
+    return MOODS[draw(text) % len(MOODS)]
+
+
+def script(body: dict[str, Any]) -> Reply:
+    """Answer as often wrongly as the model's name says."""
+    text, model = task_text(body), body["model"]
+    others = [mood for mood in MOODS if mood != truth(text)]
+    is_wrong = draw(model, text) % 100 < WRONG[model]
+    label = others[draw(text, model) % len(others)] if is_wrong else truth(text)
+    return Reply.says({"mood": label}, usage=USAGE)
+
+
+def readme_config() -> dict[str, Any]:
+    """The ``camvo.yaml`` of README's steps."""
+    [block] = re.findall(
+        r"1\. Write a `camvo\.yaml`.*?```yaml\n(.*?)```", README.read_text("utf-8"), re.DOTALL
+    )
+    config: dict[str, Any] = yaml.safe_load(block)
+    return config
+
+
+@dataclass
+class Walk:
+    """One project, and everything that was printed on the way."""
+
+    installation: Installation
+    models: OpenAIServer
+    wire: Wire
+    project: int
+    printed: list[str] = field(default_factory=list)
+
+    def camvo(self, command: str, *arguments: str) -> CompletedProcess[str]:
+        of_server = command in {"connect", "predict"}
+        run = self.installation.camvo if of_server else self.installation.on_ledger
+        done = run(command, self.project, *arguments)
+        self.printed.append(done.stdout + done.stderr)
+        return done
+
+    def shown(self) -> dict[int, tuple[str, float]]:
+        """Task → label and score in Label Studio."""
+        found: dict[int, tuple[str, float]] = {}
+        for each in self.installation.studio.ask("GET", "/api/predictions/", project=self.project):
+            assert each["task"] not in found, "a task has two predictions"
+            [region] = each["result"]
+            found[each["task"]] = (region["value"]["choices"][0], each["score"])
+        return found
+
+    def held(self, *, blind: bool = False) -> dict[int, tuple[str, float]]:
+        """Task → label and score in the ledger, of the tasks that are blind or of the others."""
+        rounds = self.installation.server.rows(select(tables.rounds).where(tables.rounds.c.audit == blind))
+        with self.installation.server.ledger.read() as connection:
+            recounts = latest(connection, [each.id for each in rounds])
+        now = {each.task: recounts.get(each.id, each) for each in rounds}
+        return {task: (each.label, each.score) for task, each in now.items()}
+
+    def status(self) -> dict[str, Any]:
+        return self.installation.status(self.project)
+
+    def page(self) -> str:
+        """The status page as a browser gets it."""
+        return self.installation.server.get(f"/status?format=html&project={self.project}").text
+
+    def sold(self) -> float:
+        """What all servers sold, $."""
+        usages = [(request.model, *USAGE) for request in self.models.requests]
+        usages += [
+            ("local", answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])
+            for answer in self.wire.completions()
+        ]
+        return sum(
+            (given * PRICES[model][0] + made * PRICES[model][1]) / 1e6 for model, given, made in usages
+        )
+
+    def calls(self) -> dict[str, int]:
+        """Model → the calls that its server answered."""
+        return {**{name: self.models.count(name) for name in WRONG}, "local": len(self.wire.completions())}
+
+
+@pytest.fixture(scope="module")
+def walk(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
+    folder = tmp_path_factory.mktemp("server")
+    with OpenAIServer(script) as models, LlamaServer() as llama, overheard(llama) as wire:
+        entries = [
+            {
+                "name": name,
+                "model": f"openai/{name}",
+                "api_base": wire.url if name == "local" else models.url,
+                "input_price": given,
+                "output_price": made,
+                "timeout": 300,
+            }
+            for name, (given, made) in PRICES.items()
+        ]
+        config = {**readme_config(), "models": entries, "audit": 0.4}
+        (folder / "camvo.yaml").write_text(yaml.safe_dump(config))
+        with ServerProcess(folder, folder / "camvo.yaml", **variables(studio)) as server:
+            server.start()
+            installation = Installation(studio, server)
+            texts = [f"Day {number} of the diary." for number in range(TASKS)]
+            yield Walk(installation, models, wire, installation.project(*texts))
+
+
+def assert_alike(shown: Mapping[int, tuple[str, float]], held: Mapping[int, tuple[str, float]]) -> None:
+    """The labels are equal, and the scores but for rounding."""
+    assert {task: label for task, (label, _) in shown.items()} == {
+        task: label for task, (label, _) in held.items()
+    }
+    assert {task: score for task, (_, score) in shown.items()} == pytest.approx(
+        {task: score for task, (_, score) in held.items()}, abs=1e-6
+    )
+
+
+def test_a_newcomer_gets_what_readme_promises(walk: Walk) -> None:
+    installation = walk.installation
+    assert walk.camvo("connect", "--review-queue").returncode == 0
+    assert walk.camvo("predict", "--yes").returncode == 0, walk.printed
+    tasks = {task["id"]: task["data"]["text"] for task in installation.tasks(walk.project)}
+    blind = tasks.keys() - walk.shown().keys()
+    assert len(blind) >= BLIND
+    assert_alike(walk.shown(), walk.held())
+
+    first = walk.shown()
+    corrected = sorted(first, key=lambda task: first[task][1])[:CORRECTED]
+    for task in corrected:
+        installation.annotate(task, choice(truth(tasks[task])))
+    wait_until(lambda: walk.status()["humans"]["tasks"] == CORRECTED, "the labels of the annotator")
+    assert walk.camvo("predict", "--recount").returncode == 0, walk.printed
+    wait_until(lambda: walk.status()["recounts"]["pending"] == 0, "the end of the delivery")
+    others = tasks.keys() - blind - {*corrected}
+    shown, held = walk.shown(), walk.held()
+    assert_alike({task: shown[task] for task in others}, {task: held[task] for task in others})
+
+    labelled = json.loads(walk.camvo("review", "--json").stdout)["blind_next"][:BLIND]
+    assert len(labelled) == BLIND
+    for task in labelled:
+        assert task in blind
+        assert installation.open(task) == []
+        installation.annotate(task, choice(truth(tasks[task])))
+    wait_until(lambda: walk.status()["humans"]["tasks"] == CORRECTED + BLIND, "the blind labels")
+    refused = walk.camvo("accept", "--above", "0.95")
+    assert walk.camvo("report").returncode == 0
+
+    status, held = walk.status(), walk.held(blind=True)
+    annotated = [task for task in installation.tasks(walk.project) if task["total_annotations"]]
+    assert len(annotated) == CORRECTED + BLIND
+    assert (status["progress"]["tasks"], status["progress"]["predicted"]) == (TASKS, TASKS)
+    assert status["cost"]["budget"]["spent_usd"] == pytest.approx(walk.sold(), abs=1e-9)
+    answered = {model["name"]: model["calls"] - sum(model["failures"].values()) for model in status["models"]}
+    assert answered == walk.calls()
+    [question] = status["questions"]
+    right = sum(held[task][0] == truth(tasks[task]) for task in labelled)
+    estimate = question["estimate"]
+    assert (estimate["basis"], estimate["checked"], estimate["share"]) == ("blind", BLIND, right / BLIND)
+    assert question["guarantee"]["threshold"] is None
+    assert (refused.returncode, "certified yet" in refused.stderr) == (2, True)
+    assert status["alerts"] == []
+    for text in [*walk.printed, walk.page()]:
+        assert not re.search(r"Traceback|\binternal\b|\bNone\b|\bnan\b", text), text

@@ -42,8 +42,8 @@ class Concurrency:
 
     The number doubles from one generation of calls to the next, as long as answers are quick: they take less
     than a quarter of the model's ``timeout``, or less than twice the shortest answer. A local server that
-    answers one call after another thus never has a queue so long that calls time out, and once its answers
-    show how many calls it can use, it is sent no more than these. A call that does time out halves the number.
+    answers one call after another thus never has a queue so long that calls time out. Once its answers show
+    how many calls it can use, it is sent no more than these. A call that does time out halves the number.
 
     Args:
         timeout: seconds that one call may take.

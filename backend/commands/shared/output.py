@@ -165,6 +165,20 @@ class _Lines:
         )
 
 
+_TELLING = 50
+"""Finished tasks from which on their price says what the others cost."""
+
+
+def to_come(usd: float, asked: int, left: int) -> str:
+    """Say what is to come if the tasks left cost what those asked about did; empty while too few were asked.
+
+    At first most of the money was spent on tasks that are under way.
+    """
+    if not left or asked < min(_TELLING, left):
+        return ""
+    return f", about ${usd / asked * left:.2f} to come"
+
+
 def print_ending(console: Console, ending: Ending) -> None:
     """Print why the exit code is not 0, as the last line."""
     for line in ending.lines():

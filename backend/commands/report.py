@@ -295,7 +295,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     budget = project.cost.budget
     left = "" if budget.left_usd is None else f"; {dollars(budget.left_usd)} of the budget left"
     yield "rounds", count(project.rounds)
-    yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
+    last = "" if project.humans.last_at is None else f"; the last {moment(project.humans.last_at)}"
+    yield "human labels", f"on {of(project.humans.tasks, 'task')}, by {project.annotations}{last}"
     yield "spent", f"{dollars(budget.spent_usd)}{left}"
     if project.cost.lost is not None:
         yield "lost calls", str(project.cost.lost)

@@ -468,12 +468,24 @@ class Model:
         return self._provider
 
     @property
+    def saves_in_batches(self) -> bool:
+        """Whether its provider is known to have batches that cost less; a server of one's own has none."""
+        prices, known = self.prices, self.settings.batch_discount is not None or not self._has_own_address
+        cheaper = self.batch_prices is not None and (
+            self.batch_prices.input < prices.input or self.batch_prices.output < prices.output
+        )
+        return known and cheaper
+
+    @property
+    def _has_own_address(self) -> bool:
+        return not {"api_base", "base_url"}.isdisjoint(self.settings.parameters)
+
+    @property
     def needs_no_key(self) -> bool:
         """Whether it is an embedded voter, or a server of one's own for which the settings name no key."""
         if self.settings.is_embedded:
             return True
-        has_own_address = not {"api_base", "base_url"}.isdisjoint(self.settings.parameters)
-        return self._provider == "openai" and has_own_address and self.settings.api_key_env is None
+        return self._provider == "openai" and self._has_own_address and self.settings.api_key_env is None
 
     @cached_property
     def _declared_schema(self) -> bool | None:

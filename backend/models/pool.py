@@ -33,7 +33,7 @@ from backend.ledger.database.writer import outlast
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
 from backend.models.calls import CallGate
 from backend.models.model import Model
-from backend.models.model_caller import ModelCaller
+from backend.models.model_caller import Backlog, ModelCaller
 from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
 from backend.models.rates.gate import forget_when_done
@@ -113,6 +113,12 @@ class Pool:
     def waits(self) -> list[Wait]:
         """What the calls of jobs wait for now: models that are down, or whose providers ask to wait."""
         return [wait for caller in self._callers.values() if (wait := caller.wait) is not None]
+
+    @property
+    def backlogs(self) -> list[Backlog]:
+        """What slow models have yet to answer."""
+        callers = self._callers.values()
+        return [backlog for caller in callers if (backlog := caller.backlog) is not None]
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""

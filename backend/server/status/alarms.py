@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.server.status.missing import Missing
+from backend.server.status.missing import SEPARATOR, Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
     Alert,
@@ -141,7 +141,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
         alerts += _family_alerts(question)
     alerts += found.missing.alerts
-    named = {alert.subject for alert in found.missing.alerts}
+    named = {name for alert in found.missing.alerts for name in alert.subject.split(SEPARATOR)}
     failing = [_failing(model, found.outcomes[model]) for model in sorted(found.outcomes)]
     alerts += [alert for alert in failing if alert is not None and alert.subject not in named]
     alerts += _pack_alerts(project.packs)

@@ -247,7 +247,8 @@ HEADERS = {
 
 def render_task(found: InspectedTask, title: str | None) -> str:
     """A task that was inspected, as HTML."""
-    return _environment().get_template("task.html").render(found=found, title=title)
+    named = title or f"Project {short_name(found.project)}"
+    return _environment().get_template("task.html").render(found=found, title=named)
 
 
 def render_page(report: Report, *, overview: bool, texts: bool = False) -> str:

@@ -617,6 +617,17 @@ class ProjectReport:
     incomplete: int = 0
 
     @property
+    def annotations(self) -> str:
+        """How many annotations there are, how many of them teach, and why others do not."""
+        humans = self.humans
+        said = f"{of(humans.annotations, 'annotation')}, {count(humans.teaching)} of which teach"
+        if humans.withdrawn:
+            said += f", {count(humans.withdrawn)} withdrawn"
+        if humans.teaching < humans.annotations:
+            said += " (skipped, tied, accepted and withdrawn ones do not)"
+        return said
+
+    @property
     def saving(self) -> str:
         """What was saved beside asking everyone, in words; empty if nothing can be said."""
         if self.cost.saved is None:

@@ -142,6 +142,35 @@ def test_a_server_that_refuses_the_schema_is_asked_without_it_from_then_on(serve
     assert [request.schema for request in server.requests] == [SCHEMA, None, None]
 
 
+LONG: dict[str, object] = {"type": "object", "properties": {"topic": {"enum": [*map(str, range(5000))]}}}
+
+
+@pytest.mark.parametrize("name", ["test", "gpt-4o"], ids=["unknown to litellm", "known to litellm"])
+def test_a_schema_with_too_many_labels_costs_other_questions_nothing(server: OpenAIServer, name: str) -> None:
+    server.script = lambda body: Reply.fails(400) if "4999" in json.dumps(body) else Reply.says("yes")
+    pool = pool_of(model(server, name=name))
+    for schema in (LONG, SCHEMA, LONG, SCHEMA):
+        assert asyncio.run(pool[name].attempt(MESSAGES, schema, 10.0)).content == "yes"
+    assert [request.schema for request in server.requests] == [LONG, None, SCHEMA, None, SCHEMA]
+    assert "response_format" not in pool[name].model.batch_request(MESSAGES, LONG)
+
+
+def test_a_request_is_not_sent_again_without_a_schema_that_was_taken_before(server: OpenAIServer) -> None:
+    pool = pool_of(model(server))
+    ask(pool)
+    server.script = lambda body: Reply.fails(400)
+    with pytest.raises(RejectedError):
+        ask(pool)
+    assert len(server.requests) == 2
+
+
+def test_a_model_that_does_not_exist_is_asked_once(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.fails(404)
+    with pytest.raises(RejectedError):
+        ask(pool_of(model(server)))
+    assert len(server.requests) == 1
+
+
 def test_calls_that_are_refused_at_once_for_their_schema_are_all_answered(server: OpenAIServer) -> None:
     server.script = without_schemas
     pool = pool_of(model(server))

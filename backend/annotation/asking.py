@@ -231,7 +231,7 @@ class Voters:
         self._pool[arm].breaker.judged(usable=bool(votes), cut_off=answer.cut_off)
         if votes:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
-        code = unusable_code(cut_off=answer.cut_off)
+        code = unusable_code(answer.content, cut_off=answer.cut_off)
         metrics.votes_missing.labels(model=arm, reason=code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=code)
         return ModelReply({}, answer.cost, code)

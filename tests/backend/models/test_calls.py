@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import litellm
 import pytest
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from backend.errors import (
@@ -688,3 +691,26 @@ def test_a_provider_that_gives_none_or_an_empty_list_still_answers(
     server.script = lambda _: Reply(body=body)
     answer = ask(pool_of(model(server, logprobs=True)))
     assert (answer.content, answer.tokens) == (ANSWER, ())
+
+
+def taken_or_cured(name: str) -> bool:
+    """Whether a key becomes a parameter, or is refused with what to write instead."""
+    try:
+        taken = ModelSettings.model_validate({"name": "a", "model": "openai/a", name: [1]})
+    except ValidationError as error:
+        return bool(error.errors()[0]["ctx"]["fix"])
+    return taken.parameters == {name: [1]}
+
+
+def test_every_parameter_of_litellm_is_taken_or_refused_with_what_to_write_instead() -> None:
+    names = {*inspect.signature(litellm.completion).parameters, *litellm.OPENAI_CHAT_COMPLETION_PARAMS}
+    assert {"max_completion_tokens", "seed"} <= names
+    for name in sorted((names | {"drop_params"}) - ModelSettings.model_fields.keys()):
+        assert taken_or_cured(name), name
+
+
+@pytest.mark.parametrize("name", ["max_completion_tokens", "max_new_tokens", "num_predict"])
+def test_other_names_of_max_tokens_are_refused_with_it(name: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        ModelSettings.model_validate({"name": "a", "model": "openai/a", name: 500})
+    assert refused.value.errors()[0]["ctx"]["fix"] == "set max_tokens"

@@ -228,7 +228,7 @@ class Voters:
         if isinstance(answer, ModelReply):
             return answer
         votes = votes_in(answer.content, prompt.questions)
-        code = None if votes else unusable_code(cut_off=answer.cut_off)
+        code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
         self._pool[arm].breaker.judged(code)
         if code is None:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)

@@ -284,8 +284,8 @@ class ModelCaller:
             except Exception as error:
                 failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
-                if isinstance(failure, RejectedError) and _SCHEMA in request and not model.takes_schema:
-                    request = {key: value for key, value in request.items() if key != _SCHEMA}
+                if _is_about_schema(error, failure, request) and model.may_refuse(schema):
+                    request = model.without_schema(request)
                     passage = None
                     continue
                 self.breaker.failed(failure)
@@ -299,9 +299,15 @@ class ModelCaller:
                 raise
             seconds = self._clock() - asked_at
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
-            if schema is not None and self.model.takes_schema is None:
-                self.model.note_schema(taken=_SCHEMA in request)
-            return self._answer(model, response, counted, most, seconds, tasks)
+            if schema is not None:
+                self._note_schema(schema, taken=_SCHEMA in request)
+            answer = self._answer(model, response, counted, most, seconds, tasks)
+            return replace(answer, schema=schema if _SCHEMA in request else None)
+
+    def _note_schema(self, schema: Mapping[str, Any], *, taken: bool) -> None:
+        if not taken and self.model.takes_schema(schema) is not False:
+            _log.warning("schema_refused", model=self.model.settings.name, fix="set structured_output: false")
+        self.model.note_schema(schema, taken=taken)
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn or for an outage, because the process stops."""
@@ -452,6 +458,12 @@ class ModelCaller:
                 + (", and set max_tokens to what it bills at most" if direction == "output" else ""),
             )
         return most
+
+
+def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str, Any]) -> bool:
+    """Whether a request may have been rejected for its schema, and not for a model that does not exist."""
+    rejected = isinstance(failure, RejectedError) and getattr(error, "status_code", None) not in {404, 405}
+    return rejected and _SCHEMA in request
 
 
 _CONNECT = 15.0

@@ -37,7 +37,7 @@ from backend.models.model_caller import Backlog, ModelCaller
 from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
 from backend.models.rates.gate import forget_when_done
-from backend.questions.prompts.messages import answer_confidences
+from backend.questions.prompts.confidences import answer_confidences
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 
@@ -301,7 +301,7 @@ class CachingPool:
             await self._calls.settle(key, query, call, outcome)
             raise
         usage = answer.usage
-        confidences = answer_confidences(answer.content, answer.tokens, query.questions)
+        confidences = answer_confidences(answer.content, answer.tokens, query.questions, answer.schema)
         outcome = CallOutcome(
             answer.content, usage, None, answer.seconds, confidences, answer.version, answer.cut_off
         )

@@ -341,6 +341,7 @@ def _status() -> Response:
             project=asked,
             label_studio=_environment().label_studio_url,
             annotators=_runtime().settings.show_annotators and _environment().basic_auth_user is not None,
+            texts=_environment().basic_auth_user is not None,
         )
     if _wants_html():
         answer = Response(

@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from backend.errors import BadAnswerError
-from backend.questions.naming import GENERIC, unwrapped, usual_entries
+from backend.questions.naming import GENERIC, answer_key, unwrapped, usual_entries
 from backend.questions.question import TaskQuestion
 
 _THOUGHT: Final = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
@@ -301,9 +301,11 @@ def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) ->
 
 def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
     """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
-    if question.name in answers:
-        return [answers[question.name]]
-    found = [entry for key, entry in answers.items() if _key(key) == _key(question.name)]
+    names = (question.name, answer_key(question.name))
+    for name in names:
+        if name in answers:
+            return [answers[name]]
+    found = [entry for key, entry in answers.items() if _key(key) in map(_key, names) and _key(key)]
     found = usual_entries(answers) if alone and not found else found
     return found if len(found) == 1 else []
 
@@ -338,7 +340,8 @@ def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]
     clauses = [clause for line in lines if (clause := _CLAUSE.fullmatch(line.strip())) is not None]
     found: list[dict[str, str]] = []
     for question in questions:
-        subjects = {_key(question.name), *(_USUAL if len(questions) == 1 else ())}
+        own = {_key(question.name), _key(answer_key(question.name))}
+        subjects = own | (_USUAL if len(questions) == 1 else set())
         for clause in clauses:
             if _key(clause["subject"]) in subjects and clause["words"].count('"') % 2 == 0:
                 vote = question.vote_from_answer(clause["words"].strip())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from backend.errors import cure_of
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
@@ -530,7 +531,12 @@ class QuestionReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One model in one project."""
+    """One model in one project.
+
+    Attributes:
+        unread: code → the latest tasks on which its answer came and gave no vote.
+        unread_example: the beginning of such an answer; ``None`` where texts are not shown.
+    """
 
     name: str
     in_pool: bool
@@ -545,6 +551,13 @@ class ModelReport:
     p95_seconds: float | None
     cost_usd: float
     examples: ExamplesReport | None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    unread_example: str | None = None
+
+    @property
+    def unread_cures(self) -> list[str]:
+        """What to do about the answers that gave no vote."""
+        return [cure_of(code) for code in self.unread]
 
     @property
     def is_student(self) -> bool:

@@ -1,0 +1,36 @@
+"""Where a model of votes can fail, the joint policy's label-free fit is not far below the plain majority."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from disasters import outcome, plain_votes
+from made_up.disasters import KINDS
+from made_up.drawing import drawn
+
+BY_NAME = {kind.name: kind for kind in KINDS}
+GOOD = [name for name in BY_NAME if name.startswith(("3 good", "4 good"))]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_table_has_its_labels_and_a_seed_draws_it_again(kind):
+    first, again, other = (drawn(kind, seed, items=200).table for seed in (0, 0, 1))
+    assert len(first.labels) == kind.labels
+    assert (first.votes == again.votes).all()
+    assert (first.votes.shape, first.votes.sum()) != (other.votes.shape, other.votes.sum())
+
+
+def test_a_stray_third_label_has_one_vote():
+    table = drawn(BY_NAME["a stray third label"], 0).table
+    assert ((table.votes == 2).sum(), (table.truth == 2).sum()) == (1, 0)
+
+
+def test_all_models_miss_the_same_label():
+    table = drawn(BY_NAME["a label that all models miss"], 0).table
+    labels, _ = plain_votes(table)
+    assert np.mean(labels[table.truth == 2] == 0) > 0.8
+
+
+def test_labels_that_nobody_votes_are_in_the_config():
+    table = drawn(BY_NAME["labels that nobody votes, 3 of 10 used"], 0).table
+    assert (len(table.labels), table.votes.max()) == (10, 2)

@@ -1,6 +1,6 @@
 """Compare label-free fits of the joint policy with the plain majority, on every kind of disaster.
 
-    python benchmarks/labels_per_dollar/disasters.py [--quick] [--draws 20] [--kind WORD] [--processes 2]
+    python benchmarks/labels_per_dollar/disasters.py [--quick] [--draws 20] [--first 0] [--kind WORD]
 
 Every model is asked about the first 300, 600 or 1,000 items of a drawn table, and the fit then labels all
 items. Points are the percentage of right labels minus that of the plain majority, and minus that of the vote
@@ -79,13 +79,14 @@ def _line(name: str, outcomes: Sequence[Outcome]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first draw")
     parser.add_argument("--kind", default="", help="only kinds whose name contains this")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK_DRAWS} draws of each kind")
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if options.kind in kind.name]
     draws = _QUICK_DRAWS if options.quick else options.draws
-    jobs = [(kind, seed) for kind in kinds for seed in range(draws)]
+    jobs = [(kind, seed) for kind in kinds for seed in range(options.first, options.first + draws)]
     with ProcessPoolExecutor(options.processes) as pool:
         outcomes = list(pool.map(_of, jobs, chunksize=1))
     lines = [_line(kind.name, [o for o in outcomes if o.kind == kind.name]) for kind in kinds]

@@ -65,7 +65,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
             "related_models",
             f"{question.control}: {', '.join(family)} agree with each other far more than with the rest. "
             f"Together the {worth}",
-            "label some tasks by hand, which shows whether they are right; or keep one of them in camvo.yaml",
+            "label 20 random tasks by hand: votes alone cannot show whether these models are right together",
             level="note",
             subject=question.control,
         )

@@ -33,6 +33,7 @@ def _made_up(rng: np.random.Generator, votes: _Votes, truth: _Votes, labels: int
 
 
 def _good_among_weak(good: int, labels: int, rng: np.random.Generator, n: int) -> MadeUp:
+    """Good models among three to six weak ones."""
     truth = drawn_truth(rng, n, labels)
     better, worse = rng.choice((0.9, 0.93, 0.96)), rng.choice((0.5, 0.6))
     accuracies = [better] * good + [worse] * int(rng.integers(3, 7))
@@ -114,6 +115,7 @@ def _wide(models: int, labels: int, rng: np.random.Generator, n: int) -> MadeUp:
     return _made_up(rng, _voted(rng, truth, accuracies, labels), truth, labels)
 
 
+_ALIKE = (0.72, 0.7, 0.68, 0.66)
 _STRONG, _WEAK = (0.84, 0.83, 0.82, 0.81), (0.6, 0.58, 0.56, 0.54)
 
 KINDS = tuple(
@@ -121,7 +123,7 @@ KINDS = tuple(
     for name, labels, draw in (
         *(
             (
-                f"{good} good among 3 to 6 weak, {labels} labels",
+                f"{good} good among weak, {labels} labels",
                 labels,
                 partial(_good_among_weak, good, labels),
             )
@@ -143,6 +145,8 @@ KINDS = tuple(
         ("a convention: compressed", 5, partial(_mapped, _compression, 5)),
         ("three copies of a weak model, 2 labels", 2, partial(_copies, 0.66, _STRONG, 2)),
         ("three copies of a weak model, 4 labels", 4, partial(_copies, 0.66, _STRONG, 4)),
+        ("three copies of a model among alike, 2 labels", 2, partial(_copies, 0.66, _ALIKE, 2)),
+        ("three copies of a model among alike, 4 labels", 4, partial(_copies, 0.66, _ALIKE, 4)),
         ("three copies of a good model, 2 labels", 2, partial(_copies, 0.92, _WEAK, 2)),
         ("three copies of a good model, 4 labels", 4, partial(_copies, 0.92, _WEAK, 4)),
         ("two modes, 2 labels", 2, partial(_two_modes, 2)),

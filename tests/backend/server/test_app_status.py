@@ -334,6 +334,19 @@ def test_models_that_agree_far_more_with_each_other_than_with_the_rest_are_an_al
         "mood: blue, red agree with each other far more than with the rest. "
         "Together the 3 models count as 2.1 independent ones"
     )
+    assert alert["fix"].startswith("label 20 random tasks by hand")
+
+
+def test_nothing_advises_to_drop_related_models_which_may_be_the_better_ones(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        found_related(backend)
+        project = project_of(backend)
+    said = [alert["fix"] for alert in project["alerts"] if alert["code"] == "related_models"] + [
+        step["text"] for step in project["next_steps"] if step["code"] == "related_models"
+    ]
+    assert said
+    assert not any(word in text for text in said for word in ("keep one", "replace", "drop"))
 
 
 def test_related_models_are_no_alert_once_human_labels_say_what_they_are_worth(tmp_path: Path) -> None:

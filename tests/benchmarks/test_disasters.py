@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from disasters import outcome, plain_votes
+from disasters import casts, outcome, plain_votes
+from joint_fits import fitted, labelled_by
 from made_up.disasters import KINDS
 from made_up.drawing import drawn
 
@@ -46,3 +47,31 @@ def test_labels_that_nobody_votes_are_in_the_config():
 def test_a_label_free_fit_is_not_below_the_majority(name):
     fitted = outcome(BY_NAME[name], 0)
     assert fitted.joint > fitted.majority - 0.5
+
+
+def taught(name: str, seed: int, labels: int) -> tuple[float, float, bool]:
+    """The shares of right labels of the majority and of a fit with human labels, and whether it fell back."""
+    table = drawn(BY_NAME[name], seed).table
+    rounds = list(casts(table))
+    known = [
+        (rounds[item], table.labels[table.truth[item]])
+        for item in np.random.default_rng(seed).permutation(300)[:labels]
+    ]
+    fit = fitted(rounds[:300], known, dict(table.prices), table.labels)
+    majority, _ = plain_votes(table)
+    labelled = labelled_by(fit, rounds)
+    return float(np.mean(majority == table.truth)), float(np.mean(labelled == table.truth)), fit.contradicted
+
+
+def test_human_labels_that_contradict_the_model_of_votes_let_all_models_count_alike():
+    missed = outcome(BY_NAME["three copies of a model among alike, 4 labels"], 0)
+    assert missed.joint < missed.majority - 5.0
+    majority, right, contradicted = taught("three copies of a model among alike, 4 labels", 0, labels=50)
+    assert contradicted
+    assert right > majority
+
+
+def test_human_labels_that_confirm_the_model_of_votes_keep_it():
+    majority, right, contradicted = taught("three constant voters, 4 labels", 0, labels=50)
+    assert not contradicted
+    assert right > majority + 0.1

@@ -55,8 +55,18 @@ _MIN_FAILED = 5
 
 
 def _family_alerts(question: QuestionReport) -> list[Alert]:
-    """Without human labels nothing shows whether related models are right together or wrong together."""
+    """What votes alone cannot show: whether related models are right together, and whether the model errs."""
     votes = question.votes
+    if votes is not None and votes.contradicted:
+        return [
+            Alert(
+                "votes_contradicted",
+                f"{question.control}: human labels agree with the plain majority rather than with the model"
+                " of votes, so all models count alike",
+                "label 20 more random tasks by hand, which decides between the two",
+                subject=question.control,
+            )
+        ]
     if votes is None or votes.human:
         return []
     worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"
@@ -65,7 +75,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
             "related_models",
             f"{question.control}: {', '.join(family)} agree with each other far more than with the rest. "
             f"Together the {worth}",
-            "label some tasks by hand, which shows whether they are right; or keep one of them in camvo.yaml",
+            "label 20 random tasks by hand: votes alone cannot show whether these models are right together",
             level="note",
             subject=question.control,
         )

@@ -268,6 +268,7 @@ class VotesReport:
     accuracy: Mapping[str, Sequence[float]]
     kinds: tuple[float, ...]
     human: bool
+    contradicted: bool = False
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -284,6 +285,7 @@ class VotesReport:
             accuracy=joint["accuracy"],
             kinds=tuple(joint.get("kinds", ())),
             human="human" in joint,
+            contradicted="contradicted" in joint,
         )
 
 

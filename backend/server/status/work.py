@@ -264,9 +264,9 @@ def _improve(project: ProjectReport) -> Iterator[NextStep]:
             text = f"Look again at {of(question.questionable.certain, 'questionable label')}{name}"
             first = question.questionable.listed[0].task
             yield NextStep("questionable_labels", text, _task_url(project, first))
-        if question.votes is not None and question.votes.families:
+        if question.votes is not None and question.votes.families and not question.votes.human:
             family = " and ".join(question.votes.families[0])
-            text = f"{family} agree too much{name}: replace one of them in camvo.yaml by a different model"
+            text = f"Label 20 random tasks{name}: they show whether {family} are right or wrong together"
             yield NextStep("related_models", text)
         if project.rounds and not _has_blind_tasks(question):
             yield from _keep_blind(project, question, name)

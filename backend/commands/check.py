@@ -182,7 +182,7 @@ def check_setup(
     question, messages = _sample(loaded)
     if live:
         asked = _own_questions(label_config, loaded) or [question]
-        shown = messages if asked == [question] else prompt_messages(asked, loaded.instructions)
+        shown = prompt_messages(asked, loaded.instructions)
         if any(model.is_embedded for model in loaded.models):
             embedded_voters.register(embedder)
         results.append(_print_calls(console, _call_each(pool, asked, shown)))

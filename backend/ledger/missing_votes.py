@@ -198,14 +198,13 @@ def unread_examples(connection: Connection, project: str) -> dict[str, str]:
     failed = select(_failed.task).where(_failed.project == project, _failed.code.in_(UNREAD)).limit(WINDOW)
     about = exists().where(voteless.model == _answers.model, voteless.task == _answers.task)
     found = (
-        select(_answers.model, _answers.content)
+        select(_answers.model, func.substr(_answers.content, 1, _LONGEST_EXAMPLE).label("beginning"))
         .where(_answers.project == project, _answers.content != "")
         .where(about | _answers.task.in_(failed.subquery().select()))
         .order_by(_answers.created_at)
     )
     return {
-        model_of(row.model) or row.model: " ".join(row.content[:_LONGEST_EXAMPLE].split())
-        for row in connection.execute(found)
+        model_of(row.model) or row.model: " ".join(row.beginning.split()) for row in connection.execute(found)
     }
 
 

@@ -41,8 +41,9 @@ class Outcome:
 def outcome(kind: Kind, seed: int) -> Outcome:
     """Draw a table, fit it without labels, and label all its items."""
     votes = drawn(kind, seed).table
-    fit = fitted(list(casts(votes))[: ROUNDS[seed % len(ROUNDS)]], [], dict(votes.prices), votes.labels)
-    labelled = (labelled_by(fit, list(casts(votes))), *plain_votes(votes))
+    rounds = list(casts(votes))
+    fit = fitted(rounds[: ROUNDS[seed % len(ROUNDS)]], [], dict(votes.prices), votes.labels)
+    labelled = (labelled_by(fit, rounds), *plain_votes(votes))
     return Outcome(kind.name, *(100.0 * float((labels == votes.truth).mean()) for labels in labelled))
 
 
@@ -66,10 +67,6 @@ def plain_votes(votes: VotesTable) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return (cast.sum(axis=1) + ties).argmax(axis=1), np.einsum("nkm,k->nm", cast, odds).argmax(axis=1)
 
 
-def _of(job: tuple[Kind, int]) -> Outcome:
-    return outcome(*job)
-
-
 def _line(name: str, outcomes: Sequence[Outcome]) -> list[str]:
     joint, majority, weighted = np.array([(o.joint, o.majority, o.weighted) for o in outcomes]).T
     against = [f"{gap.mean():+.1f} [{gap.min():+.1f}]" for gap in (joint - majority, joint - weighted)]
@@ -88,7 +85,7 @@ def main() -> None:
     draws = _QUICK_DRAWS if options.quick else options.draws
     jobs = [(kind, seed) for kind in kinds for seed in range(options.first, options.first + draws)]
     with ProcessPoolExecutor(options.processes) as pool:
-        outcomes = list(pool.map(_of, jobs, chunksize=1))
+        outcomes = list(pool.map(outcome, *zip(*jobs, strict=True)))
     lines = [_line(kind.name, [o for o in outcomes if o.kind == kind.name]) for kind in kinds]
     print(table(["kind", "majority", "minus the majority", "minus the weighted vote"], lines))
 

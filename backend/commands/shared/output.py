@@ -94,6 +94,7 @@ def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[No
         printed = -math.inf
         while not over.wait(_LOOK):
             if not (text := waiting()):
+                # A wait that comes and goes is not printed each time that it comes.
                 printed = min(printed, time.monotonic() - _EVERY_WAIT + EVERY)
             elif time.monotonic() - printed >= _EVERY_WAIT:
                 printed = time.monotonic()

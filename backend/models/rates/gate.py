@@ -251,7 +251,7 @@ class RateGate:
     @property
     def busy(self) -> bool:
         """Whether another call would delay others: calls wait, or more would if the next one came now."""
-        waits = self.backlog > self.concurrency.under_way
+        waits = any(not waiting.turn.done() for _, _, waiting in self._queue)
         return waits or (self.concurrency.under_way > 0 and self._delay_at_once >= self._delay_by_quota)
 
     @property
@@ -261,7 +261,7 @@ class RateGate:
 
     @property
     def backlog(self) -> int:
-        """How many calls are under way or wait."""
+        """How many calls are under way or wait. Any thread may read it, so the queue is copied."""
         waiting = sum(not entry.turn.done() for _, _, entry in [*self._queue])
         return self.concurrency.under_way + waiting
 

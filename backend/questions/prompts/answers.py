@@ -301,17 +301,21 @@ def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) ->
 
 def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
     """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
-    names = (question.name, answer_key(question.name))
-    for name in names:
+    for name in (question.name, answer_key(question.name)):
         if name in answers:
             return [answers[name]]
-    found = [entry for key, entry in answers.items() if _key(key) in map(_key, names) and _key(key)]
+    own = _own_keys(question)
+    found = [entry for key, entry in answers.items() if (folded := _key(key)) and folded in own]
     found = usual_entries(answers) if alone and not found else found
     return found if len(found) == 1 else []
 
 
 def _key(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _own_keys(question: TaskQuestion) -> set[str]:
+    return {_key(question.name), _key(answer_key(question.name))}
 
 
 _USUAL: Final = frozenset(map(_key, GENERIC))
@@ -340,8 +344,7 @@ def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]
     clauses = [clause for line in lines if (clause := _CLAUSE.fullmatch(line.strip())) is not None]
     found: list[dict[str, str]] = []
     for question in questions:
-        own = {_key(question.name), _key(answer_key(question.name))}
-        subjects = own | (_USUAL if len(questions) == 1 else set())
+        subjects = _own_keys(question) | (_USUAL if len(questions) == 1 else set())
         for clause in clauses:
             if _key(clause["subject"]) in subjects and clause["words"].count('"') % 2 == 0:
                 vote = question.vote_from_answer(clause["words"].strip())

@@ -194,7 +194,7 @@ class _Problem:
 
     def __init__(self, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float) -> None:
         whole = votes.rows.counts > 0.0
-        self._fit, self._votes, self._agreement = fit, votes, agreement
+        self._fit, self._votes, self._agreement = fit, replace(votes, model=fit.model), agreement
         self._rows: Rows = votes.rows.rows[whole]
         self.counts: Array = votes.rows.counts[whole]
         self._positions = [fit.arms.index(arm) for arm in fit.shortlist]

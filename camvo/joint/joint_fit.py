@@ -28,7 +28,17 @@ from camvo.joint.models import (
 )
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
 from camvo.joint.skills import ContextSkills
-from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, renumber, row_of, tempers
+from camvo.joint.votes import (
+    Rows,
+    VoteRows,
+    confirmed_excess,
+    excess_agreement,
+    families,
+    possible_excess,
+    renumber,
+    row_of,
+    tempers,
+)
 from camvo.numerics.small import EPSILON, is_known
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
@@ -62,15 +72,18 @@ outweigh the others, the model drifts: it confirms the labels at which it stoppe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VotesFit:
-    """The part of the fit that human labels do not change.
+    """The model of votes, without human labels.
 
-    With a student, ``witnesses`` is the model of the other arms' votes, and ``taught`` its position.
+    ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
+    the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
+    position.
     """
 
     rows: VoteRows
     model: VoteModel
     excess: Array
-    witnesses: VoteModel | None = None
+    possible: Array
+    witnesses: VotesFit | None = None
     taught: int | None = None
 
     @property
@@ -82,7 +95,7 @@ class VotesFit:
         """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
         if self.witnesses is None or self.taught is None:
             return None
-        model, taught, among = self.witnesses, self.taught, [*positions]
+        model, taught, among = self.witnesses.model, self.taught, [*positions]
 
         def reference(rows: Rows) -> Array:
             whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
@@ -100,10 +113,9 @@ class VotesFit:
     @classmethod
     def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
         """Fit the model of votes on M labels to vote rows."""
-        partial = rows.partial.sum()
-        weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
-        excess = excess_agreement(rows, labels)
-        return cls(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
+        possible = possible_excess(rows, labels)
+        excess = confirmed_excess(possible, rows, labels)
+        return cls(rows, _fit_model(rows, labels, excess), excess, possible)
 
     def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
         """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
@@ -113,16 +125,36 @@ class VotesFit:
         return form_beliefs(among, replace(self.rows, rows=rows), len(labels), correct, reference)
 
 
+def _fit_model(rows: VoteRows, labels: int, excess: Array) -> VoteModel:
+    partial = rows.partial.sum()
+    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
+    return fit_vote_model(rows.rows, weights, labels, tempers(excess))
+
+
 @lru_cache(maxsize=32)
 def _fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
     """The same model with the student added (:mod:`camvo.joint.models`)."""
-    taught = arms.index(STUDENT)
     others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
-    rows = VoteRows.of(evidence.patterns, arms, labels)
+    return _with_student(others, VoteRows.of(evidence.patterns, arms, labels), arms.index(STUDENT), labels)
+
+
+def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) -> VotesFit:
     temper = float(tempers(excess_agreement(rows, labels))[taught])
+    excess, possible = (
+        np.insert(np.insert(among, taught, 0.0, axis=0), taught, 0.0, axis=1)
+        for among in (others.excess, others.possible)
+    )
     model = with_taught_arm(others.model, rows, taught, temper)
-    excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
-    return VotesFit(rows, model, excess, others.model, taught)
+    return VotesFit(rows, model, excess, possible, others, taught)
+
+
+@lru_cache(maxsize=32)
+def _with_possible_families(votes: VotesFit, labels: int) -> VotesFit:
+    """The same fit with the families that the other arms do not confirm."""
+    if votes.witnesses is not None and votes.taught is not None:
+        others = _with_possible_families(votes.witnesses, labels)
+        return _with_student(others, votes.rows, votes.taught, labels)
+    return replace(votes, model=_fit_model(votes.rows, labels, votes.possible), excess=votes.possible)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -422,9 +454,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     grades: Grades,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
-    contradicted = _people_prefer_majority(votes.model, latest, arms, labels)
-    if contradicted:
-        votes = _counted_alike(votes)
+    votes, contradicted = _as_people_prefer(votes, latest, arms, labels)
     beliefs, human = _label_free_beliefs(votes, positions, labels), None
     if latest.rounds:
         known = _Known(votes.model, beliefs, positions)
@@ -465,29 +495,53 @@ _ALIKE: Final = 0.75
 """The accuracy of each arm on two labels where all count alike."""
 
 _CONTRADICTION: Final = 0.05
-"""How improbable the majority's lead over the model of votes must be, if both were equally good."""
+"""How improbable the lead of another reading of the votes must be, if both were equally good."""
 
 
-def _people_prefer_majority(
-    model: VoteModel, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
-) -> bool:
-    """Whether human labels agree with the plain majority rather than with the model, where these differ."""
-    rows, truth = [], []
+def _as_people_prefer(
+    votes: VotesFit, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> tuple[VotesFit, bool]:
+    """The reading of the votes that human labels prefer, and whether it is that all arms count alike.
+
+    The label-free reading is kept unless people agree with another one where the two differ: first with
+    families that the other arms do not confirm, then with the plain majority.
+    """
+    rows, right = _labelled(latest, arms, labels)
+    if not len(rows):
+        return votes, False
+
+    def leads(model: VoteModel) -> Rows:
+        return np.asarray(model.beliefs(rows)[0].argmax(axis=1), dtype=np.int64)
+
+    ours = leads(votes.model)
+    if (votes.possible != votes.excess).any():
+        related = _with_possible_families(votes, len(labels))
+        theirs = leads(related.model)
+        if _prefers(right, ours, theirs):
+            votes, ours = related, theirs
+    numbers = np.arange(max(len(arms), 2))
+    voices = (rows[:, :, None] == numbers).sum(axis=1)
+    clear = (voices == voices.max(axis=1, keepdims=True)).sum(axis=1) == 1
+    if _prefers(right[clear], ours[clear], voices.argmax(axis=1)[clear]):
+        return _counted_alike(votes), True
+    return votes, False
+
+
+def _labelled(latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]) -> tuple[Rows, Rows]:
+    """The vote rows of rounds whose human label was voted for, shape (n, K), and its numbers, shape (n,)."""
+    rows, right = [], []
     for kept in latest.rounds:
         row, named = row_of({vote.arm: vote.label for vote in kept.votes}, arms, labels)
         if named and kept.label in named:
             rows.append(row)
-            truth.append(named.index(kept.label))
-    if not rows:
-        return False
-    votes, right = np.array(rows), np.array(truth)
-    numbers = np.arange(max(len(arms), 2))
-    voices = (votes[:, :, None] == numbers).sum(axis=1)
-    clear = (voices == voices.max(axis=1, keepdims=True)).sum(axis=1) == 1
-    leads, most = model.beliefs(votes)[0].argmax(axis=1), voices.argmax(axis=1)
-    ours = int((clear & (leads == right) & (most != right)).sum())
-    theirs = int((clear & (most == right) & (leads != right)).sum())
-    return theirs > ours and float(bdtr(ours, ours + theirs, 0.5)) < _CONTRADICTION
+            right.append(named.index(kept.label))
+    return np.array(rows, dtype=np.int64).reshape(-1, len(arms)), np.array(right, dtype=np.int64)
+
+
+def _prefers(right: Rows, ours: Rows, theirs: Rows) -> bool:
+    """Whether labels say that the second reading is right more often than the first, by a sign test."""
+    lost, gained = int((theirs != right)[ours == right].sum()), int((ours != right)[theirs == right].sum())
+    return gained > lost and float(bdtr(lost, lost + gained, 0.5)) < _CONTRADICTION
 
 
 @lru_cache(maxsize=32)

@@ -82,3 +82,9 @@ def test_human_labels_that_confirm_the_model_of_votes_keep_it():
     majority, right, contradicted = taught("three constant voters, 4 labels", 0, labels=50)
     assert not contradicted
     assert right > majority + 0.1
+
+
+@pytest.mark.parametrize("name", ["a convention: one lower", "a convention: compressed"])
+def test_human_labels_teach_a_convention(name):
+    found = outcome(BY_NAME[name], 1, labels=100)
+    assert found.joint > found.majority + 5.0

@@ -126,7 +126,7 @@ class Pool:
         Raises:
             ConfigError: they do not.
         """
-        tokens = count_text(instructions)
+        tokens = count_text(instructions) if instructions else 0
         for name, caller in self._callers.items():
             most = caller.model.context or _CONTEXT
             if tokens > most - _ROOM:

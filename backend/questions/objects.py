@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import unescape
 from typing import Final
 
 from backend.errors import MissingFieldError
@@ -57,9 +58,26 @@ _FIRST_LINE_FEED_DROPPED = frozenset({"pre", "textarea", "listing"})
 _WORD = re.compile(r"[^ \t\n\r\f]+")
 
 
-def _plain_text(html: str) -> str:
+def _plain_text(written: str) -> str:
     """Return the text of an HTML document or fragment: one line per block, no scripts, no styles."""
-    return locate_html(html).text
+    return locate_html(written).text
+
+
+_TAG = re.compile(r"<[a-zA-Z!/]")
+_ITEM = re.compile(r"(<li\b[^>]*>)", re.IGNORECASE)
+
+
+def instructions_text(written: str) -> str:
+    """Return a project's labelling instructions as plain text, as people read them in Label Studio.
+
+    They are HTML there. Each block is a line, each item of a list begins with a dash, and empty lines go. A
+    text without any tag keeps its lines as they are.
+    """
+    if not _TAG.search(written):
+        return unescape(written).replace("\r\n", "\n").strip()
+    lines = (line.strip() for line in _plain_text(_ITEM.sub(r"\1- ", written)).split("\n"))
+    text = "\n".join(line for line in lines if line)
+    return re.sub(r"^-\n", "- ", text, flags=re.MULTILINE)  # a block within an item
 
 
 @lru_cache(maxsize=32)

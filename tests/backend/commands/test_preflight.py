@@ -115,3 +115,32 @@ def test_a_chat_that_the_editor_cannot_draw_is_said_to_be_so(api: LabelStudioApi
     choices = '<Choices name="c" toName="t"><Choice value="a"/><Choice value="b"/></Choices>'
     api.project["label_config"] = f'<View><Chat name="t" value="$t"/>{choices}</View>'
     assert any("cannot draw a Chat" in fact.text for fact in facts(api, url))
+
+
+def instructions(api: LabelStudioApi, url: str, **settings_: object) -> Fact:
+    loaded = settings.load(None).model_copy(update=settings_)
+    backend = BackendClient(url, Environment())
+    try:
+        connection = ProjectConnection(api.client(), Wanted(PROJECT, url, "camvo", Environment()))
+        [fact] = [fact for fact in connection.check(backend, loaded) if fact.name == "instructions"]
+    finally:
+        backend.close()
+    return fact
+
+
+def test_it_says_whether_models_read_the_projects_instructions(api: LabelStudioApi, url: str) -> None:
+    assert instructions(api, url).text == "the project has none, for annotators or for models"
+    api.project["expert_instruction"] = "<p>Judge the writer.</p>"
+    assert "models read what annotators read, 4 tokens" in instructions(api, url).text
+    assert "before those of camvo.yaml" in instructions(api, url, instructions="Irony is sad.").text
+    assert "project_instructions: false" in instructions(api, url, project_instructions=False).text
+
+
+def test_instructions_beyond_a_models_context_are_found_before_anything_changes(
+    api: LabelStudioApi, url: str
+) -> None:
+    api.project["expert_instruction"] = "word " * 130_000
+    fact = instructions(api, url)
+    assert fact.holds is False
+    assert "shorten them" in fact.text
+    assert api.writes == []

@@ -83,6 +83,9 @@ def _origin(result: Sequence[Mapping[str, Any]]) -> str | None:
     return next(iter(origins), None)
 
 
+_Answer: TypeAlias = tuple[TaskQuestion, str, float]
+"""A question with its label and the label's score."""
+
 Prediction: TypeAlias = dict[str, Any] | list[Any]
 """Label Studio's answer for one task: a prediction, a list of them, or ``[]`` for none."""
 
@@ -98,6 +101,7 @@ def prediction_of(
 
     Label Studio fills the form with whatever regions a prediction has, and sorts by its score alone. So a
     question that is too doubtful to be filled in has no region, and counts in the score all the same.
+    A question whose condition does not hold for the other labels has no region, and does not count.
 
     Args:
         decided: the decided questions with their rounds.
@@ -137,13 +141,43 @@ def model_predictions(
     ]
 
 
-def _prediction(
-    answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str, prefill: float = 0.0
-) -> dict[str, Any]:
+def _visible(answers: Sequence[_Answer]) -> list[_Answer]:
+    """The answers to the questions that annotators see in a form with these answers, in the same order."""
+    seen = list(answers)
+    while True:
+        chosen = {question.name: _chosen(question, label) for question, label, _ in seen}
+        left = [
+            answer
+            for answer in seen
+            if all(
+                condition.holds(names := chosen.get(condition.control, frozenset()), bool(names))
+                for condition in answer[0].config.conditions
+            )
+        ]
+        if len(left) == len(seen):
+            return left
+        seen = left
+
+
+def _chosen(question: TaskQuestion, label: str) -> frozenset[str]:
+    """The stored and the visible names of the choices in a label."""
+    stored = {
+        choice
+        for item in question.result_items(label)
+        for choice in item["value"].get("choices", ())
+        if isinstance(choice, str)
+    }
+    known = getattr(question.config.control, "labels", ())
+    return frozenset(stored | {each.text for each in known if each.value in stored})
+
+
+def _prediction(answers: Sequence[_Answer], model_version: str, prefill: float = 0.0) -> dict[str, Any]:
     """A prediction of several questions, each with its label and the label's score."""
+    answers = _visible(answers)
+    filled = {answer[0].name for answer in _visible([each for each in answers if each[2] >= prefill])}
     regions = {
         question.name: [region | {"score": score} for region in question.result_items(label)]
-        if score >= prefill
+        if question.name in filled
         else []
         for question, label, score in answers
     }

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from backend.errors import MissingFieldError
-from backend.questions.xml import Element, Tree, attribute, targets
+from backend.questions.xml import Element, Tree, attribute, is_never_seen, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +392,8 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     no control is attached to, such as the title of an article. Unattached images are left out, because they
     would exclude all models without vision.
 
+    The variables of Headers, Markdowns and Panels come last. What annotators can never see is left out.
+
     The attribute ``camvo_fields="a,b"`` lists the keys instead. A key that no object shows is read as Text.
     """
     unattached = [
@@ -401,7 +403,18 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     ]
     chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
     if not chosen:
-        return tuple(_by_key([*targets(control), *unattached], tree).values())
+        names = [*targets(control), *unattached]
+        seen = [
+            name
+            for name in names
+            if name in tree.objects and not is_never_seen(tree.objects[name], tree.uses)
+        ]
+        fields = _by_key(seen, tree)
+        for caption in tree.captions:
+            if not is_never_seen(caption, tree.uses):
+                for field in _fields_among_words(caption):
+                    fields.setdefault(field.key, field)
+        return tuple(fields.values())
     known = _by_key([*targets(control), *tree.objects], tree)
     return tuple(known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen))
 
@@ -421,10 +434,20 @@ def object_obstacle(element: Element) -> str | None:
 def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for name in names:
-        field = field_of_object(tree.objects[name])
-        if field is not None:
-            fields.setdefault(field.key, field)
+        element = tree.objects[name]
+        field = field_of_object(element)
+        shown = [field] if field else _fields_among_words(element) if _tag(element) == "text" else []
+        for each in shown:
+            fields.setdefault(each.key, each)
     return fields
+
+
+def _fields_among_words(element: Element) -> list[Field]:
+    """Return a Text field for every variable in a value such as ``"Question: $question"``."""
+    if _tag(element) in _TAGS and object_obstacle(element):
+        return []
+    keys = [found[1].rstrip(".,:;!?)") for found in _VARIABLE.finditer(attribute(element, "value") or "")]
+    return [Field(key, "Text", str(element.get("name") or key)) for key in keys if key]
 
 
 def field_of_object(element: Element) -> Field | None:

@@ -15,6 +15,7 @@ from backend.errors import EmptyTextError
 from backend.questions.controls import Control, TaskContent
 from backend.questions.objects import IMAGE, Field
 from backend.questions.redaction import Redactor
+from backend.questions.xml import Condition
 from camvo.votes.aggregation import Aggregation
 
 
@@ -31,6 +32,7 @@ class ConfigQuestion:
         instructions: the control's attribute ``camvo_instructions``.
         category: the key of the task's data with the task's category, the control's attribute
             ``camvo_context``. Models do not see it; the policy learns how good each model is in it.
+        conditions: on the choices of other controls; annotators see this one only if all hold.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ConfigQuestion:
     fields: tuple[Field, ...]
     instructions: str | None = None
     category: str | None = None
+    conditions: tuple[Condition, ...] = ()
 
     def about(self, data: Mapping[str, object], redactor: Redactor | None = None) -> TaskQuestion:
         """Return the question about the task with this data.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -59,6 +60,66 @@ def is_conditional(element: Element) -> bool:
     """Return whether the control, or a View around it, has a condition on which annotators see it."""
     names = ("visibleWhen", "whenTagName", "whenLabelValue", "whenChoiceValue", "whenRole")
     return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)
+
+
+_NOT_DISPLAYED = re.compile(r"display\s*:\s*none", re.IGNORECASE)
+
+
+def is_never_seen(element: Element, names: Container[str]) -> bool:
+    """Return whether annotators can never see a tag.
+
+    It or a tag around it is styled ``display: none``, or waits for a choice of a control that the config
+    lacks.
+
+    Args:
+        element: the tag.
+        names: the names of the config's tags.
+    """
+    around = (element, *element.iterancestors())
+    return any(
+        _NOT_DISPLAYED.search(attribute(tag, "style") or "") or _waits_in_vain(tag, names) for tag in around
+    )
+
+
+def _waits_in_vain(element: Element, names: Container[str]) -> bool:
+    """Whether the tag is shown after a choice of a control whose name no tag has."""
+    control = attribute(element, "whenTagName")
+    selected = (attribute(element, "visibleWhen") or "").strip() == "choice-selected"
+    return selected and control is not None and control not in names
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on another control, on which annotators see a control.
+
+    Attributes:
+        control: the other control's name.
+        values: the choices that count, stored or visible; empty if any does.
+        selected: whether one of them must be chosen, or must not be.
+    """
+
+    control: str
+    values: tuple[str, ...]
+    selected: bool
+
+    def holds(self, chosen: Container[str], any_chosen: bool) -> bool:
+        """Return whether it holds for the names of the choices that the other control has."""
+        met = any(value in chosen for value in self.values) if self.values else any_chosen
+        return met == self.selected
+
+
+def conditions_of(element: Element) -> tuple[Condition, ...]:
+    """Return the conditions of a control and of the tags around it that are about choices."""
+    return tuple(
+        Condition(
+            str(attribute(tag, "whenTagName")),
+            tuple(part for part in (attribute(tag, "whenChoiceValue") or "").split(",") if part),
+            attribute(tag, "visibleWhen") == "choice-selected",
+        )
+        for tag in (element, *element.iterancestors())
+        if attribute(tag, "visibleWhen") in {"choice-selected", "choice-unselected"}
+        and attribute(tag, "whenTagName")
+    )
 
 
 def _child_choices(element: Element) -> Iterator[Element]:
@@ -138,18 +199,26 @@ def _refuse_more(number: int, most: int, what: str) -> None:
         )
 
 
+_DECLARATION = re.compile(r"^\ufeff?\s*<\?xml\s[^>]*\?>")
+"""An XML declaration. Label Studio ignores its encoding, and lxml refuses one in a string."""
+
+_CAPTIONS = frozenset({"header", "markdown", "panel"})
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """The control and object elements of a config in document order.
 
     ``uses`` counts the elements of each name: the SDK accepts duplicates and keeps the last one. ``attached``
-    names the objects that some control is attached to.
+    names the objects that some control is attached to. ``captions`` are the tags with words of the page, such
+    as a Header, that no control can be attached to.
     """
 
     controls: tuple[Element, ...]
     objects: Mapping[str, Element]
     uses: Mapping[str, int]
     attached: frozenset[str]
+    captions: tuple[Element, ...]
 
     @classmethod
     def parse(cls, xml: str) -> Tree:
@@ -159,6 +228,7 @@ class Tree:
             BadLabelConfigError: it cannot be read, or is too large.
         """
         _refuse_more(len(xml), MOST_CHARACTERS, "characters")
+        xml = _DECLARATION.sub("", xml)
         if "<!DOCTYPE" in xml:
             raise BadLabelConfigError(
                 "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
@@ -193,6 +263,7 @@ class Tree:
             objects=objects,
             uses=Counter(element.get("name") for element in named),
             attached=frozenset(name for control in controls for name in targets(control)),
+            captions=tuple(element for element in root.iter("*") if str(element.tag).lower() in _CAPTIONS),
         )
 
 

@@ -18,7 +18,7 @@ from backend.questions.tags import (
     taxonomy,
     textarea,
 )
-from backend.questions.xml import Element, Tree, attribute, is_true, targets
+from backend.questions.xml import Element, Tree, attribute, is_never_seen, is_true, targets
 
 CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
     {
@@ -64,6 +64,8 @@ def _reads_instead(control: Element, heard: Element) -> bool:
 
 def _misplaced(control: Element, tree: Tree) -> str | None:
     name = str(control.get("name"))
+    if is_never_seen(control, tree.uses):
+        return "annotators never see it"
     if "{{" in name or any(str(parent.tag).lower() == "repeater" for parent in control.iterancestors()):
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:

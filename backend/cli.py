@@ -98,10 +98,10 @@ def _serve(
 def _check(
     config: Config = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also ask each model one short question, which costs money.")
+        bool, typer.Option("--live", help="Also ask each model about a short text, which costs money.")
     ] = False,
     label_config: Annotated[
-        Path | None, typer.Option(help="Also say which controls of this label config get predictions.")
+        Path | None, typer.Option(help="Also say which of its controls get predictions; --live asks these.")
     ] = None,
 ) -> None:
     """Check the configuration, keys, ledger and embedder, and estimate the cost of one text.

@@ -53,6 +53,12 @@ _LONGEST_HOLD = 60.0
 """Seconds after which a held reply is sent although its event is not set, so that a forgotten one ends."""
 
 
+def _token(text: str, number: float, others: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """A token in OpenAI's form, with the most probable ones at its place."""
+    token = {"token": text, "logprob": number, "bytes": list(text.encode())}
+    return token | {"top_logprobs": [_token(*other) for other in (others or {}).items()]}
+
+
 @dataclass(frozen=True)
 class Reply:
     """An HTTP response of the server.
@@ -79,7 +85,7 @@ class Reply:
         finish_reason: str = "stop",
         refusal: str | None = None,
         reasoning_tokens: int = 0,
-        logprobs: Sequence[tuple[str, float]] | None = None,
+        logprobs: Sequence[tuple[str, float] | tuple[str, float, Mapping[str, float]]] | None = None,
         version: str = "test",
         fingerprint: str | None = None,
     ) -> Reply:
@@ -92,8 +98,8 @@ class Reply:
             finish_reason: OpenAI's reason, such as ``"length"`` for an answer that was cut off.
             refusal: the message's ``refusal`` field.
             reasoning_tokens: the part of the output tokens that is reported as reasoning.
-            logprobs: the text of each token of the answer and the log-probability that is reported for it;
-                ``None`` reports none.
+            logprobs: the text of each token of the answer, the log-probability that is reported for it and,
+                if any are, those of the most probable tokens there; ``None`` reports none.
             version: the name of the model that is reported to have answered.
             fingerprint: the ``system_fingerprint`` that is reported, if any.
         """
@@ -108,10 +114,7 @@ class Reply:
             "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         }
         if logprobs is not None:
-            tokens = [
-                {"token": text, "logprob": number, "bytes": list(text.encode()), "top_logprobs": []}
-                for text, number in logprobs
-            ]
+            tokens = [_token(*token) for token in logprobs]
             body["choices"][0]["logprobs"] = {"content": tokens, "refusal": None}
         if usage is not None:
             body["usage"] = {

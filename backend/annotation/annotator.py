@@ -170,6 +170,7 @@ class Annotator:
         with tracing.plan() as span:
             planned = await self._planner.plan(job, questions, contexts, terms)
             plan = asking.fixed(planned.plan)
+            planned_at = self._clock()
             embedding = self._embed(job, questions, contexts, plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         replies = await asking.ask(policy, plan, planned.known)
@@ -190,6 +191,7 @@ class Annotator:
             decisions=decisions,
             scores=await self._scores(job, questions, plan, replies.votes, decisions),
             studied=planned.studied(policy, plan, replies),
+            planned_at=planned_at,
             now=self._clock(),
             blind=known.blind,
         )

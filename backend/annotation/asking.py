@@ -228,10 +228,10 @@ class Voters:
         if isinstance(answer, ModelReply):
             return answer
         votes = votes_in(answer.content, prompt.questions)
-        self._pool[arm].breaker.judged(usable=bool(votes), cut_off=answer.cut_off)
-        if votes:
+        code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
+        self._pool[arm].breaker.judged(code)
+        if code is None:
             return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
-        code = unusable_code(cut_off=answer.cut_off)
         metrics.votes_missing.labels(model=arm, reason=code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=code)
         return ModelReply({}, answer.cost, code)

@@ -19,6 +19,7 @@ from backend.ledger.money import Purse
 from backend.models import Pool
 from backend.models.batches.provider import Limits
 from backend.models.pack_ledger import MOST_TOKENS, Pack, own_tokens
+from backend.questions.naming import answer_key
 from backend.questions.prompts.packs import PackedTask
 from backend.settings import BudgetSettings
 
@@ -91,7 +92,8 @@ class Requests:
         """Key → the answer to each line of a request; empty if it is missing or unreadable."""
         if lines[0].number is None:
             return {lines[0].key: content}
-        forms = {line.key: PackedTask("", {}, {name: {} for name in line.questions}) for line in lines}
+        asked = {line.key: map(answer_key, line.questions) for line in lines}
+        forms = {key: PackedTask("", {}, {each: {} for each in keys}) for key, keys in asked.items()}
         return Pack({str(line.number): _PackedLine(line, forms[line.key]) for line in lines}).split(content)
 
     def _packed(self, group: Sequence[_PackedLine]) -> _BatchRequest | None:

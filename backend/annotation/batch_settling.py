@@ -20,7 +20,7 @@ from backend.ledger.claims import Claims, batch_owner
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
 from backend.models.pack_ledger import count_parts
-from backend.questions.prompts.messages import answer_confidences
+from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics
 
 _LAPSED: Final = "batch_expired"
@@ -136,7 +136,7 @@ class Settlement:
         sure: Mapping[str, float] = {}
         if lead.number is None:
             named: Any = [SimpleNamespace(name=name) for name in lead.questions]
-            sure = answer_confidences(answer.content, answer.tokens, named)
+            sure = answer_confidences(answer.content, answer.tokens, named, _sent_schema(lead.body))
         else:
             count_parts(lead.model, contents)
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
@@ -202,6 +202,14 @@ def _unreadable(error: Exception, lead: BatchLine) -> ModelError:
     """The failure of a line whose answer has another form than any that is known."""
     _log.warning("batch_line_unreadable", model=lead.model, task=lead.task, kind=type(error).__name__)
     return BadAnswerError("sent an answer that cannot be read", where=f"model {lead.model}")
+
+
+def _sent_schema(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The JSON schema in the body of a line that asks about one task, of OpenAI's and Anthropic's form."""
+    sent = body or {}
+    part = (sent.get("response_format") or {}).get("json_schema") or sent.get("output_format") or {}
+    schema = part.get("schema")
+    return schema if isinstance(schema, Mapping) else None
 
 
 def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:

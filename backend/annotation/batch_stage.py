@@ -109,7 +109,7 @@ class _KnownAnswers:
         cost = line.usd if line is not None and (line.project, line.task) == (project, task) else 0.0
         votes = votes_in(stored.content, questions)
         if not votes:
-            return ModelReply({}, cost, unusable_code(cut_off=stored.cut_off))
+            return ModelReply({}, cost, unusable_code(stored.content, cut_off=stored.cut_off))
         return ModelReply.voted(votes, cost, stored.confidences, stored.version)
 
 

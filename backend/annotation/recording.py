@@ -96,6 +96,7 @@ class FinishedTask:
         decisions: by question, for the questions that got a vote.
         scores: the calibrated score by question, for questions whose policy score was calibrated.
         studied: question → its text, which teaches the student.
+        planned_at: when it was decided whom to ask, unix seconds.
         now: unix seconds.
         blind: whether the task is kept blind.
     """
@@ -109,6 +110,7 @@ class FinishedTask:
     decisions: Mapping[str, Decision]
     scores: Mapping[str, float]
     studied: Mapping[str, StudiedText]
+    planned_at: float
     now: float
     blind: bool
 
@@ -259,6 +261,7 @@ def _finished_round(
         taught_by=taught_by,
         context=finished.plan.estimates[question.name].context,
         created_at=finished.now,
+        planned_at=finished.planned_at,
         text=b"" if studied is None else studied.ngrams,
         human=human,
         confirmed=confirmation(decision.label, human, plan),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,6 +17,7 @@ from backend.errors import (
     NoUsableAnswerError,
     NoVoteError,
     RateLimitedError,
+    RefusedError,
     RejectedError,
     UnavailableError,
     UnusableAnswersError,
@@ -96,8 +98,25 @@ def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
         return {}
 
 
-def unusable_code(*, cut_off: bool) -> str:
+_REFUSAL: Final = re.compile(
+    r"\W*(?:(?:(?:i'm|i am|we're|we are) )?(?:very |really |so )?sorry|i apologi[sz]e|unfortunately"
+    r"|as an ai\b[^.]{0,60}|i must decline|i (?:cannot|can't|can not|won't|will not|am unable|am not able)"
+    r"|i'm (?:unable|not able))\b"
+)
+_UNWILLING: Final = re.compile(
+    r"\b(?:i|we)(?: am|'m| are|'re| must| have to)? ?"
+    r"(?:cannot|can't|can not|won't|will not|decline|refuse|unable|not able)\b"
+)
+"""Together, at the beginning of an answer, a refusal in English."""
+
+_BEGINNING: Final = 300
+
+
+def unusable_code(content: str, *, cut_off: bool) -> str:
     """Return the code of the reason why an answer gives no vote."""
+    words = " ".join(content[:_BEGINNING].casefold().replace("’", "'").split())
+    if _REFUSAL.match(words) and _UNWILLING.search(words):
+        return RefusedError.code
     return CutOffError.code if cut_off else BadAnswerError.code
 
 

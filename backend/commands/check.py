@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rich.table import Table
 
 from backend import settings
 from backend.commands.shared.output import Fact, print_fact
-from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError
+from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError
 from backend.ledger import Ledger, migrate, reports
 from backend.models import Pool, embedded_voters
 from backend.models import model as litellm_info
@@ -46,47 +47,45 @@ class _LiveCall:
     """The outcome of one call to one model; ``wordy`` if its server refused the JSON schema of the answer."""
 
     name: str
-    vote: str | None = None
+    votes: Mapping[str, str] = field(default_factory=dict)
     answer: ModelAnswer | None = None
     problem: str | None = None
     wordy: bool = False
 
 
-def _call_each(pool: Pool, question: TaskQuestion, messages: Messages) -> list[_LiveCall]:
-    """Ask each model of a pool the same question, at once; this costs money."""
+def _call_each(pool: Pool, questions: Sequence[TaskQuestion], messages: Messages) -> list[_LiveCall]:
+    """Ask each model of a pool the same questions, at once; this costs money."""
 
     async def all_calls() -> Sequence[_LiveCall]:
-        return await asyncio.gather(*(_call(pool, name, question, messages) for name in pool.names))
+        return await asyncio.gather(*(_call(pool, name, questions, messages) for name in pool.names))
 
     return list(asyncio.run(all_calls()))
 
 
-async def _call(pool: Pool, name: str, question: TaskQuestion, messages: Messages) -> _LiveCall:
-    model = pool[name].model
-    is_known = model.takes_schema is not None
+async def _call(pool: Pool, name: str, questions: Sequence[TaskQuestion], messages: Messages) -> _LiveCall:
+    model, schema = pool[name].model, answer_schema(questions)
     try:
-        answer = await pool[name].attempt(
-            messages, answer_schema([question]), _PATIENCE, questions=[question]
-        )
+        answer = await pool[name].attempt(messages, schema, _PATIENCE, questions=questions)
     except ModelError as error:
         return _LiveCall(name, problem=_described(error))
-    wordy = not is_known and not model.takes_schema
+    wordy = model.refused(schema)
     try:
-        vote = parse_answer(answer.content, [question])[question.name]
+        votes = parse_answer(answer.content, questions)
     except BadAnswerError:
-        return _LiveCall(name, None, answer, _unusable(answer.content, model), wordy)
-    return _LiveCall(name, vote, answer, None, wordy)
+        votes = {}
+    problem = None if len(votes) == len(questions) else _unusable(answer, model)
+    return _LiveCall(name, votes, answer, problem, wordy)
 
 
 _SHOWN = 120
 """Characters of an unusable answer that are shown."""
 
 
-def _unusable(content: str, model: Model) -> str:
-    """Say that an answer has no vote, and what to do about its model."""
-    words = " ".join(content.split())
+def _unusable(answer: ModelAnswer, model: Model) -> str:
+    """Say that an answer has no vote on some question, and what to do about its model."""
+    words = " ".join(answer.content.split())
     shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
-    if model.takes_schema:
+    if answer.schema is not None:
         fix = "the JSON schema was sent along: name another model, or a server that keeps to schemas"
     elif model.settings.structured_output is False:
         fix = "set structured_output: true, or name another model"
@@ -115,7 +114,7 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
     for column in ("model", "answer", "time", "tokens in", "out", "paid"):
         table.add_column(column, justify="left" if column in {"model", "answer"} else "right")
     for call in calls:
-        table.add_row(escape(call.name), escape(call.vote or "✗"), *_usage(call.answer))
+        table.add_row(escape(call.name), escape(_shown_votes(call.votes)), *_usage(call.answer))
     console.print(table)
     for call in calls:
         if call.wordy:
@@ -128,6 +127,13 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
     line = f"{dollars(paid)} paid for these calls. The times include loading the client libraries."
     console.print(line, highlight=False)
     return all(call.problem is None for call in calls)
+
+
+def _shown_votes(votes: Mapping[str, str]) -> str:
+    """The votes, with the names of their questions if there are several."""
+    if len(votes) == 1:
+        return next(iter(votes.values()))
+    return "\n".join(f"{name}: {vote}" for name, vote in votes.items()) or "✗"
 
 
 def _usage(answer: ModelAnswer | None) -> tuple[str, str, str, str]:
@@ -175,9 +181,11 @@ def check_setup(
     paid = _recall(environment, pool) if ledger_works else (0, 0.0)
     question, messages = _sample(loaded)
     if live:
+        asked = _own_questions(label_config, loaded) or [question]
+        shown = prompt_messages(asked, loaded.instructions)
         if any(model.is_embedded for model in loaded.models):
             embedded_voters.register(embedder)
-        results.append(_print_calls(console, _call_each(pool, question, messages)))
+        results.append(_print_calls(console, _call_each(pool, asked, shown)))
     _print_estimate(console, loaded, pool, question, messages)
     if paid[0]:
         line = f"So far, {paid[0]:,} tasks cost {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."
@@ -213,6 +221,34 @@ def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
     config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
     (question,) = (question.about(_SAMPLE) for question in config.questions)
     return question, prompt_messages([question], loaded.instructions)
+
+
+def _own_questions(path: Path | None, loaded: Settings) -> list[TaskQuestion]:
+    """The questions of a label config about a made-up task, without those that it cannot fill."""
+    if path is None:
+        return []
+    try:
+        config = parse_label_config(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, BadLabelConfigError):
+        return []  # said before
+    questions = []
+    for question in config.questions:
+        if _obstacle(question, loaded) is None and all(each.tag != IMAGE for each in question.fields):
+            with suppress(TaskError):
+                questions.append(question.about(_made_up(question)))
+    return questions
+
+
+def _made_up(question: ConfigQuestion) -> dict[str, object]:
+    """A task's data with a short text, or a dialogue or list of it, for each object of a question."""
+    data: dict[str, object] = {}
+    for each in question.fields:
+        text = _SAMPLE["text"]
+        turn = {each.name_key: "A", each.text_key: text, "id": "1", "title": text}
+        listed = each.tag in {"Chat", "List", "Paragraphs"}
+        cells = {"text": text} if each.tag == "Table" else text
+        data[each.key] = [turn, turn | {"id": "2"}] if listed else cells
+    return data
 
 
 def _step(console: Console, name: str, step: Callable[[], str]) -> bool:

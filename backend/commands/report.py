@@ -56,6 +56,7 @@ def _tables(project: ProjectReport) -> Iterator[Table]:
     yield from (
         _votes(project),
         _calls(project),
+        *_unread(project),
         _questions(project),
         *share_tables(project),
         *_questionable(project),
@@ -97,6 +98,18 @@ def _calls(project: ProjectReport) -> Table:
             dollars(model.cost_usd),
         )
     return table
+
+
+def _unread(project: ProjectReport) -> Iterator[Table]:
+    """The answers that gave no vote, with one of each model, if there are any."""
+    table = plain_table("model", "no vote in", "the last begins", "what to do")
+    for model in _asked(project):
+        if model.unread:
+            codes = ", ".join(f"{code.removeprefix('model_')} {count(n)}" for code, n in model.unread.items())
+            example, cures = escape(model.unread_example or "–"), "; ".join(model.unread_cures)
+            table.add_row(escape(model.name), codes, example, cures)
+    if table.row_count:
+        yield table
 
 
 def _questions(project: ProjectReport) -> Table:
@@ -191,6 +204,7 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
             project=project,
             label_studio=environment.label_studio_url,
             annotators=annotators,
+            texts=True,
             certificates=True,
             configured=environment.config is not None,
         )
@@ -295,7 +309,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     budget = project.cost.budget
     left = "" if budget.left_usd is None else f"; {dollars(budget.left_usd)} of the budget left"
     yield "rounds", count(project.rounds)
-    yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
+    last = "" if project.humans.last_at is None else f"; the last {moment(project.humans.last_at)}"
+    yield "human labels", f"on {of(project.humans.tasks, 'task')}, by {project.annotations}{last}"
     yield "spent", f"{dollars(budget.spent_usd)}{left}"
     if project.cost.lost is not None:
         yield "lost calls", str(project.cost.lost)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, select
 
-from backend.errors import BadAnswerError, CutOffError
+from backend.errors import BadAnswerError, CutOffError, RefusedError
 from backend.ledger.database import tables
 from backend.ledger.money import from_picodollars
 from camvo.student.taught_texts import STUDENT
@@ -173,6 +173,39 @@ class MissingVotes:
             .where(_calls.project == self.project, _calls.id > (self.after.call if self.after else 0))
             .group_by(_calls.model)
         )
+
+
+UNREAD = frozenset({BadAnswerError.code, CutOffError.code, RefusedError.code})
+"""The codes of answers that came and gave no vote."""
+
+_LONGEST_EXAMPLE = 200
+
+
+def unread_examples(connection: Connection, project: str) -> dict[str, str]:
+    """Return model → the beginning of its latest answer about a task on which it gave no vote.
+
+    The texts of tasks may be repeated in it.
+    """
+    voteless = (
+        select(_votes.model, _rounds.task)
+        .join(tables.rounds, _rounds.id == _votes.round_id)
+        .where(_votes.project == project, _votes.failure.in_(UNREAD))
+        .order_by(_votes.round_id.desc())
+        .limit(WINDOW)
+        .subquery()
+        .c
+    )
+    failed = select(_failed.task).where(_failed.project == project, _failed.code.in_(UNREAD)).limit(WINDOW)
+    about = exists().where(voteless.model == _answers.model, voteless.task == _answers.task)
+    found = (
+        select(_answers.model, func.substr(_answers.content, 1, _LONGEST_EXAMPLE).label("beginning"))
+        .where(_answers.project == project, _answers.content != "")
+        .where(about | _answers.task.in_(failed.subquery().select()))
+        .order_by(_answers.created_at)
+    )
+    return {
+        model_of(row.model) or row.model: " ".join(row.beginning.split()) for row in connection.execute(found)
+    }
 
 
 _RECENT_CALLS = 1000

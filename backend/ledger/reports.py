@@ -63,8 +63,7 @@ BLOCKS = 20
 """The most blocks of :meth:`QuestionSums.blocks`."""
 
 LEAST_IN_BLOCK = 100
-"""The fewest rounds of a block, unless there is one block only. Of tasks that are asked about together, the
-cheap ones end first, so smaller blocks would show costs that rise and fall with each batch of tasks."""
+"""The fewest rounds of a block, unless there is one block only: smaller ones would show chance alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +265,14 @@ class QuestionSums(QuestionRounds):
         return [CheckedRow(**row._mapping) for row in self.connection.execute(query)]
 
     def blocks(self) -> list[Block]:
-        """Sum the rounds by blocks of the same size, in the order in which they ended."""
+        """Sum the rounds by blocks of the same size, in the order in which they were planned.
+
+        Of tasks that are asked about together the cheap ones end first, so another order would show costs
+        that rise and fall with each batch of tasks.
+        """
         rounds = self.connection.scalars(select(func.count()).where(self.condition)).one()
         most = min(BLOCKS, max(rounds // LEAST_IN_BLOCK, 1))
-        block = func.ntile(most).over(order_by=_rounds.created_at).label("block")
+        block = func.ntile(most).over(order_by=(_rounds.planned_at, _rounds.id)).label("block")
         fields = (_rounds.cost_usd, _rounds.full_cost_usd, _rounds.confirmed, _rounds.created_at)
         numbered = select(block, *fields).where(self.condition).subquery()
         query = (

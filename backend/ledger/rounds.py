@@ -175,6 +175,7 @@ class Round:
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
         missing: arm → the code of the reason why it gave no vote, for those that may still give one
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
+        planned_at: when it was decided whom to ask, unix seconds.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -195,6 +196,7 @@ class Round:
     confirmed: float | None = None
     pruned: bool = False
     missing: Mapping[str, str] | None = None
+    planned_at: float = 0.0
     id: int = 0
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, StoppingError, Usage
-from backend.questions.prompts.messages import AnswerToken, Messages, content_parts, text_part, texts_of
+from backend.questions.prompts.confidences import AnswerToken
+from backend.questions.prompts.messages import Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
 
@@ -54,6 +55,9 @@ def stopping() -> StoppingError:
 
 _BYTES_PER_TOKEN = 64
 _LONGEST_VERSION = 100
+
+_OTHER_TOKENS = 20
+"""The most probable tokens that are asked for at each place; providers report no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ class ModelAnswer:
         version: as in :class:`ProviderResponse`.
         cached: the part of the input tokens that came from the provider's cache.
         cut_off: whether it was cut off by ``max_tokens``.
+        schema: the JSON schema that was sent along; ``None`` if none was.
     """
 
     content: str
@@ -116,6 +121,7 @@ class ModelAnswer:
     version: str | None = None
     cached: int = 0
     cut_off: bool = False
+    schema: Mapping[str, Any] | None = None
 
     @property
     def usage(self) -> Usage:
@@ -150,6 +156,8 @@ def litellm_request(
     if structured and schema is not None:
         json_schema = {"name": "labels", "strict": True, "schema": schema}
         request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+        if settings.logprobs:
+            request.setdefault("top_logprobs", _OTHER_TOKENS)
     return request
 
 
@@ -207,13 +215,26 @@ def _answer_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:
     """Return the tokens of OpenAI's ``logprobs``; none at all if one is not a text with a number."""
     tokens = []
     for entry in _field(logprobs, "content") or ():
-        text, number, data = (_field(entry, name) for name in ("token", "logprob", "bytes"))
-        if not isinstance(text, str) or isinstance(number, bool) or not isinstance(number, int | float):
+        if (spelt := _spelt_token(entry)) is None:
             return ()
-        # A token may be a part of a character, which only its bytes can say.
-        whole = isinstance(data, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in data)
-        tokens.append(AnswerToken(bytes(data) if whole else text.encode("utf-8", "replace"), float(number)))
+        tokens.append(AnswerToken(spelt[0], spelt[1], _other_tokens(_field(entry, "top_logprobs"))))
     return tuple(tokens)
+
+
+def _other_tokens(entries: Any) -> tuple[tuple[bytes, float], ...]:
+    """The tokens of OpenAI's ``top_logprobs``."""
+    found = map(_spelt_token, entries if isinstance(entries, list) else ())
+    return tuple(token for token in found if token is not None)
+
+
+def _spelt_token(entry: Any) -> tuple[bytes, float] | None:
+    """A token's bytes and log-probability; ``None`` if it is not a text with a number."""
+    text, number, data = (_field(entry, name) for name in ("token", "logprob", "bytes"))
+    if not isinstance(text, str) or isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    # A token may be a part of a character, which only its bytes can say.
+    whole = isinstance(data, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in data)
+    return bytes(data) if whole else text.encode("utf-8", "replace"), float(number)
 
 
 def _field(content: Any, name: str) -> Any:

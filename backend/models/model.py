@@ -456,7 +456,7 @@ class Model:
         self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
         self._most_output = _whole(entry.get("max_output_tokens"))
         self._entry = entry
-        self._observed_schema: bool | None = None
+        self._schemas: dict[str, bool] = {}
         self.key = key or (_NO_KEY if self.needs_no_key and not settings.is_embedded else None)
 
     def __repr__(self) -> str:
@@ -468,28 +468,56 @@ class Model:
         return self._provider
 
     @property
+    def saves_in_batches(self) -> bool:
+        """Whether its provider is known to have batches that cost less; a server of one's own has none."""
+        prices, known = self.prices, self.settings.batch_discount is not None or not self._has_own_address
+        cheaper = self.batch_prices is not None and (
+            self.batch_prices.input < prices.input or self.batch_prices.output < prices.output
+        )
+        return known and cheaper
+
+    @property
+    def _has_own_address(self) -> bool:
+        return not {"api_base", "base_url"}.isdisjoint(self.settings.parameters)
+
+    @property
     def needs_no_key(self) -> bool:
         """Whether it is an embedded voter, or a server of one's own for which the settings name no key."""
         if self.settings.is_embedded:
             return True
-        has_own_address = not {"api_base", "base_url"}.isdisjoint(self.settings.parameters)
-        return self._provider == "openai" and has_own_address and self.settings.api_key_env is None
+        return self._provider == "openai" and self._has_own_address and self.settings.api_key_env is None
 
     @cached_property
     def _declared_schema(self) -> bool | None:
         return _takes_schema(self.settings, self._entry)
 
-    @property
-    def takes_schema(self) -> bool | None:
-        """Whether it accepts a JSON schema; ``None`` until settings, litellm or an answer say it.
+    def takes_schema(self, schema: Mapping[str, Any] | None) -> bool | None:
+        """Whether it accepts this JSON schema; ``None`` until settings, litellm or an answer say it.
 
-        Requests carry the schema until that is known.
+        Requests carry the schema until that is known. A server that refuses one question's schema, for its
+        many labels perhaps, may accept others.
         """
-        return self._observed_schema if self._declared_schema is None else self._declared_schema
+        if self._declared_schema is False:
+            return False
+        return self._schemas.get(_identity(schema), self._declared_schema)
 
-    def note_schema(self, *, taken: bool) -> None:
+    def may_refuse(self, schema: Mapping[str, Any] | None) -> bool:
+        """Whether its server may reject a request for this schema, which the settings do not demand."""
+        return self.settings.structured_output is None and not self._schemas.get(_identity(schema), False)
+
+    def refused(self, schema: Mapping[str, Any]) -> bool:
+        """Whether its server answered only without this schema."""
+        return not self._schemas.get(_identity(schema), True)
+
+    def note_schema(self, schema: Mapping[str, Any], *, taken: bool) -> None:
         """Remember whether its server answered a call with a JSON schema, or only one without."""
-        self._observed_schema = taken
+        if self._declared_schema is not False:
+            self._schemas[_identity(schema)] = taken
+
+    def without_schema(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request without the schema, and without the parameters that depend on it."""
+        asked = {"response_format", *({"top_logprobs"} - self.settings.parameters.keys())}
+        return {key: value for key, value in request.items() if key not in asked}
 
     @cached_property
     def _accepts_system_message(self) -> bool:
@@ -587,17 +615,22 @@ class Model:
 
     def request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the litellm parameters of a call, without key and timeout."""
-        return self._request(messages, schema, structured=self.takes_schema is not False)
+        return self._request(messages, schema, structured=self.takes_schema(schema) is not False)
 
     def batch_request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the parameters of a line of a batch: a refused schema would cost all lines a day."""
-        return self._request(messages, schema, structured=self.takes_schema is True)
+        return self._request(messages, schema, structured=self.takes_schema(schema) is True)
 
     def _request(
         self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool
     ) -> dict[str, Any]:
         system = self._accepts_system_message
         return litellm_request(self.settings, messages, schema, structured=structured, system=system)
+
+
+def _identity(schema: Mapping[str, Any] | None) -> str:
+    """The question that a schema is about: prompts about several tasks share the answer's definition."""
+    return json.dumps(None if schema is None else schema.get("$defs", schema))
 
 
 def _whole(value: object) -> int | None:

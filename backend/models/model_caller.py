@@ -6,9 +6,9 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -49,7 +49,35 @@ from backend.telemetry.tracing import traced
 _LONG_HOLD = 10.0
 """Seconds that a provider asks to wait, from which on somebody should be told."""
 
+_LONG_BACKLOG: Final = 5.0
+"""Seconds of work from which a model's backlog is worth a word."""
+
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The calls that a slow model has yet to answer.
+
+    Attributes:
+        model: its name in the pool.
+        calls: how many are under way or wait for their turn.
+        delay: the seconds by which each delays the next.
+    """
+
+    model: str
+    calls: int
+    delay: float
+
+    @property
+    def seconds(self) -> float:
+        """The time until all are answered."""
+        return self.calls * self.delay
+
+    def __str__(self) -> str:
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        return f"waiting for {self.model} ({calls}, about {self.seconds:.0f} s)"
+
 
 _SCHEMA = "response_format"
 """The parameter of a request that carries the JSON schema."""
@@ -147,6 +175,14 @@ class ModelCaller:
     def busy(self) -> bool:
         """Whether another call would delay others now."""
         return self._rates is not None and self._rates.busy
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """The calls that a slow model has yet to answer; ``None`` if they do not take long."""
+        if self._packed or self._rates is None:
+            return None
+        backlog = Backlog(self.model.settings.name, self._rates.backlog, self._rates.delay)
+        return backlog if backlog.seconds >= _LONG_BACKLOG else None
 
     @property
     def answers(self) -> int:
@@ -248,8 +284,8 @@ class ModelCaller:
             except Exception as error:
                 failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
-                if isinstance(failure, RejectedError) and _SCHEMA in request and not model.takes_schema:
-                    request = {key: value for key, value in request.items() if key != _SCHEMA}
+                if _is_about_schema(error, failure, request) and model.may_refuse(schema):
+                    request = model.without_schema(request)
                     passage = None
                     continue
                 self.breaker.failed(failure)
@@ -263,9 +299,15 @@ class ModelCaller:
                 raise
             seconds = self._clock() - asked_at
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
-            if schema is not None and self.model.takes_schema is None:
-                self.model.note_schema(taken=_SCHEMA in request)
-            return self._answer(model, response, counted, most, seconds, tasks)
+            if schema is not None:
+                self._note_schema(schema, taken=_SCHEMA in request)
+            answer = self._answer(model, response, counted, most, seconds, tasks)
+            return replace(answer, schema=schema if _SCHEMA in request else None)
+
+    def _note_schema(self, schema: Mapping[str, Any], *, taken: bool) -> None:
+        if not taken and self.model.takes_schema(schema) is not False:
+            _log.warning("schema_refused", model=self.model.settings.name, fix="set structured_output: false")
+        self.model.note_schema(schema, taken=taken)
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn or for an outage, because the process stops."""
@@ -378,6 +420,8 @@ class ModelCaller:
         self.outage.answered()
         error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
+            if prices is None:  # of the lines of a batch, those with a vote are not counted either
+                self.breaker.judged(error.code)
             raise error
         return ModelAnswer(
             content=received.content,
@@ -414,6 +458,12 @@ class ModelCaller:
                 + (", and set max_tokens to what it bills at most" if direction == "output" else ""),
             )
         return most
+
+
+def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str, Any]) -> bool:
+    """Whether a request may have been rejected for its schema, and not for a model that does not exist."""
+    rejected = isinstance(failure, RejectedError) and getattr(error, "status_code", None) not in {404, 405}
+    return rejected and _SCHEMA in request
 
 
 _CONNECT = 15.0

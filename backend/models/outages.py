@@ -15,7 +15,6 @@ import structlog
 
 from backend.errors import (
     BadAnswerError,
-    CutOffError,
     KeyRejectedError,
     ModelError,
     ModelTimeoutError,
@@ -40,7 +39,8 @@ class CircuitBreaker:
 
     - five failures in a row that do not concern the answer: a timeout, an unavailable provider, a rejected
       key or request. One more failure after the rest starts another minute; an answer ends it.
-    - five answers in a row that contained no vote. Such a model earns no reward but would be paid each time.
+    - five answers in a row that contained no vote, empty ones and refusals included. Such a model earns no
+      reward but would be paid each time.
 
     Args:
         clock: monotonic seconds.
@@ -52,7 +52,7 @@ class CircuitBreaker:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures = self._unusable = 0
-        self._cut_off = False
+        self._unusable_code = BadAnswerError.code
         self._until = self._unusable_until = -math.inf
         self._latest: ModelError | None = None
 
@@ -69,8 +69,7 @@ class CircuitBreaker:
         """
         if self._clock() < self._until and self._latest is not None:
             return self._latest.code
-        unusable = CutOffError.code if self._cut_off else BadAnswerError.code
-        return unusable if self._clock() < self._unusable_until else None
+        return self._unusable_code if self._clock() < self._unusable_until else None
 
     @property
     def waits_for_outage(self) -> bool:
@@ -81,10 +80,12 @@ class CircuitBreaker:
         """Record a call that returned an answer, usable or not."""
         self._failures, self._until = 0, -math.inf
 
-    def judged(self, *, usable: bool, cut_off: bool = False) -> None:
-        """Record whether an answer contained a vote, and whether it was cut off."""
-        self._cut_off = cut_off
-        self._unusable = 0 if usable else self._unusable + 1
+    def judged(self, failure: str | None) -> None:
+        """Record why an answer contained no vote; ``None`` if it did contain one."""
+        if failure is None:
+            self._unusable = 0
+            return
+        self._unusable, self._unusable_code = self._unusable + 1, failure
         if self._unusable >= FAILURES:
             self._unusable_until = self._clock() + self.SECONDS
 

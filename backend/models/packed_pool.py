@@ -366,7 +366,8 @@ class PackedPool:
         }
         await self._packs.settle(pack, call, outcome, read)
         name, shares = next(iter(members)).query.model, pack.shares
-        self._pool[name].breaker.judged(usable=any(read.values()))
+        if outcome.code is None:
+            self._pool[name].breaker.judged(None if any(read.values()) else BadAnswerError.code)
         count_parts(name, read)
         for member in members:
             cost = outcome.usage.cost * shares[member.key]

@@ -33,11 +33,11 @@ from backend.ledger.database.writer import outlast
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
 from backend.models.calls import CallGate
 from backend.models.model import Model
-from backend.models.model_caller import ModelCaller
+from backend.models.model_caller import Backlog, ModelCaller
 from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
 from backend.models.rates.gate import forget_when_done
-from backend.questions.prompts.messages import answer_confidences
+from backend.questions.prompts.confidences import answer_confidences
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 
@@ -113,6 +113,12 @@ class Pool:
     def waits(self) -> list[Wait]:
         """What the calls of jobs wait for now: models that are down, or whose providers ask to wait."""
         return [wait for caller in self._callers.values() if (wait := caller.wait) is not None]
+
+    @property
+    def backlogs(self) -> list[Backlog]:
+        """What slow models have yet to answer."""
+        callers = self._callers.values()
+        return [backlog for caller in callers if (backlog := caller.backlog) is not None]
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
@@ -295,7 +301,7 @@ class CachingPool:
             await self._calls.settle(key, query, call, outcome)
             raise
         usage = answer.usage
-        confidences = answer_confidences(answer.content, answer.tokens, query.questions)
+        confidences = answer_confidences(answer.content, answer.tokens, query.questions, answer.schema)
         outcome = CallOutcome(
             answer.content, usage, None, answer.seconds, confidences, answer.version, answer.cut_off
         )

@@ -47,9 +47,9 @@ class AnswerFormat:
     Attributes:
         rule: one line that says what to answer. It must not begin with one of the prompt's prefixes.
         form: the JSON value that represents the answer in the example: ``"<label>"``, ``["<label>"]``.
-        schema: the JSON schema of the answer. It only uses ``type``, ``enum`` of strings, ``items``,
-            ``properties``, ``required`` and ``additionalProperties``: not every provider accepts more.
-            :meth:`Control.vote_from_answer` checks the rest.
+        schema: the JSON schema of the answer. It only uses ``type``, ``enum``, ``minimum``, ``maximum``,
+            ``items``, ``properties``, ``required`` and ``additionalProperties``. A provider that accepts less
+            is asked without it; :meth:`Control.vote_from_answer` checks the answer anyway.
         labels: the labels that may be named, pairs of visible text and hint; listed below the rule.
         packs: whether one prompt may ask for it about several tasks: it is a short JSON value, no free text.
     """
@@ -286,6 +286,9 @@ _SCALE = re.compile(
 )
 """A number, perhaps with the most that is possible."""
 
+_MOST_LISTED = 100
+"""The most numbers that a schema lists."""
+
 _STEP_ERROR = 1e-8
 """The distance from a step that the editor accepts."""
 
@@ -318,7 +321,7 @@ class NumberControl:
 
     @property
     def answer_format(self) -> AnswerFormat:
-        """A JSON number. The rule states the bounds, as not every provider accepts them in a schema."""
+        """A JSON number. The rule states the bounds, too, as not every provider accepts them in a schema."""
         whole = self.step is not None and all(float(end or 0.0).is_integer() for end in (self.low, self.step))
         parts = [
             "Give a whole number" if whole else "Give a number",
@@ -327,7 +330,20 @@ class NumberControl:
             "" if self.step in {None, 1.0} else f"in steps of {self.step:.15g}",
         ]
         rule = " ".join(part for part in parts if part) + ", in digits and without a unit."
-        return AnswerFormat(rule, "<number>", {"type": "integer" if whole else "number"})
+        bounds = self._listed(whole=whole) or {
+            name: int(bound) if bound.is_integer() else bound
+            for name, bound in (("minimum", self.low), ("maximum", self.high))
+            if bound is not None
+        }
+        return AnswerFormat(rule, "<number>", {"type": "integer" if whole else "number", **bounds})
+
+    def _listed(self, *, whole: bool) -> dict[str, object]:
+        """The schema's list of all numbers, if they are whole and few."""
+        if not whole or self.step is None or self.low is None or self.high is None:
+            return {}
+        if self.step <= 0.0 or (self.high - self.low) / self.step >= _MOST_LISTED:
+            return {}
+        return {"enum": [*range(int(self.low), math.floor(self.high) + 1, int(self.step))]}
 
     def options(self, _: TaskContent) -> tuple[str, ...]:
         """Return nothing: numbers are not listed."""

@@ -7,6 +7,7 @@ fits decides, so a label that differs from another only in such details is named
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -31,6 +32,25 @@ GENERIC: Final = frozenset(
     | {"categories", "class", "classification", "prediction", "final_answer"}
 )
 """Keys, in lower case, under which models put an answer when they do not use the question's name."""
+
+
+_SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@lru_cache(maxsize=1024)
+def answer_key(name: str) -> str:
+    """Return the key of a question's answer: its name, or one like it that every provider takes in a schema.
+
+    >>> answer_key("mood")
+    'mood'
+    >>> answer_key("Thème (1)")
+    'Th_me_1_fd01f8f0'
+    """
+    if _SAFE.fullmatch(name):
+        return name
+    digits = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_UNSAFE.sub('_', name)[:48].strip('_')}_{digits}"
 
 
 def usual_entries(said: Mapping[str, object]) -> list[object]:

@@ -307,8 +307,14 @@ def levers(  # noqa: PLR0917 - a job, and how it is asked now
     ways: set[tuple[AskingMode, ...]] = set()
     share = {model.name: asked.get(model.name, 1.0) for model in models}
     before = sum(share[model.name] * _usd_if(tally, pool, model, now[model.name]) for model in models)
+    batched = {
+        model.name for model in models if pool[model.name].model.saves_in_batches or now[model.name].batch
+    }
     for batch, pack in product((False, True), repeat=2):
-        way = {model.name: _asking_if(tally, pool, model, batch=batch, pack=pack) for model in models}
+        way = {
+            model.name: _asking_if(tally, pool, model, batch=batch and model.name in batched, pack=pack)
+            for model in models
+        }
         if tuple(way.values()) in ways:
             continue
         ways.add(tuple(way.values()))

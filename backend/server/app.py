@@ -332,6 +332,7 @@ _STATUS_TYPES = ["application/json", "text/html"]
 def _status() -> Response:
     """The status page, or the same facts as JSON."""
     live, asked = read_live(_environment()), request.args.get("project")
+    guarded = _environment().basic_auth_user is not None
     with _runtime().ledger.read() as connection:
         report = build_report(
             connection,
@@ -340,15 +341,12 @@ def _status() -> Response:
             live=live,
             project=asked,
             label_studio=_environment().label_studio_url,
-            annotators=_runtime().settings.show_annotators and _environment().basic_auth_user is not None,
+            annotators=_runtime().settings.show_annotators and guarded,
+            texts=guarded,
         )
     if _wants_html():
         answer = Response(
-            build.render_page(
-                report,
-                overview=asked is None and len(report.projects) > 1,
-                texts=_environment().basic_auth_user is not None,
-            ),
+            build.render_page(report, overview=asked is None and len(report.projects) > 1, texts=guarded),
             content_type="text/html; charset=utf-8",
         )
     else:

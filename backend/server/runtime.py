@@ -544,7 +544,7 @@ class Runtime:
 
     def waiting(self) -> str:
         """What the calls of jobs in this process wait for, in words; empty if for nothing."""
-        return self._process.waiting()
+        return self._process.awaited()
 
     def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""

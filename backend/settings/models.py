@@ -14,6 +14,12 @@ _ONE_ANSWER = "leave it out: each call returns one complete answer"
 _LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"
 _RETRIES = "leave it out and set retries at the top of the file"
 
+_MAX_TOKENS = (
+    *("max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample"),
+    "num_predict",
+)
+"""Other names of ``max_tokens``, of providers and servers."""
+
 _RESERVED: dict[str, str] = {
     "messages": "leave it out: CaMVo writes the prompt",
     "stream": _ONE_ANSWER,
@@ -24,12 +30,18 @@ _RESERVED: dict[str, str] = {
     "request_timeout": "set timeout, in seconds",
     "stream_timeout": "set timeout, in seconds",
     "force_timeout": "set timeout, in seconds",
-    "max_completion_tokens": "set max_tokens",
+    **dict.fromkeys(_MAX_TOKENS, "set max_tokens"),
     "num_retries": _RETRIES,
     "max_retries": _RETRIES,
     "fallbacks": "add the other model to the pool",
     "context_window_fallback_dict": "add the other model to the pool",
     "model_list": "add the other models to the pool",
+    "max_parallel_requests": "set max_concurrency",
+    "max_budget": "set budget at the top of the file",
+    "itpm": "set tpm, the tokens per minute in and out",
+    "otpm": "set tpm, the tokens per minute in and out",
+    "supports_system_message": "set system_message: true or false",
+    "cache_read_input_token_cost": "set cached_input_price, in dollars per million tokens",
     "input_cost_per_token": "set input_price, in dollars per million tokens",
     "output_cost_per_token": "set output_price, in dollars per million tokens",
     "tools": _LABELS_AS_TEXT,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
+from scipy.special import bdtr, logit
 
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
 from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
@@ -200,6 +200,7 @@ class JointFit:
         counted: what the counted rounds change of the model's beliefs, for tasks whose skills depend on their
             context; ``None`` without skills by context.
         anywhere: for the fit of a task whose context counts, the fit for a task of any context.
+        contradicted: whether human labels prefer the plain majority, so that all arms count alike.
     """
 
     arms: tuple[str, ...]
@@ -216,6 +217,7 @@ class JointFit:
     contexts: ContextSkills | None = None
     counted: Beliefs | None = None
     anywhere: JointFit | None = None
+    contradicted: bool = False
 
     @property
     def reads_context(self) -> bool:
@@ -354,6 +356,8 @@ class JointFit:
                 "accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True)),
                 "kinds": _shown(self.model.share),
             }
+        if self.contradicted:
+            described |= {"contradicted": True}
         if self.sure.grades.arms:
             described |= {"grades": self.sure.grades.describe()}
         if self.contexts is not None:
@@ -418,6 +422,9 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     grades: Grades,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
+    contradicted = _people_prefer_majority(votes.model, latest, arms, labels)
+    if contradicted:
+        votes = _counted_alike(votes)
     beliefs, human = _label_free_beliefs(votes, positions, labels), None
     if latest.rounds:
         known = _Known(votes.model, beliefs, positions)
@@ -427,12 +434,23 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     factor = UNTAUGHT if human is None or human.sure is None else human.sure
     sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
     everyone = float(votes.rows.counts.sum())
-    return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
+    return JointFit(
+        arms,
+        labels,
+        everyone,
+        votes.model,
+        votes.excess,
+        human,
+        shortlist,
+        beliefs,
+        sure,
+        contradicted=contradicted,
+    )
 
 
 def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     """The fit with skills by context if they predict votes better."""
-    if not isinstance(fit.model, TwoCoins | Kinds):
+    if fit.contradicted or not isinstance(fit.model, TwoCoins | Kinds):
         return fit
     skills = ContextSkills.fit(fit.model, contexts, fit.arms, len(fit.labels))
     if skills is None or not skills.useful:
@@ -441,6 +459,51 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     correct = _correction(fit.human, positions, fit.labels)
     alone = believe(fit.model.among(positions), fit.beliefs.lattice, correct)
     return replace(fit, contexts=skills, counted=counts_over_model(fit.beliefs, alone))
+
+
+_ALIKE: Final = 0.75
+"""The accuracy of each arm on two labels where all count alike."""
+
+_CONTRADICTION: Final = 0.05
+"""How improbable the majority's lead over the model of votes must be, if both were equally good."""
+
+
+def _people_prefer_majority(
+    model: VoteModel, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> bool:
+    """Whether human labels agree with the plain majority rather than with the model, where these differ."""
+    rows, truth = [], []
+    for kept in latest.rounds:
+        row, named = row_of({vote.arm: vote.label for vote in kept.votes}, arms, labels)
+        if named and kept.label in named:
+            rows.append(row)
+            truth.append(named.index(kept.label))
+    if not rows:
+        return False
+    votes, right = np.array(rows), np.array(truth)
+    numbers = np.arange(max(len(arms), 2))
+    voices = (votes[:, :, None] == numbers).sum(axis=1)
+    clear = (voices == voices.max(axis=1, keepdims=True)).sum(axis=1) == 1
+    leads, most = model.beliefs(votes)[0].argmax(axis=1), voices.argmax(axis=1)
+    ours = int((clear & (leads == right) & (most != right)).sum())
+    theirs = int((clear & (most == right) & (leads != right)).sum())
+    return theirs > ours and float(bdtr(ours, ours + theirs, 0.5)) < _CONTRADICTION
+
+
+@lru_cache(maxsize=32)
+def _counted_alike(votes: VotesFit) -> VotesFit:
+    """The same fit with a model in which all arms have the same skill, so that their majority decides."""
+    model = votes.model
+    if not isinstance(model, TwoCoins | Kinds):
+        return votes
+    skill = model.accuracy.mean(axis=0) if isinstance(model, Kinds) else np.full(2, _ALIKE)
+    alike = np.tile(skill, (votes.arms, 1))
+    if isinstance(model, TwoCoins):
+        model = replace(model, share=np.full(2, 0.5))
+    temper = np.ones(votes.arms)
+    if votes.taught is not None:
+        temper[votes.taught] = model.temper[votes.taught]
+    return replace(votes, model=replace(model, accuracy=alike, temper=temper))
 
 
 @lru_cache(maxsize=32)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import connected_components
 
+from camvo.numerics.small import EPSILON
 from camvo.state.exploration import UNASKED, VotePattern
 from camvo.twins.twins import same_model
 from camvo.typing import Array
@@ -119,6 +120,15 @@ _CUT: Final = 0.5
 """Arms are related if their excess agreement is above this, with a standard error to spare."""
 
 
+_TOLD: Final = 0.42
+_TOLD_OF_TWO: Final = 0.25
+"""Arms are a family only if the others agree among themselves more than this, with more labels and with two.
+Weak models agree less, and err together on hard items, so they say nothing about arms that contradict them.
+"""
+
+_MOST_EXPECTED: Final = 0.99
+"""The most that two arms are expected to agree."""
+
 _NEARLY_THE_SAME: Final = 0.9
 """Two arms without a third relative count as related only above this."""
 
@@ -149,7 +159,7 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
     for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
         if certain > _CUT:
             excess[i, j] = excess[j, i] = min(value, 1.0)
-    return _without_mere_pairs(excess)
+    return _beyond_being_right(_without_mere_pairs(excess), rows, labels)
 
 
 def tempers(excess: Array) -> Array:
@@ -164,6 +174,74 @@ def families(excess: Array) -> list[list[int]]:
     _, family = connected_components(excess > 0.0, directed=False)
     members = (np.flatnonzero(family == number) for number in np.unique(family))
     return [positions.tolist() for positions in members if len(positions) > 1]
+
+
+_RESAMPLES: Final = 60
+_CERTAINTY: Final = 0.1
+"""The quantile, over resampled rounds, at which a family's excess agreement must be above the cut."""
+
+
+def _beyond_being_right(excess: Array, rows: VoteRows, labels: int) -> Array:
+    """Drop the families whose agreement may be that of good models.
+
+    Good models agree because they are right. Then the other arms agree with each of them more than among
+    themselves: if errors are independent, c_ij = c_ik c_jl / c_kl for all others k and l, where c is the
+    corrected agreement. Copies agree with the others no more than the others among themselves. Where the
+    others say too little to tell which, the arms are no family: to count three good models as one loses
+    far more than to count three copies as three.
+    """
+    related = excess > 0.0
+    if not related.any():
+        return excess
+    resampled, enough = _resampled_agreement(rows, labels), _TOLD_OF_TWO if labels == 2 else _TOLD
+    kept = np.zeros_like(excess)
+    for family in families(excess):
+        others = [arm for arm in range(len(excess)) if not related[family, arm].any()]
+        if len(others) < 2:
+            continue
+        beyond = [
+            _excess_by_others(resampled, i, j, others) for i, j in combinations(family, 2) if related[i, j]
+        ]
+        told = np.quantile(_told_by(resampled, others), _CERTAINTY)
+        if told > enough and np.quantile(np.mean(beyond, axis=0), _CERTAINTY) > _CUT:
+            kept[np.ix_(family, family)] = excess[np.ix_(family, family)]
+    return kept
+
+
+def _told_by(agreement: Array, arms: list[int]) -> Array:
+    """How much some arms agree with one another, shape (B,); pairs that agree more weigh more."""
+    among = agreement[:, arms][:, :, arms]
+    pairs = np.maximum(among[:, *np.triu_indices(len(arms), 1)], 0.0)
+    return np.asarray((pairs**2).sum(axis=1) / np.maximum(pairs.sum(axis=1), EPSILON), dtype=np.float64)
+
+
+def _excess_by_others(agreement: Array, i: int, j: int, others: list[int]) -> Array:
+    """The excess agreement of two arms by the agreement with and among the others, shape (B,).
+
+    Numerators and denominators are summed over the pairs of others, so those that say little weigh little.
+    """
+    first, second, among = (
+        agreement[:, i, others],
+        agreement[:, j, others],
+        agreement[:, others][:, :, others],
+    )
+    apart = ~np.eye(len(others), dtype=np.bool_)
+    with_them = (first[:, :, None] * second[:, None, :])[:, apart].sum(axis=1)
+    expected = np.where(with_them > 0.0, with_them, 0.0) / np.maximum(among[:, apart].sum(axis=1), EPSILON)
+    expected = np.clip(expected, 0.0, _MOST_EXPECTED)
+    return np.asarray((agreement[:, i, j] - expected) / (1.0 - expected), dtype=np.float64)
+
+
+def _resampled_agreement(rows: VoteRows, labels: int) -> Array:
+    """The corrected agreement of all pairs in resampled rounds that asked all arms, shape (B, K, K)."""
+    rng, arms = np.random.default_rng(0), rows.rows.shape[1]
+    counts = rng.poisson(rows.counts, size=(_RESAMPLES, len(rows.counts))).astype(np.float64)
+    out = np.ones((_RESAMPLES, arms, arms))
+    for i, j in combinations(range(arms), 2):
+        both = (rows.rows[:, i] >= 0) & (rows.rows[:, j] >= 0)
+        same = counts @ (both & (rows.rows[:, i] == rows.rows[:, j])) / np.maximum(counts @ both, 1.0)
+        out[:, i, j] = out[:, j, i] = _corrected(same, labels)
+    return out
 
 
 def _without_mere_pairs(excess: Array) -> Array:

@@ -69,7 +69,7 @@ def wait_until(condition: Callable[[], object], what: str, patience: float = PAT
 def config_for(models: OpenAIServer, folder: Path, *, max_concurrency: int = 64, **settings: object) -> Path:
     """Write a camvo.yaml that asks every model at the local server, at $1 and $2 per million tokens.
 
-    By default a test may hold back all answers until many calls are under way.
+    By default a test may hold back all answers until many calls are under way, and every label is filled in.
     """
     entries = [
         {
@@ -83,7 +83,8 @@ def config_for(models: OpenAIServer, folder: Path, *, max_concurrency: int = 64,
         for name in MODELS
     ]
     path = folder / "camvo.yaml"
-    defaults = {"models": entries, "retries": 0, "policy": {"name": "camvo", "k_min": 3}}
+    policy = {"name": "camvo", "k_min": 3}
+    defaults = {"models": entries, "retries": 0, "prefill": 0.0, "policy": policy}
     path.write_text(yaml.safe_dump(defaults | settings))
     return path
 

@@ -75,16 +75,24 @@ class SimulatedCalls:
         passage: Passage | None = None
         while True:
             passage = await gate.enter(tokens, patience, refused=passage)
-            self.sent_at.append(self._loop.time())
-            if self.provider.accepts(self._loop.time()):
-                self.accepted[self.minute] += 1
-                seconds = self.latency * self._random.uniform(0.5, 1.5)
-                await asyncio.sleep(seconds)
-                gate.leave(passage, CallEnd(seconds=seconds, tokens=tokens))
+            end = CallEnd()
+            try:
+                end = await self._sent(tokens)
+            finally:
+                gate.leave(passage, end)
+            if not end.refused:
                 return
+
+    async def _sent(self, tokens: float) -> CallEnd:
+        self.sent_at.append(self._loop.time())
+        if not self.provider.accepts(self._loop.time()):
             self.refused[self.minute] += 1
             await asyncio.sleep(REFUSAL_SECONDS)
-            gate.leave(passage, CallEnd(refused=True))
+            return CallEnd(refused=True)
+        self.accepted[self.minute] += 1
+        seconds = self.latency * self._random.uniform(0.5, 1.5)
+        await asyncio.sleep(seconds)
+        return CallEnd(seconds=seconds, tokens=tokens)
 
     async def full_demand(self, minutes: float, workers: int = 48) -> None:
         """Call without a pause for some minutes, from all processes."""

@@ -19,7 +19,7 @@ from backend.annotation.job import Job
 from backend.annotation.task_prompt import always_read
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import progress_bar, to_come
 from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
@@ -228,17 +228,8 @@ class Spending:
         return f"${self.in_this_run():.2f} spent"
 
     def outlook(self, asked: int, left: int) -> str:
-        """Say what is spent, and what is to come if the tasks left cost what those asked about did.
-
-        At first most of the money was spent on tasks that are under way, so nothing is said of the rest.
-        """
-        if asked < min(_TELLING, max(left, 1)):
-            return self.so_far()
-        return f"{self.so_far()}, about ${self.in_this_run() / asked * left:.2f} to come"
-
-
-_TELLING: Final = 50
-"""Finished tasks from which on their price says what the others cost."""
+        """Say what is spent, and what is to come if the tasks left cost what those asked about did."""
+        return self.so_far() + to_come(self.in_this_run(), asked, left)
 
 
 @dataclass(slots=True)
@@ -368,7 +359,7 @@ def _sweep(
             _doing(jobs, everyone=everyone),
             tasks.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
-            waiting=process.waiting,
+            waiting=process.awaited,
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)

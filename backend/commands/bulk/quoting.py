@@ -83,10 +83,11 @@ def _lines(quote: Quote) -> Iterator[str]:
         )
     if quote.levers and not any(lever.on for lever in quote.levers):
         yield "batches and packing are set at some models only; each line below is about all models"
+    batches = any(lever.batch for lever in quote.levers)
     for lever in quote.levers:
         yield (
-            f"{_way(lever)}: everyone {_dollars(lever.everyone)}, this policy about {_dollars(lever.policy)}"
-            + (" (as it is set)" if lever.on else "")
+            f"{_way(lever, batches=batches)}: everyone {_dollars(lever.everyone)},"
+            f" this policy about {_dollars(lever.policy)}" + (" (as it is set)" if lever.on else "")
         )
     yield from _target_lines(quote)
 
@@ -112,9 +113,10 @@ def _target_lines(quote: Quote) -> Iterator[str]:
         yield f"models ask as much as that with policy: {{{mix.setting}}}"
 
 
-def _way(lever: Lever) -> str:
+def _way(lever: Lever, *, batches: bool) -> str:
+    """How the models would be asked; of batches nothing is said if none of them has any."""
     pack = "off" if lever.pack is None else f"up to {lever.pack} tasks in a prompt"
-    return f"batches {'on' if lever.batch else 'off'}, packing {pack}"
+    return (f"batches {'on' if lever.batch else 'off'}, " if batches else "") + f"packing {pack}"
 
 
 def _dollars(usd: float) -> str:

@@ -18,7 +18,7 @@ from backend.commands.predict.recount_run import AskMoreRun, CompletingRun, Reco
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import print_ending, progress_bar
+from backend.commands.shared.output import print_ending, progress_bar, to_come
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.ledger.money import Purse
@@ -75,11 +75,10 @@ def run_on_terminal(
 
 
 def _money(tally: Tally, done: int, total: int) -> str:
-    """What was spent, and what the run costs in all if the other tasks cost as much as the latest ones."""
-    if not tally.asked_last:
-        return f"{dollars(tally.spent_usd)} spent" if tally.spent_usd else ""
-    expected = tally.spent_usd + tally.usd_last / tally.asked_last * (total - done)
-    return f"{dollars(tally.spent_usd)} spent, about {dollars(expected)} in all"
+    """What was spent, and what is to come if the tasks left cost what those of finished requests did."""
+    if not tally.spent_usd:
+        return ""
+    return f"{dollars(tally.spent_usd)} spent" + to_come(tally.usd_asked, tally.asked, total - done)
 
 
 Task = Mapping[str, Any]

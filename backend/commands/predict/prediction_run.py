@@ -32,7 +32,7 @@ class Tally:
 
     ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up,
     ``partly`` those whose prediction lacks one of the questions, ``annotated`` those with annotations.
-    ``asked_last`` tasks of the latest request that is finished cost ``usd_last``.
+    The ``asked`` tasks of the requests that are finished cost ``usd_asked``.
     """
 
     created: int = 0
@@ -49,8 +49,8 @@ class Tally:
     repaired: int = 0
     annotated: int = 0
     spent_usd: float = field(default=0.0, compare=False)
-    asked_last: int = field(default=0, compare=False)
-    usd_last: float = field(default=0.0, compare=False)
+    asked: int = field(default=0, compare=False)
+    usd_asked: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
     awaited: str = field(default="", compare=False)
     missing: Missing | None = field(default=None, compare=False)
@@ -227,8 +227,7 @@ class PredictionRun:
         """Go through the project once."""
         tally, asked, seen = self.tally, 0, list[int]()
         before = self.predictor.progress(self.key)
-        settled = tally.spent_usd
-        spent_before = before.spent_usd - settled
+        spent_before = before.spent_usd - tally.spent_usd
         for page, wanted in self.pages():
             seen += [task["id"] for task in page]
             tally.unchanged += len(page) - len(wanted)
@@ -241,10 +240,9 @@ class PredictionRun:
             if answers:
                 self._store(self.client.tasks(self.project, list(answers)), answers, tally)
             if chosen:
-                tally.asked_last = len(chosen)
-                tally.usd_last = self.predictor.progress(self.key).spent_usd - spent_before - settled
-                settled += tally.usd_last
-                tally.spent_usd = settled
+                tally.asked += len(chosen)
+                tally.spent_usd = self.predictor.progress(self.key).spent_usd - spent_before
+                tally.usd_asked = tally.spent_usd
             shown.all()
             if asked == self.most:
                 break

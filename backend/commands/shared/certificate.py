@@ -223,7 +223,8 @@ def _certified(project: ProjectReport, question: QuestionReport) -> str:
     guarantee = question.guarantee
     if guarantee.threshold is None:
         void = f"; the recount has voided {of(guarantee.void, 'earlier one')}" if guarantee.void else ""
-        return f"{question.control}: nothing is certified yet: {_what_to_label(project, question)}{void}"
+        advice = _what_to_label(project, question)
+        return f"{question.control}: nothing is certified yet{f': {advice}' if advice else ''}{void}"
     return (
         f"{question.control}: {percent(guarantee.freed)} of the labels are at least"
         f" {share_of_hundred(guarantee.target)} right, with {share_of_hundred(guarantee.confidence)}"

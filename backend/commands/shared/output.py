@@ -94,7 +94,8 @@ def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[No
         printed = -math.inf
         while not over.wait(_LOOK):
             if not (text := waiting()):
-                printed = -math.inf
+                # A wait that comes and goes is not printed each time that it comes.
+                printed = min(printed, time.monotonic() - _EVERY_WAIT + EVERY)
             elif time.monotonic() - printed >= _EVERY_WAIT:
                 printed = time.monotonic()
                 console.print(text, highlight=False, soft_wrap=True)
@@ -163,6 +164,20 @@ class _Lines:
             highlight=False,
             soft_wrap=True,
         )
+
+
+_TELLING = 50
+"""Finished tasks from which on their price says what the others cost."""
+
+
+def to_come(usd: float, asked: int, left: int) -> str:
+    """Say what is to come if the tasks left cost what those asked about did; empty while too few were asked.
+
+    At first most of the money was spent on tasks that are under way.
+    """
+    if not left or asked < min(_TELLING, left):
+        return ""
+    return f", about ${usd / asked * left:.2f} to come"
 
 
 def print_ending(console: Console, ending: Ending) -> None:

@@ -460,6 +460,7 @@ rounds = _table(
     Column("confirmed", Double),
     Column("pruned", Boolean, nullable=False, server_default=false()),
     Column("missing", _JSON_VALUE),
+    Column("planned_at", Double, nullable=False, server_default=text("0")),
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
     Index("ix_rounds_incomplete", "project", "task", **_where("missing IS NOT NULL")),
@@ -475,6 +476,7 @@ rounds = _table(
         "cost_usd",
         "full_cost_usd",
         "created_at",
+        "planned_at",
     ),
     sqlite_autoincrement=True,  # events refer to rounds by id, so ids must not be reused
 )

@@ -129,6 +129,9 @@ _FORGET: Final = 0.98
 _RECENT: Final = 20
 """The gaps between answers that count."""
 
+_OUTDATED: Final = 100
+"""Answers without so many calls under way, after which the gaps are forgotten: the model may have changed."""
+
 _QUICKEST: Final = 3
 """The quickest answers that are kept; the slowest of them stands for all, as one may be quick by chance."""
 
@@ -158,7 +161,7 @@ class Durations:
         self.answers = 0
         self._sums: tuple[float, ...] = (0.0,) * 6
         self._quickest: list[float] = []
-        self._gap, self._gaps, self._crowded_at = 0.0, 0, -math.inf
+        self._gap, self._gaps, self._crowded_at, self._alone = 0.0, 0, -math.inf, 0
 
     def add(self, sent_beside: int, seconds: float, *, beside: int, now: float) -> None:
         """Count an answer.
@@ -175,8 +178,11 @@ class Durations:
         self._sums = tuple([_FORGET * past + new for past, new in zip(self._sums, news, strict=True)])
         self._quickest = sorted([*self._quickest, seconds])[:_QUICKEST]
         if beside < _CROWD:
-            self._crowded_at = -math.inf
+            self._crowded_at, self._alone = -math.inf, self._alone + 1
+            if self._alone > _OUTDATED:
+                self._gaps = 0
             return
+        self._alone = 0
         if self._crowded_at > -math.inf:
             # A longer gap is a pause: with that many calls under way, an answer comes within this time.
             gap = min(now - self._crowded_at, self._quickest[-1])
@@ -193,6 +199,12 @@ class Durations:
     def shortest(self) -> float:
         """The shortest duration, seconds; 0 before the first answer."""
         return self._quickest[0] if self._quickest else 0.0
+
+    @property
+    def useful(self) -> float:
+        """How many calls at once keep the model busy, with as many that wait for it."""
+        delay = self.delay
+        return 2.0 * self._quickest[-1] / delay if delay else math.inf
 
     @property
     def delay(self) -> float:

@@ -30,6 +30,9 @@ START: Final = 20
 _MOST: Final = 512
 """The first and the highest number of calls at once."""
 
+_LEAST_USEFUL: Final = 4.0
+"""Calls at once that every model is allowed, however slow it seems, unless calls time out."""
+
 _QUICK = 0.25
 _NOTICEABLY_SLOWER = 2.0
 
@@ -39,8 +42,8 @@ class Concurrency:
 
     The number doubles from one generation of calls to the next, as long as answers are quick: they take less
     than a quarter of the model's ``timeout``, or less than twice the shortest answer. A local server that
-    answers one call after another thus never has a queue so long that calls time out. A call that does time
-    out halves the number.
+    answers one call after another thus never has a queue so long that calls time out. Once its answers show
+    how many calls it can use, it is sent no more than these. A call that does time out halves the number.
 
     Args:
         timeout: seconds that one call may take.
@@ -74,16 +77,19 @@ class Concurrency:
         """Count a call that has ended."""
         self.under_way -= 1
 
-    def answered(self, seconds: float, *, useless: bool = False) -> None:
+    def answered(self, seconds: float, *, useful: float = math.inf) -> None:
         """Take in the duration of an answer, before :meth:`ended`.
 
-        ``useless`` says that more calls at once would only make each of them take longer.
+        Args:
+            seconds: the duration.
+            useful: how many calls at once the model can use; more would only make each of them take longer.
         """
         self._until_next_halving -= 1
         self._shortest = min(self._shortest, seconds)
         quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
-        if quick and not useless and 2 * self.under_way >= self.limit:
+        if quick and 2 * self.under_way >= self.limit:
             self.limit = min(self.limit + 1.0, self._most)
+        self.limit = min(self.limit, max(useful, _LEAST_USEFUL))
 
     def timed_out(self) -> None:
         """Halve the number. The calls that started with this one do not halve it again."""

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -259,6 +260,12 @@ class RateGate:
         return self._durations.answers
 
     @property
+    def backlog(self) -> int:
+        """How many calls are under way or wait. Any thread may read it, so the queue is copied."""
+        waiting = sum(not entry.turn.done() for _, _, entry in [*self._queue])
+        return self.concurrency.under_way + waiting
+
+    @property
     def shortest(self) -> float:
         """The seconds that the quickest answer took."""
         return self._durations.shortest
@@ -266,7 +273,10 @@ class RateGate:
     @property
     def _delay_at_once(self) -> float:
         """The delay because the model works on few calls at once, seconds."""
-        bounded = self._durations.mean / self.concurrency.limit if self.concurrency.bounded else 0.0
+        if not self.concurrency.bounded:
+            return self._durations.delay
+        # The mean may be of a time with more calls at once; a call delays others by its own time at most.
+        bounded = min(self._durations.mean / self.concurrency.limit, self._durations.shortest)
         return max(self._durations.delay, bounded)
 
     @property
@@ -315,7 +325,8 @@ class RateGate:
         if end.seconds is not None:
             beside, now = self.concurrency.under_way, self._clock()
             self._durations.add(passage.under_way, end.seconds, beside=beside, now=now)
-            self.concurrency.answered(end.seconds, useless=self._durations.delay >= _NOTICEABLE)
+            slow = self._durations.delay >= _NOTICEABLE
+            self.concurrency.answered(end.seconds, useful=self._durations.useful if slow else math.inf)
         if end.timed_out:
             self.concurrency.timed_out()
         self.concurrency.ended()

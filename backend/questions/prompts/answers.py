@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from backend.errors import BadAnswerError
-from backend.questions.naming import GENERIC, unwrapped, usual_entries
+from backend.questions.naming import GENERIC, answer_key, unwrapped, usual_entries
 from backend.questions.question import TaskQuestion
 
 _THOUGHT: Final = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
@@ -301,15 +301,21 @@ def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) ->
 
 def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
     """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
-    if question.name in answers:
-        return [answers[question.name]]
-    found = [entry for key, entry in answers.items() if _key(key) == _key(question.name)]
+    for name in (question.name, answer_key(question.name)):
+        if name in answers:
+            return [answers[name]]
+    own = _own_keys(question)
+    found = [entry for key, entry in answers.items() if (folded := _key(key)) and folded in own]
     found = usual_entries(answers) if alone and not found else found
     return found if len(found) == 1 else []
 
 
 def _key(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _own_keys(question: TaskQuestion) -> set[str]:
+    return {_key(question.name), _key(answer_key(question.name))}
 
 
 _USUAL: Final = frozenset(map(_key, GENERIC))
@@ -338,7 +344,7 @@ def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]
     clauses = [clause for line in lines if (clause := _CLAUSE.fullmatch(line.strip())) is not None]
     found: list[dict[str, str]] = []
     for question in questions:
-        subjects = {_key(question.name), *(_USUAL if len(questions) == 1 else ())}
+        subjects = _own_keys(question) | (_USUAL if len(questions) == 1 else set())
         for clause in clauses:
             if _key(clause["subject"]) in subjects and clause["words"].count('"') % 2 == 0:
                 vote = question.vote_from_answer(clause["words"].strip())

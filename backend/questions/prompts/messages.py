@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
+from backend.questions.naming import answer_key
 from backend.questions.objects import IMAGE
 from backend.questions.question import ConfigQuestion, TaskQuestion
 from camvo.errors import InvalidParameterError
@@ -25,127 +23,12 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
     """Return the JSON schema of the answer: an object with one property per question."""
     return {
         "type": "object",
-        "properties": {question.name: question.config.control.answer_format.schema for question in questions},
-        "required": [question.name for question in questions],
+        "properties": {
+            answer_key(question.name): question.config.control.answer_format.schema for question in questions
+        },
+        "required": [answer_key(question.name) for question in questions],
         "additionalProperties": False,
     }
-
-
-_BLANK = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerToken:
-    """One token of an answer.
-
-    Attributes:
-        text: its bytes; several tokens may share a character.
-        log_probability: natural logarithm of its probability, given the tokens before it.
-    """
-
-    text: bytes
-    log_probability: float
-
-
-class _Named(Protocol):
-    """A question, of which only the name counts."""
-
-    @property
-    def name(self) -> str:
-        """The control's name."""
-        ...
-
-
-def answer_confidences(
-    content: str, tokens: Sequence[AnswerToken], questions: Sequence[_Named]
-) -> dict[str, float]:
-    """Return the probability of each question's value in an answer: question name → confidence in [0, 1].
-
-    It is the product over the tokens that spell the value. A question is left out if its value cannot be
-    found. The result is empty if the tokens do not spell the answer, as when a provider returns only some.
-    They may spell more: servers cut reasoning, code fences and blanks off the answer, and not off its tokens.
-
-    Args:
-        content: the answer as the model gave it: a JSON object, or for a single question its bare value.
-        tokens: all tokens of the answer.
-        questions: the questions that were asked.
-    """
-    first = _place_in(tokens, content.encode("utf-8", "replace"))
-    if first is None:
-        return {}
-    spans = _property_spans(content)
-    if "{" not in content and len(questions) == 1:
-        spans = {questions[0].name: _stripped(content, 0, len(content))}
-    confidences = {}
-    for question in questions:
-        if question.name in spans:
-            start, end = (len(content[:place].encode("utf-8", "replace")) for place in spans[question.name])
-            if start < end:
-                confidences[question.name] = _probability(tokens, first + start, first + end)
-    return confidences
-
-
-def _place_in(tokens: Sequence[AnswerToken], written: bytes) -> int | None:
-    """The byte of the tokens at which the answer begins; ``None`` if they do not spell it."""
-    spelt = b"".join(token.text for token in tokens)
-    place = spelt.rfind(written) if written else -1
-    return place if place >= 0 and not spelt[place + len(written) :].strip(b"` \t\r\n") else None
-
-
-def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:
-    """The probability of the tokens with a byte in [start, end); 0 if a number is not finite."""
-    ends = list(accumulate(len(token.text) for token in tokens))
-    total = math.fsum(
-        token.log_probability
-        for token, last in zip(tokens, ends, strict=True)
-        if last > start and last - len(token.text) < end
-    )
-    return math.exp(min(total, 0.0)) if math.isfinite(total) else 0.0
-
-
-def _property_spans(content: str) -> dict[str, tuple[int, int]]:
-    """Return the position of each property's value in the answer's JSON object, strings without quotes.
-
-    Empty if the answer is no object. Properties that occur twice are left out, as in
-    :func:`backend.questions.prompts.answers.parse_answer`.
-    """
-    place = content.find("{")
-    spans: dict[str, tuple[int, int]] = {}
-    repeated = set()
-    try:
-        while place >= 0:
-            key, place = _value(content, place + 1)
-            colon = _skip(content, place)
-            if not isinstance(key, str) or content[colon] != ":":
-                break
-            start = _skip(content, colon + 1)
-            value, place = _value(content, start)
-            repeated |= {key} & spans.keys()
-            spans[key] = (start + 1, place - 1) if isinstance(value, str) else (start, place)
-            place = _skip(content, place)
-            if content[place] != ",":
-                break
-    except (ValueError, IndexError, RecursionError):
-        return {}
-    return {key: span for key, span in spans.items() if key not in repeated}
-
-
-def _value(content: str, place: int) -> tuple[object, int]:
-    """Return the JSON value that starts at a position, after blanks, and the position where it ends."""
-    return _DECODER.raw_decode(content, _skip(content, place))
-
-
-def _skip(content: str, place: int) -> int:
-    found = _BLANK.match(content, place)
-    return place if found is None else found.end()
-
-
-def _stripped(content: str, start: int, end: int) -> tuple[int, int]:
-    """The part of the text without the blanks and quotes around it."""
-    inner = content[start:end]
-    left = len(inner) - len(inner.lstrip(' \t\r\n"'))
-    return start + left, max(start + left, start + len(inner.rstrip(' \t\r\n"')))
 
 
 def fence(texts: Mapping[str, str], digits: int = 12) -> str:
@@ -215,7 +98,7 @@ def _all_parts(messages: Messages) -> list[dict[str, Any]]:
     return parts
 
 
-PROMPT_VERSION = "2"
+PROMPT_VERSION = "3"
 """The version of the wording, part of the epoch. Change it with the wording, which changes the votes."""
 
 _TASK = """\
@@ -283,7 +166,7 @@ def prompt_messages(
         for example in examples
         for message in (
             {"role": "user", "content": f"{fence(example.texts)}\n{_REMINDER}"},
-            {"role": "assistant", "content": _json(dict(example.answer))},
+            {"role": "assistant", "content": _json(_keyed(example.answer))},
         )
     ]
     content = [text_part(user), *map(_image_part, images.values())] if images else user
@@ -296,7 +179,7 @@ def prompt_messages(
 
 def _system_text(questions: Sequence[ConfigQuestion], instructions: str | None) -> str:
     """Return the system message: how texts are marked, the instructions, the questions and the form."""
-    form = _json({question.name: question.control.answer_format.form for question in questions})
+    form = _json(_keyed({question.name: question.control.answer_format.form for question in questions}))
     fields = {field.key: field for question in questions for field in question.fields}
     images = ["", _IMAGES] if any(field.tag == IMAGE for field in fields.values()) else []
     lines = [_TASK, *images, *question_lines(questions, instructions), "", _FORM, form]
@@ -309,7 +192,9 @@ def question_lines(questions: Sequence[ConfigQuestion], instructions: str | None
     if instructions is not None and instructions.strip():
         yield from ("", _PROJECT, *_quoted_lines(instructions))
     for question in questions:
-        yield from ("", f"{_QUESTION}{_json(question.name)}")
+        key = answer_key(question.name)
+        own = "" if key == question.name else f" ({_json(question.name)})"
+        yield from ("", f"{_QUESTION}{_json(key)}{own}")
         if len(question.fields) < len(fields):
             yield f"It is about these fields only: {_json([field.key for field in question.fields])}"
         if question.instructions is not None:
@@ -318,6 +203,11 @@ def question_lines(questions: Sequence[ConfigQuestion], instructions: str | None
         yield answer_format.rule
         for text, hint in answer_format.labels:
             yield f"{_LABEL}{_json(text)}" + ("" if hint is None else f": {_json(hint)}")
+
+
+def _keyed(answers: Mapping[str, object]) -> dict[str, object]:
+    """What is said about questions, by the keys of their answers."""
+    return {answer_key(name): content for name, content in answers.items()}
 
 
 def _quoted_lines(text: str) -> list[str]:

@@ -15,11 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from backend.questions.naming import answer_key
 from backend.questions.prompts.answers import json_values
 from backend.questions.prompts.messages import question_lines
 from backend.questions.question import TaskQuestion
 
-PACK_VERSION: Final = "2"
+PACK_VERSION: Final = "3"
 """The version of the wording. Change it with the wording."""
 
 TYPICAL_ID: Final = "100000"
@@ -62,7 +63,7 @@ class PackedTask:
     Attributes:
         system: the system message, equal for all tasks that can share a prompt.
         texts: field key → text.
-        schemas: question → JSON schema of its answer. Labels are not listed: they would count many times.
+        schemas: key of a question's answer → its JSON schema.
     """
 
     system: str
@@ -107,10 +108,11 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
         return None
     asked = [question.config for question in questions]
     forms = [question.control.answer_format.form for question in asked]
-    form = forms[0] if len(asked) == 1 else dict(zip([each.name for each in asked], forms, strict=True))
+    keys = [answer_key(each.name) for each in asked]
+    form = forms[0] if len(asked) == 1 else dict(zip(keys, forms, strict=True))
     system = "\n".join([_TASKS, *question_lines(asked, instructions), "", _FORM, _json({"<id>": form})])
     texts = {key: text for question in questions for key, text in question.texts.items()}
-    schemas = {each.name: _without_labels(each.control.answer_format.schema) for each in asked}
+    schemas = {key: each.control.answer_format.schema for key, each in zip(keys, asked, strict=True)}
     return PackedTask(system, texts, schemas)
 
 
@@ -142,12 +144,18 @@ def packed_messages(tasks: Mapping[str, PackedTask]) -> list[dict[str, Any]]:
 
 
 def packed_schema(tasks: Mapping[str, PackedTask]) -> dict[str, Any]:
-    """Return the JSON schema of the answer: an object with one entry for each id."""
+    """Return the JSON schema of the answer: an object with one entry for each id.
+
+    The answer about one task is described once, because all tasks of a prompt have the same questions, and
+    lists of labels would count many times.
+    """
+    one = next(iter(tasks.values())).schema()
     return {
         "type": "object",
-        "properties": {number: dict(task.schema()) for number, task in tasks.items()},
+        "properties": {number: {"$ref": "#/$defs/answer"} for number in tasks},
         "required": list(tasks),
         "additionalProperties": False,
+        "$defs": {"answer": dict(one)},
     }
 
 
@@ -169,7 +177,7 @@ def split_answer(content: str, tasks: Mapping[str, PackedTask]) -> dict[str, str
 
 
 def _by_question(answer: object, questions: Collection[str]) -> object:
-    """The answer as an object with the questions' names as keys."""
+    """The answer as an object with the keys of the questions' answers."""
     if len(questions) != 1:
         return answer
     [name] = questions
@@ -220,12 +228,6 @@ def _listed_entry(item: object) -> tuple[str, object] | None:
 
 def _is_short(question: TaskQuestion) -> bool:
     return not question.images and question.config.control.answer_format.packs
-
-
-def _without_labels(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without its lists of labels; what is answered is compared with them later."""
-    kept = {key: part for key, part in schema.items() if key != "enum"}
-    return kept | ({"items": _without_labels(kept["items"])} if isinstance(kept.get("items"), dict) else {})
 
 
 def _json(content: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import Project, is_of_label_studio
-from backend.server.status.missing import Missing
+from backend.server.status.missing import SEPARATOR, Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
     Alert,
@@ -55,8 +55,18 @@ _MIN_FAILED = 5
 
 
 def _family_alerts(question: QuestionReport) -> list[Alert]:
-    """Without human labels nothing shows whether related models are right together or wrong together."""
+    """What votes alone cannot show: whether related models are right together, and whether the model errs."""
     votes = question.votes
+    if votes is not None and votes.contradicted:
+        return [
+            Alert(
+                "votes_contradicted",
+                f"{question.control}: human labels agree with the plain majority rather than with the model"
+                " of votes, so all models count alike",
+                "label 20 more random tasks by hand, which decides between the two",
+                subject=question.control,
+            )
+        ]
     if votes is None or votes.human:
         return []
     worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"
@@ -65,7 +75,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
             "related_models",
             f"{question.control}: {', '.join(family)} agree with each other far more than with the rest. "
             f"Together the {worth}",
-            "label some tasks by hand, which shows whether they are right; or keep one of them in camvo.yaml",
+            "label 20 random tasks by hand: votes alone cannot show whether these models are right together",
             level="note",
             subject=question.control,
         )
@@ -141,7 +151,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
         alerts += _family_alerts(question)
     alerts += found.missing.alerts
-    named = {alert.subject for alert in found.missing.alerts}
+    named = {name for alert in found.missing.alerts for name in alert.subject.split(SEPARATOR)}
     failing = [_failing(model, found.outcomes[model]) for model in sorted(found.outcomes)]
     alerts += [alert for alert in failing if alert is not None and alert.subject not in named]
     alerts += _pack_alerts(project.packs)

@@ -16,7 +16,7 @@ from backend.errors import BadLabelConfigError
 from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
-from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes
+from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import ProjectSums, RoundsRow
@@ -67,6 +67,7 @@ def build_report(
     project: str | None = None,
     label_studio: str | None = None,
     annotators: bool = False,
+    texts: bool = False,
     certificates: bool = False,
     configured: bool = True,
 ) -> Report:
@@ -80,6 +81,7 @@ def build_report(
         project: a project's key, or its number in Label Studio.
         label_studio: the configured address of Label Studio, for projects whose own is unknown.
         annotators: whether to report on each annotator.
+        texts: whether to show an answer of each model that could not be read, which may repeat a task's text.
         certificates: whether to estimate the share of each label and to check the certificates that were
             issued, which reads every round.
         configured: whether the settings name the models of the projects. Otherwise the models are those that
@@ -95,6 +97,8 @@ def build_report(
             replace(report, annotators=annotator_reports(connection, report.key))
             for report in project_reports
         ]
+    if texts:
+        project_reports = [_with_examples(connection, report) for report in project_reports]
     project_reports.sort(key=_last_round, reverse=True)
     server = None if live is None else live.server
     return Report(
@@ -136,6 +140,16 @@ class _Around:
     outcomes: Mapping[tuple[str, str], Sequence[Outcome]]
     certificates: bool
     configured: bool
+
+
+def _with_examples(connection: Connection, report: ProjectReport) -> ProjectReport:
+    """The report with an answer of each model that gave no vote."""
+    found = unread_examples(connection, report.key) if any(model.unread for model in report.models) else {}
+    models = (
+        replace(model, unread_example=found.get(model.name)) if model.unread else model
+        for model in report.models
+    )
+    return replace(report, models=tuple(models))
 
 
 def _project_report(
@@ -247,7 +261,8 @@ HEADERS = {
 
 def render_task(found: InspectedTask, title: str | None) -> str:
     """A task that was inspected, as HTML."""
-    return _environment().get_template("task.html").render(found=found, title=title)
+    named = title or f"Project {short_name(found.project)}"
+    return _environment().get_template("task.html").render(found=found, title=named)
 
 
 def render_page(report: Report, *, overview: bool, texts: bool = False) -> str:

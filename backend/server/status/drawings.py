@@ -128,7 +128,7 @@ def course(blocks: tuple[Block, ...]) -> Picture:
         axes.set_yticks([0, 0.5, 1])
     lower.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     caption = (
-        "Above: what labels cost, as a share of asking every model, in the order in which they were decided.",
+        "Above: what labels cost, as a share of asking every model, in the order in which tasks were begun.",
         "Below: how many of them people confirmed, with the 95% interval of each point.",
     )
     alt = "Cost and share of right labels over the labels so far."

@@ -6,7 +6,7 @@ The ends of ``camvo label`` and ``camvo predict``, ``camvo report`` and ``/statu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -24,6 +24,9 @@ from camvo.twins.twins import model_of
 
 INCOMPLETE: Final = "tasks_incomplete"
 """The code of the alarm about labels that were decided without votes which may still come."""
+
+SEPARATOR: Final = ", "
+"""Between the models that one alarm is about."""
 
 _SILENT = 2
 """Tasks about which a model was asked in vain, after which it is reported if it gave no vote at all."""
@@ -135,7 +138,7 @@ def missing_of(
     alerts = [_unlabelled(code, tasks, again) for code, tasks in failed.items()]
     if incomplete.tasks:
         alerts.append(_incomplete(incomplete.tasks, lacking, again))
-    alerts += [alert for report in reports if (alert := report.alert()) is not None]
+    alerts += _of_models(reports)
     models = tuple(report.name for report in reports if report.failed)
     return Missing(tuple(alerts), sum(failed.values()), incomplete.tasks, models)
 
@@ -195,21 +198,27 @@ class _ModelEnd:
     def _hardly(self) -> bool:
         return self.asked.tasks >= _MANY and 2 * self.asked.voteless > self.asked.tasks
 
-    def alert(self) -> Alert | None:
-        """The alarm about it, if there is any, under the code of most of its missing votes."""
-        if not (self.failed or self.lacking):
-            return None
-        codes = self.asked.failures if self.failed and self.asked.failures else None
-        if codes is None and self.lacking is not None:
-            codes = self.lacking.codes
-        if not codes:
-            return None
-        code = max(sorted(codes), key=lambda code: codes[code])
+    @property
+    def codes(self) -> Counter[str]:
+        """Why its votes are missing."""
+        if self.failed and self.asked.failures:
+            return Counter(self.asked.failures)
+        return Counter() if self.lacking is None else self.lacking.codes
+
+    @property
+    def gave_none(self) -> bool:
+        """Whether it gave no or hardly any votes, which is reported together with others like it."""
+        return bool(self.failed and self.asked.voteless)
+
+    def alert(self) -> Alert:
+        """The alarm about it, under the code of most of its missing votes."""
+        codes = self.codes
+        code = _main(codes)
         return Alert(code, "; ".join(self._said(codes)), cure_of(code), subject=self.name)
 
     def _said(self, codes: Counter[str]) -> Iterator[str]:
         asked, why = self.asked, _reasons(codes)
-        if self.failed and asked.voteless:
+        if self.gave_none:
             tasks = of(asked.tasks, "task")
             gave = f"gave no vote in {count(asked.voteless)} of {tasks}"
             yield f"{self.name} {gave}{_when(asked.first_at, asked.last_at)}, because {why}"
@@ -221,6 +230,38 @@ class _ModelEnd:
             tasks = of(self.lacking.tasks, "task")
             when = _when(self.lacking.first_at, self.lacking.last_at)
             yield f"{tasks} of the project lack the vote of {self.name}{when}, because {why}"
+
+
+def _of_models(ends: Iterable[_ModelEnd]) -> Iterator[Alert]:
+    """The alarms about models: one for all that fail for the same reason."""
+    together: dict[tuple[str, str], list[_ModelEnd]] = {}
+    for end in ends:
+        if (end.failed or end.lacking) and end.codes:
+            kind = "" if end.gave_none else end.name
+            together.setdefault((kind, _main(end.codes)), []).append(end)
+    for some in together.values():
+        yield some[0].alert() if len(some) == 1 else _alert_of(some)
+
+
+def _alert_of(ends: Sequence[_ModelEnd]) -> Alert:
+    """The alarm about models that fail for the same reason."""
+    codes = sum((end.codes for end in ends), Counter[str]())
+    asked = [end.asked for end in ends]
+    times = [(each.first_at, each.last_at) for each in asked if each.first_at and each.last_at]
+    when = _when(min(first for first, _ in times), max(last for _, last in times)) if times else ""
+    names = [f"{end.name} ({count(end.asked.voteless)} of {of(end.asked.tasks, 'task')})" for end in ends]
+    said = [f"no vote came from {', '.join(names[:-1])} and {names[-1]}{when}, because {_reasons(codes)}"]
+    if rested := sum(each.rested for each in asked):
+        said.append(f"{count(rested)} times they were not asked, since they had just failed too often")
+    if all(end.after for end in ends) and (usd := sum(each.usd for each in asked)):
+        said.append(f"their calls cost {dollars(usd)}")
+    code = _main(codes)
+    return Alert(code, "; ".join(said), cure_of(code), subject=SEPARATOR.join(end.name for end in ends))
+
+
+def _main(codes: Counter[str]) -> str:
+    """The code of most of the missing votes."""
+    return max(sorted(codes), key=lambda code: codes[code])
 
 
 def _reasons(codes: Counter[str]) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from backend.learning.annotators import AnsweredQuestion, answered_questions
 from backend.ledger.human_annotations import Annotation
+from backend.ledger.missing_votes import UNREAD, MissingVotes
 from backend.ledger.reports import CallsRow, ProjectSums, VotesRow
 from backend.server.status.report import (
     AnnotatorReport,
@@ -189,6 +190,7 @@ def model_reports(
     sums = ProjectSums(connection, project)
     votes = sums.votes()
     tried = sums.example_trials()
+    asked = MissingVotes(connection, project, None).of_models()
     heard = {row.model for row in votes if row.voted or row.model != STUDENT}
     names = {*pool, *(row.model for row in calls), *heard}
     return tuple(
@@ -200,6 +202,9 @@ def model_reports(
             [row for row in votes if row.model == name],
             in_pool=name in pool,
             tried=tried.get(name),
+            unread={code: tasks for code, tasks in asked[name].failures.items() if code in UNREAD}
+            if name in asked
+            else {},
         )
         for name in sorted(names)
     )
@@ -214,6 +219,7 @@ def _model_report(
     *,
     in_pool: bool,
     tried: ExampleTrial | None,
+    unread: Mapping[str, int],
 ) -> ModelReport:
     answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
@@ -234,6 +240,7 @@ def _model_report(
         p95_seconds=p95,
         cost_usd=sum(row.cost_usd for row in calls),
         examples=None if tried is None else _examples_report(tried),
+        unread=unread,
     )
 
 

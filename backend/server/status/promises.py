@@ -73,7 +73,7 @@ def certificate_reports(connection: Connection, project: str) -> tuple[Certifica
 def _holds(certificate: Issued) -> str:
     """What a certificate says that nothing has overtaken."""
     certified = sum(found.get("certified", 0) for found in certificate.evidence.values())
-    return "it holds" if certified else "it holds, and certifies no label: it rests on too few blind labels"
+    return "it holds" if certified else "it certifies no label, since it rests on too few blind labels"
 
 
 def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueue) -> SharesReport | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from backend.errors import cure_of
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
@@ -267,6 +268,7 @@ class VotesReport:
     accuracy: Mapping[str, Sequence[float]]
     kinds: tuple[float, ...]
     human: bool
+    contradicted: bool = False
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -283,6 +285,7 @@ class VotesReport:
             accuracy=joint["accuracy"],
             kinds=tuple(joint.get("kinds", ())),
             human="human" in joint,
+            contradicted="contradicted" in joint,
         )
 
 
@@ -530,7 +533,12 @@ class QuestionReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One model in one project."""
+    """One model in one project.
+
+    Attributes:
+        unread: code → the latest tasks on which its answer came and gave no vote.
+        unread_example: the beginning of such an answer; ``None`` where texts are not shown.
+    """
 
     name: str
     in_pool: bool
@@ -545,6 +553,13 @@ class ModelReport:
     p95_seconds: float | None
     cost_usd: float
     examples: ExamplesReport | None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    unread_example: str | None = None
+
+    @property
+    def unread_cures(self) -> list[str]:
+        """What to do about the answers that gave no vote."""
+        return [cure_of(code) for code in self.unread]
 
     @property
     def is_student(self) -> bool:
@@ -615,6 +630,17 @@ class ProjectReport:
     packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
     incomplete: int = 0
+
+    @property
+    def annotations(self) -> str:
+        """How many annotations there are, how many of them teach, and why others do not."""
+        humans = self.humans
+        said = f"{of(humans.annotations, 'annotation')}, {count(humans.teaching)} of which teach"
+        if humans.withdrawn:
+            said += f", {count(humans.withdrawn)} withdrawn"
+        if humans.teaching < humans.annotations:
+            said += " (skipped, tied, accepted and withdrawn ones do not)"
+        return said
 
     @property
     def saving(self) -> str:

@@ -210,11 +210,11 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
 
 
 def too_few_tasks(certify: CertifyReport, right: str) -> str:
-    """Say plainly that nothing can be certified, since a project has too few tasks for that."""
+    """Say why nothing can be certified: a project has too few tasks for that."""
     possible = certify.waiting + (certify.unpredicted or 0)
     return (
-        f"Nothing can be certified: {right} would take about"
-        f" {of(certify.wanted or 0, 'further blind label')}, and {of(possible, 'task')} can still get one"
+        f"certifying {right} would take about {of(certify.wanted or 0, 'further blind label')}, and"
+        f" {of(possible, 'task')} can still get one"
     )
 
 
@@ -222,7 +222,7 @@ def _too_few_tasks(
     project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
 ) -> NextStep:
     """Say what the blind labels that are possible show instead."""
-    text, estimate = too_few_tasks(certify, right), question.estimate
+    text, estimate = f"Nothing can be certified: {too_few_tasks(certify, right)}", question.estimate
     if not certify.waiting or estimate is None:
         return NextStep("not_certifiable", text)
     labels = question.guarantee.run + certify.waiting
@@ -264,9 +264,9 @@ def _improve(project: ProjectReport) -> Iterator[NextStep]:
             text = f"Look again at {of(question.questionable.certain, 'questionable label')}{name}"
             first = question.questionable.listed[0].task
             yield NextStep("questionable_labels", text, _task_url(project, first))
-        if question.votes is not None and question.votes.families:
+        if question.votes is not None and question.votes.families and not question.votes.human:
             family = " and ".join(question.votes.families[0])
-            text = f"{family} agree too much{name}: replace one of them in camvo.yaml by a different model"
+            text = f"Label 20 random tasks{name}: they show whether {family} are right or wrong together"
             yield NextStep("related_models", text)
         if project.rounds and not _has_blind_tasks(question):
             yield from _keep_blind(project, question, name)
@@ -293,7 +293,8 @@ def _keep_blind(project: ProjectReport, question: QuestionReport, name: str) -> 
         right = share_of_hundred(certify.target)
         promise = f"about {of(certify.needed, 'blind label')} would certify {right}, and nothing else can"
     elif certify.wanted is not None:
-        yield NextStep("not_certifiable", too_few_tasks(certify, f"{share_of_hundred(certify.target)}{name}"))
+        text = too_few_tasks(certify, f"{share_of_hundred(certify.target)}{name}")
+        yield NextStep("not_certifiable", f"Nothing can be certified: {text}")
         return
     text = f"Keep some of {of_left} blind{name}: set audit: {share:g} in camvo.yaml before they are predicted"
     yield NextStep("keep_blind", f"{text}; {promise}")

@@ -22,7 +22,8 @@ def script(body: dict[str, Any]) -> Reply:
     sure = SURE[body["model"]]
     if sure is None:
         return Reply.says({"mood": "Glad"})
-    tokens = [('{"mood": "', 0.0), ("Gl", math.log(sure)), ("ad", 0.0), ('"}', 0.0)]
+    others = {"Gl": math.log(sure), "S": math.log(1.0 - sure)}
+    tokens = [('{"mood": "', 0.0), ("Gl", math.log(sure), others), ("ad", 0.0), ('"}', 0.0)]
     return Reply.says({"mood": "Glad"}, logprobs=tokens)
 
 

@@ -122,3 +122,15 @@ def test_a_model_that_is_as_quick_as_the_others_is_waited_for() -> None:
 
 def test_if_an_hour_is_worth_nothing_a_slow_model_is_waited_for() -> None:
     assert not late({**QUICK, "slow": 4.0}, waited=3600.0, hour_usd=0)
+
+
+# -- what progress says
+
+
+def test_a_backlog_says_which_model_is_waited_for_and_how_long() -> None:
+    backlogs = asked({**QUICK, "slow": 6.0}, lambda voters, job: cast("Any", voters)._pool.backlogs)
+    assert [*map(str, backlogs)] == ["waiting for slow (1 call, about 6 s)"]
+
+
+def test_a_few_seconds_of_work_are_no_backlog() -> None:
+    assert asked({"slow": 2.0}, lambda voters, job: cast("Any", voters)._pool.backlogs) == []

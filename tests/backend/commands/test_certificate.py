@@ -162,7 +162,7 @@ def test_one_that_rests_on_too_few_blind_labels_says_that_it_certifies_nothing(c
     certified.teach()
     certified.issue("second.html")
     second, first = certified.standing()
-    assert first.message == "it holds, and certifies no label: it rests on too few blind labels"
+    assert first.message == "it certifies no label, since it rests on too few blind labels"
     assert second.message == "it holds"
 
 

@@ -82,6 +82,29 @@ def test_a_model_whose_server_refuses_json_schemas_votes_and_is_named(live: Comp
     assert line.startswith("– plain: ")
 
 
+def test_a_live_check_asks_the_questions_of_the_label_config_and_shows_what_was_understood(
+    tmp_path: Path,
+) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        properties = body["response_format"]["json_schema"]["schema"]["properties"]
+        [stars] = properties.keys() - {"topic"}
+        topic = {"topic": "**sports**"}
+        return Reply.says(topic | ({stars: "4/5"} if body["model"] == "red" else {}))
+
+    (tmp_path / "config.xml").write_text(
+        '<View><Text name="t" value="$a"/><Paragraphs name="p" value="$b"/><Image name="i" value="$c"/>'
+        '<Choices name="topic" toName="p"><Choice value="Sports"/><Choice value="News"/></Choices>'
+        '<Rating name="wie gut?" toName="t"/><Rating name="looks" toName="i"/></View>'
+    )
+    with OpenAIServer(answer) as server:
+        path = config_for(server, tmp_path, policy=None)
+        options = ("--live", "--label-config", str(tmp_path / "config.xml"), "--config", str(path))
+        done = called("check", *options, cwd=tmp_path, COLUMNS="120")
+    lines = [line.split("│")[2].strip() for line in done.stdout.splitlines() if line.count("│") >= 4]
+    assert lines[:2] == ["topic: Sports", "wie gut?: 4"]
+    assert '✗ green: its answer names none of the labels: “{"topic": "**sports**"}”' in done.stdout
+
+
 def test_a_live_check_asks_each_model_once(models: OpenAIServer, live: CompletedProcess[str]) -> None:
     assert [models.count(name) for name in ("red", "green", "blue")] == [1, 1, 1]
 

@@ -19,7 +19,7 @@ from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
 from backend.runtime import annotation_process
 from backend.server.status.build import build_report
-from backend.server.status.missing import Ending
+from backend.server.status.missing import SEPARATOR, Ending
 from backend.server.status.report import ProjectReport
 from backend.settings import load
 from backend.testing import Reply
@@ -33,6 +33,8 @@ GOOD = Reply.says({"label": "Glad"}, usage=USAGE)
 DEAD = Reply.fails(503)
 WRONG_KEY = Reply.fails(401)
 PROSE = Reply.says("Well, it depends.", usage=USAGE)
+EMPTY = Reply.says("", usage=USAGE)
+REFUSAL = Reply.says("", usage=USAGE, refusal="I cannot.")
 CUT = Reply.says('{"label": "Gl', usage=USAGE, finish_reason="length")
 
 
@@ -80,7 +82,8 @@ def spent(folder: LabelFolder) -> float:
 
 def alarms(tally: RunTally) -> dict[str, str]:
     """The alarms about models: model → code."""
-    return {alert.subject: alert.code for alert in tally.missing().alerts if alert.subject}
+    found = [alert for alert in tally.missing().alerts if alert.subject]
+    return {model: alert.code for alert in found for model in alert.subject.split(SEPARATOR)}
 
 
 def test_a_run_that_lacks_nothing_ends_with_0_and_says_nothing_of_missing_votes(folder: Folder) -> None:
@@ -96,11 +99,15 @@ KINDS = [
     ("model_unavailable", None, 0.0),
     ("model_cut_off", CUT, CALL),
     ("model_bad_answer", PROSE, CALL),
+    ("model_bad_answer", EMPTY, CALL),
+    ("model_refused", REFUSAL, CALL),
 ]
 
 
 @pytest.mark.parametrize(
-    ("code", "reply", "price"), KINDS, ids=["503", "wrong key", "refused", "cut off", "prose"]
+    ("code", "reply", "price"),
+    KINDS,
+    ids=["503", "wrong key", "refused", "cut off", "prose", "empty", "refusal"],
 )
 def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_code_is_not_0(
     folder: Folder, code: str, reply: Reply | None, price: float
@@ -118,13 +125,23 @@ def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_co
     assert spent(run) == pytest.approx(TASKS * CALL + run.server.count("blue") * price)
 
 
-def test_four_dead_models_of_five_are_four_alarms(folder: Folder) -> None:
+def test_four_dead_models_of_five_are_one_alarm_that_names_all(folder: Folder) -> None:
     dead = ("blue", "cyan", "dun", "ecru")
     run = folder(amber=GOOD, **dict.fromkeys(dead, DEAD))
     tally = run.label(no_wait=True)
     assert tally.ending == Ending.MODELS_FAILED
-    assert alarms(tally) == dict.fromkeys(dead, "model_unavailable")
+    [_, alarm] = tally.missing().alerts
+    assert alarm.subject == "blue, cyan, dun, ecru"
+    each = ", ".join(f"{name} ({TASKS} of {TASKS} tasks)" for name in dead[:-1])
+    assert f"no vote came from {each} and ecru ({TASKS} of {TASKS} tasks)" in alarm.message
+    assert "28 times they were not asked" in alarm.message
     assert spent(run) == pytest.approx(TASKS * CALL)
+
+
+def test_models_that_fail_for_other_reasons_have_alarms_of_their_own(folder: Folder) -> None:
+    tally = folder(amber=GOOD, blue=DEAD, cyan=WRONG_KEY, dun=DEAD).label(no_wait=True)
+    named = [alert.subject for alert in tally.missing().alerts if alert.subject]
+    assert named == ["blue, dun", "cyan"]
 
 
 def test_asking_everyone_costs_the_price_of_every_model_whether_or_not_its_vote_came(

@@ -31,9 +31,9 @@ class Run:
         return self.tally
 
 
-def shown(do: Callable[[Advance, Tally], None]) -> tuple[int, str]:
+def shown(do: Callable[[Advance, Tally], None], tasks: int = 10) -> tuple[int, str]:
     stream = io.StringIO()
-    code = run_on_terminal(Console(file=stream, width=200), Run(do), 10)  # type: ignore[arg-type]
+    code = run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
     return code, stream.getvalue()
 
 
@@ -99,21 +99,29 @@ def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that
         tally.spent_usd = 0.02
         advance(1)
 
-    assert "in all" not in shown(do)[1]
+    assert "to come" not in shown(do)[1]
     assert "$0.0200 spent" in shown(do)[1]
 
 
-def test_what_all_tasks_will_cost_is_known_once_a_request_is_finished(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("asked", "done", "said"),
+    [
+        (50, 60, "$0.5000 spent, about $9.40 to come"),
+        (10, 990, "$0.5000 spent, about $0.50 to come"),
+        (1, 900, "$0.5000 spent"),
+        (10, 1000, "$0.5000 spent"),
+    ],
+)
+def test_what_is_to_come_has_the_mean_price_once_enough_tasks_were_asked_about(
+    monkeypatch: pytest.MonkeyPatch, asked: int, done: int, said: str
 ) -> None:
     monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
 
     def do(advance: Advance, tally: Tally) -> None:
-        advance(4)
-        tally.spent_usd, tally.usd_last, tally.asked_last = 0.05, 0.02, 2
-        advance(2)
+        tally.spent_usd, tally.usd_asked, tally.asked = 0.5, 0.5, asked
+        advance(done)
 
-    assert "$0.0500 spent, about $0.0900 in all" in shown(do)[1]
+    assert f"left, {said}\n" in shown(do, 1000)[1]
 
 
 class Watched:

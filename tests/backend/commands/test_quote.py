@@ -197,6 +197,20 @@ def test_the_lever_that_is_set_is_on_and_costs_what_the_quote_says(
         assert sum("(as it is set)" in line for line in lines(said)) == 1
 
 
+@pytest.mark.parametrize(
+    "of_models",
+    [{"input_price": 0.0, "output_price": 0.0}, {"input_price": None, "output_price": None}],
+    ids=["free", "at a known model's price"],
+)
+def test_of_batches_nothing_is_said_where_all_models_are_servers_of_one_s_own(
+    tmp_path: Path, of_models: dict[str, Any]
+) -> None:
+    models = {"red": {"model": "openai/gpt-4o"}, "green": {"model": "openai/gpt-4o-mini"}}
+    with LabelFolder(tmp_path, billed, models=models, of_models=of_models) as folder:
+        folder.table(*texts(12))
+        assert not any("batch" in line for line in lines(quote(folder)))
+
+
 def test_levers_that_are_set_at_some_models_only_are_none_of_the_lines(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, billed, models={"red": {"pack": 5}, "green": {}}) as folder:
         folder.table(*texts(12))

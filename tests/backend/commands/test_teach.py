@@ -282,3 +282,24 @@ def test_labels_of_texts_without_a_number_find_their_tasks(folder: LabelFolder) 
     assert counted(teach(folder, "gold.csv")) == (1, 0, 0, 0)
     folder.label()
     assert human_labels(folder) == {TEXTS[0]: "Sad"}
+
+
+SPELT = ["Ｓａｄ", "Sad\u00a0", "\u200bSad", "S\u00adad", " sad "]
+"""Other forms of one label, as spreadsheets and phones write them."""
+
+
+@pytest.mark.parametrize("label", SPELT, ids=ascii)
+def test_another_unicode_form_of_a_label_is_that_label(folder: LabelFolder, label: str) -> None:
+    folder.change("blind.csv", **dict.fromkeys(blind_texts(folder), label))
+    assert teach(folder).new == 5
+    folder.label()
+    assert set(human_labels(folder).values()) == {"Sad"}
+
+
+def test_an_index_without_a_name_and_empty_columns_at_the_end_change_nothing(folder: LabelFolder) -> None:
+    header, *lines = (folder.path / "blind.csv").read_text("utf-8-sig").splitlines()
+    table = [f",{header},,", *(f"{number},{line}Sad,," for number, line in enumerate(lines)), ",,,"]
+    folder.write("exported.csv", "\n".join(table))
+    assert teach(folder, "exported.csv").new == len(lines)
+    folder.label()
+    assert set(human_labels(folder).values()) == {"Sad"}

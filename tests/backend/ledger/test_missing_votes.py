@@ -9,7 +9,7 @@ from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, rounds
 from backend.ledger.database import tables
-from backend.ledger.missing_votes import Mark, MissingVotes
+from backend.ledger.missing_votes import Mark, MissingVotes, unread_examples
 from backend.ledger.projects import FailedTasks
 
 
@@ -100,3 +100,22 @@ def test_the_last_call_about_a_task_without_a_label_says_why_a_model_gave_no_vot
             assert dict(found["large"].failures) == {"model_unavailable": 1}
             assert dict(found["small"].failures) == {"model_bad_answer": 1}
             assert (found["large"].tasks, found["large"].usd) == (1, 4.0)
+
+
+def answered(connection: Connection, task: int, model: str, content: str, at: float) -> None:
+    row = {"key": f"{model}{task}", "model": model, "content": content, "created_at": at, "project": PROJECT}
+    sizes = {"input_tokens": 1, "output_tokens": 1, "cost": 0, "seconds": 0.1, "task": task}
+    connection.execute(insert(tables.answers), row | sizes)
+
+
+def test_the_example_is_the_latest_answer_that_gave_no_vote(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        failures = [{"large": "model_bad_answer"}, {"large": "model_refused"}, {}]
+        for task, why in enumerate(failures):
+            decide(connection, task, {"small": "Sport", "large": None if why else "Sport"}, why)
+            answered(connection, task, "small", '{"topic": "Sport"}', float(task))
+            answered(connection, task, "large", f"Well,\n it is {task}" + "!" * 999, float(task))
+        found = unread_examples(connection, PROJECT)
+    assert found.keys() == {"large"}
+    assert found["large"].startswith("Well, it is 1!!")
+    assert len(found["large"]) <= 200

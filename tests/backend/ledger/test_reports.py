@@ -12,6 +12,7 @@ from typing import Any
 import migrated
 import numpy as np
 import pytest
+import stored_rounds
 from ledger_workers import delete_task
 
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
@@ -62,7 +63,8 @@ def a_round(chance: random.Random, task: int, project: str) -> Round:
         taught="Glad",
         taught_by="vote",
         context=np.zeros(2),
-        created_at=chance.random(),
+        created_at=(ended_at := chance.random()),
+        planned_at=ended_at,
         human=human,
         confirmed=None if human is None else float(human == "Glad"),
     )
@@ -319,6 +321,24 @@ def test_checked_labels_come_in_the_order_of_their_prediction(filled: Filled) ->
     ]
     found = filled.read_question(QuestionSums.checked, "mood", "e1")
     assert [(row.audit, row.score, row.confirmed) for row in found] == expected
+
+
+def test_blocks_follow_the_order_in_which_tasks_were_begun_not_ended(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "LEAST_IN_BLOCK", 1)
+    ended_first = dataclasses.replace(
+        stored_rounds.a_round(stored_rounds.a_key(1)), cost_usd=1.0, created_at=10.0, planned_at=2.0
+    )
+    ended_last = dataclasses.replace(
+        stored_rounds.a_round(stored_rounds.a_key(2)), cost_usd=2.0, created_at=20.0, planned_at=1.0
+    )
+    key = ended_last.key
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [ended_first, ended_last])
+    with ledger.read() as connection:
+        blocks = QuestionSums(connection, key.project, key.control, key.epoch).blocks()
+    assert [block.cost_usd for block in blocks] == [2.0, 1.0]
 
 
 def test_small_projects_have_few_blocks(filled: Filled) -> None:

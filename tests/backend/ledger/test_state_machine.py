@@ -275,7 +275,8 @@ class LedgerMachine(RuleBasedStateMachine):
         questions = [JobQuestion.of(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
 
         def step(worker: Worker) -> object:
-            finished = FinishedTask(job, questions, now=self.time, blind=False, **_decided(votes))
+            terms = {"planned_at": self.time, "now": self.time, "blind": False}
+            finished = FinishedTask(job, questions, **terms, **_decided(votes))
             return worker.transactions.now(lambda c: record_rounds(c, [finished]))
 
         if task in self.deleted:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import litellm
 import pytest
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from backend.errors import (
@@ -140,6 +143,35 @@ def test_a_server_that_refuses_the_schema_is_asked_without_it_from_then_on(serve
     pool = pool_of(model(server))
     assert [ask(pool).content for _ in range(2)] == ["yes", "yes"]
     assert [request.schema for request in server.requests] == [SCHEMA, None, None]
+
+
+LONG: dict[str, object] = {"type": "object", "properties": {"topic": {"enum": [*map(str, range(5000))]}}}
+
+
+@pytest.mark.parametrize("name", ["test", "gpt-4o"], ids=["unknown to litellm", "known to litellm"])
+def test_a_schema_with_too_many_labels_costs_other_questions_nothing(server: OpenAIServer, name: str) -> None:
+    server.script = lambda body: Reply.fails(400) if "4999" in json.dumps(body) else Reply.says("yes")
+    pool = pool_of(model(server, name=name))
+    for schema in (LONG, SCHEMA, LONG, SCHEMA):
+        assert asyncio.run(pool[name].attempt(MESSAGES, schema, 10.0)).content == "yes"
+    assert [request.schema for request in server.requests] == [LONG, None, SCHEMA, None, SCHEMA]
+    assert "response_format" not in pool[name].model.batch_request(MESSAGES, LONG)
+
+
+def test_a_request_is_not_sent_again_without_a_schema_that_was_taken_before(server: OpenAIServer) -> None:
+    pool = pool_of(model(server))
+    ask(pool)
+    server.script = lambda body: Reply.fails(400)
+    with pytest.raises(RejectedError):
+        ask(pool)
+    assert len(server.requests) == 2
+
+
+def test_a_model_that_does_not_exist_is_asked_once(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.fails(404)
+    with pytest.raises(RejectedError):
+        ask(pool_of(model(server)))
+    assert len(server.requests) == 1
 
 
 def test_calls_that_are_refused_at_once_for_their_schema_are_all_answered(server: OpenAIServer) -> None:
@@ -659,3 +691,26 @@ def test_a_provider_that_gives_none_or_an_empty_list_still_answers(
     server.script = lambda _: Reply(body=body)
     answer = ask(pool_of(model(server, logprobs=True)))
     assert (answer.content, answer.tokens) == (ANSWER, ())
+
+
+def taken_or_cured(name: str) -> bool:
+    """Whether a key becomes a parameter, or is refused with what to write instead."""
+    try:
+        taken = ModelSettings.model_validate({"name": "a", "model": "openai/a", name: [1]})
+    except ValidationError as error:
+        return bool(error.errors()[0]["ctx"]["fix"])
+    return taken.parameters == {name: [1]}
+
+
+def test_every_parameter_of_litellm_is_taken_or_refused_with_what_to_write_instead() -> None:
+    names = {*inspect.signature(litellm.completion).parameters, *litellm.OPENAI_CHAT_COMPLETION_PARAMS}
+    assert {"max_completion_tokens", "seed"} <= names
+    for name in sorted((names | {"drop_params"}) - ModelSettings.model_fields.keys()):
+        assert taken_or_cured(name), name
+
+
+@pytest.mark.parametrize("name", ["max_completion_tokens", "max_new_tokens", "num_predict"])
+def test_other_names_of_max_tokens_are_refused_with_it(name: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        ModelSettings.model_validate({"name": "a", "model": "openai/a", name: 500})
+    assert refused.value.errors()[0]["ctx"]["fix"] == "set max_tokens"

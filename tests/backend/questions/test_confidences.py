@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls import OneOf
 from backend.questions.objects import Field
-from backend.questions.prompts.messages import AnswerToken, answer_confidences
+from backend.questions.prompts.confidences import AnswerToken, answer_confidences
 from backend.questions.xml import Label
 
 TEXT = (Field("text", "Text", "text"),)
@@ -76,6 +76,65 @@ def test_tokens_of_words_after_the_answer_do_not_spell_it() -> None:
 def test_a_bare_answer_to_a_single_question_counts_whole() -> None:
     parts = tokens(("\n", 0.1), ("Gl", 0.9), ("ad", 0.8), ("\n", 0.1))
     assert confidences("\nGlad\n", parts, "mood") == {"mood": pytest.approx(0.72)}
+
+
+MOODS = {"properties": {"mood": {"enum": ["Glad", "Sad", "Gloomy"]}, "stars": {"enum": [1, 2, 10]}}}
+
+
+def other(text: str, **chances: float) -> AnswerToken:
+    """A token of which others were possible, given as text → probability, its own among them."""
+    found = tuple((each.encode(), math.log(chance)) for each, chance in chances.items())
+    return AnswerToken(text.encode(), math.log(chances[text]) if text in chances else -30.0, found)
+
+
+def held(content: str, *parts: tuple[str, float] | AnswerToken, name: str = "mood") -> Mapping[str, float]:
+    """The confidences in an answer that was held to a schema."""
+    spelt = [part if isinstance(part, AnswerToken) else tokens(part)[0] for part in parts]
+    return answer_confidences(content, spelt, asked(name), MOODS)
+
+
+def test_under_a_schema_it_is_the_share_among_the_labels() -> None:
+    token = other("Sad", The=0.9, Sad=0.003, Glad=0.001)
+    assert held('{"mood": "Sad"}', ('{"mood": "', 0.1), token, ('"}', 0.1)) == {"mood": pytest.approx(0.75)}
+
+
+def test_under_a_schema_each_token_that_tells_labels_apart_counts() -> None:
+    first = other("Gl", Gl=0.006, Sad=0.002)
+    second = other("oo", ad=0.03, oo=0.01, x=0.9)
+    sure = held('{"mood": "Gloomy"}', ('{"mood": "', 1.0), first, second, ("my", 1e-9), ('"}', 1.0))
+    assert sure == {"mood": pytest.approx(0.75 * 0.25)}
+
+
+def test_other_ways_to_begin_a_label_count_for_it() -> None:
+    token = other("Sad", S=0.1, Sa=0.2, Sad=0.3, Glad=0.2)
+    assert held('{"mood": "Sad"}', ('{"mood": "', 1.0), token, ('"}', 1.0)) == {"mood": pytest.approx(0.75)}
+
+
+def test_a_token_that_begins_before_the_value_tells_labels_apart() -> None:
+    token = other(' "Sad', **{' "Sad': 0.3, ' "Gl': 0.1, " {": 0.5})
+    assert held('{"mood": "Sad"}', ('{"mood":', 1.0), token, ('"}', 1.0)) == {"mood": pytest.approx(0.75)}
+
+
+def test_a_number_that_begins_another_is_told_apart_by_where_it_ends() -> None:
+    first = other("1", **{"1": 0.6, "2": 0.2})
+    second = other("}", **{"}": 0.3, "0": 0.1})
+    assert held('{"stars": 1}', ('{"stars": ', 1.0), first, second, name="stars") == {
+        "stars": pytest.approx(0.75 * 0.75)
+    }
+
+
+@pytest.mark.parametrize(
+    "token",
+    [AnswerToken(b"Sad", -0.1), other("Sad", The=0.9, A=0.05)],
+    ids=["no others", "rarer than all others"],
+)
+def test_under_a_schema_nothing_is_said_where_too_little_is_known(token: AnswerToken) -> None:
+    assert held('{"mood": "Sad"}', ('{"mood": "', 1.0), token, ('"}', 1.0)) == {}
+
+
+def test_under_a_schema_nothing_is_said_about_what_lists_no_labels() -> None:
+    token = other("Sad", Sad=0.9)
+    assert held('{"tone": "Sad"}', ('{"tone": "', 1.0), token, ('"}', 1.0), name="tone") == {}
 
 
 def test_a_character_may_be_spelt_by_several_tokens() -> None:

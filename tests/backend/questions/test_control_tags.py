@@ -190,7 +190,32 @@ def test_any_answer_to_any_question_is_a_vote_that_can_be_stored_or_none(anythin
 @tags
 def test_the_schema_uses_what_every_provider_takes(name: str) -> None:
     schema = TAGS[name].asked.config.control.answer_format.schema
-    assert schema.keys() <= {"type", "enum", "items"}
+    assert schema.keys() <= {"type", "enum", "items", "minimum", "maximum"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "schema"),
+    [
+        ('<Rating name="c" toName="text" maxRating="4"/>', {"type": "integer", "enum": [1, 2, 3, 4]}),
+        (
+            '<Number name="c" toName="text" min="0" max="1.5"/>',
+            {"type": "number", "minimum": 0, "maximum": 1.5},
+        ),
+        ('<Number name="c" toName="text" min="-2"/>', {"type": "number", "minimum": -2}),
+        (
+            '<Number name="c" toName="text" min="0" max="30" step="10"/>',
+            {"type": "integer", "enum": [0, 10, 20, 30]},
+        ),
+        (
+            '<Number name="c" toName="text" min="0" max="9999" step="1"/>',
+            {"type": "integer", "minimum": 0, "maximum": 9999},
+        ),
+        ('<Number name="c" toName="text"/>', {"type": "number"}),
+    ],
+)
+def test_the_schema_of_a_number_has_its_bounds_and_lists_few(tag: str, schema: dict[str, object]) -> None:
+    [question] = parse_label_config(f'<View><Text name="text" value="$text"/>{tag}</View>').questions
+    assert question.control.answer_format.schema == schema
 
 
 @tags
@@ -464,4 +489,4 @@ def test_another_rule_needs_another_version_of_the_prompt() -> None:
     for rule in rules:
         del rule["packs"]  # it is no part of the prompt
     wording = hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:12]
-    assert (PROMPT_VERSION, wording) == ("2", "336b154e2140")
+    assert (PROMPT_VERSION, wording) == ("3", "64cb7d073624")

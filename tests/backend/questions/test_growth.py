@@ -19,7 +19,8 @@ from backend.questions.naming import unwrapped
 from backend.questions.objects import LocatedText, locate_dialogue, locate_html, storable_text
 from backend.questions.personal_data import redact
 from backend.questions.prompts.answers import parse_answer
-from backend.questions.prompts.messages import AnswerToken, answer_confidences, fence
+from backend.questions.prompts.confidences import AnswerToken, answer_confidences
+from backend.questions.prompts.messages import fence
 from backend.questions.prompts.packs import PackedTask, draw_ids, packed_task, split_answer
 from backend.questions.question import TaskQuestion
 from backend.questions.redaction import Redactor

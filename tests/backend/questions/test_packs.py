@@ -140,11 +140,23 @@ def test_a_text_that_lists_some_ids_does_not_determine_those_of_its_prompt() -> 
     assert len({draw_ids(tasks, random.SystemRandom())[0] for _ in range(50)}) > 40
 
 
-def test_the_schema_asks_for_every_id_and_lists_no_label() -> None:
+def test_the_schema_asks_for_every_id_and_lists_the_labels_once() -> None:
     schema = packed_schema({"417082": about("Sun."), "862305": about("Rain.")})
     assert schema["required"] == ["417082", "862305"]
-    assert schema["properties"]["417082"] == {"type": "string"}
+    assert schema["properties"] == {key: {"$ref": "#/$defs/answer"} for key in schema["required"]}
+    assert schema["$defs"] == {"answer": {"type": "string", "enum": ["Glad", "Sad"]}}
     assert schema["additionalProperties"] is False
+
+
+def test_questions_whose_names_no_provider_takes_as_keys_are_split_by_safe_ones() -> None:
+    config = MOOD.replace('name="mood"', 'name="Stimmung: wie?"')
+    task = about(
+        "Sun.", config.replace("</View>", f'<Choices name="größe" toName="note">{AB}</Choices></View>')
+    )
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", key) for key in task.schemas)
+    mood, size = task.schemas
+    split = split_answer(json.dumps({"417082": {mood: "Glad", size: "a"}}), {"417082": task})
+    assert json.loads(split["417082"]) == {mood: "Glad", size: "a"}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +186,7 @@ def test_instructions_and_options_come_first_and_are_equal_for_all_tasks() -> No
 def test_the_version_stands_for_the_wording() -> None:
     prompt = packed_messages({"417082": about("Sun.")})
     wording = "\n".join(message["content"] for message in prompt)
-    assert (PACK_VERSION, hash_of(wording)) == ("2", "33fb637c1e8b")
+    assert (PACK_VERSION, hash_of(wording)) == ("3", "33fb637c1e8b")
 
 
 def hash_of(words: str) -> str:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from backend.errors import BadAnswerError, EmptyTextError
 from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls import ONE_LABEL, NumberControl, OneOf
+from backend.questions.naming import answer_key
 from backend.questions.objects import Field
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import (
@@ -111,8 +114,11 @@ def test_no_part_of_a_question_can_pass_for_another(
     questions: tuple[ConfigQuestion, ...], instructions: str | None
 ) -> None:
     system = messages(questions, {"text": "words"}, instructions)[0]["content"]
-    assert [json.loads(line) for line in lines_behind("Question ", system)] == [
-        asked.name for asked in questions
+    assert lines_behind("Question ", system) == [
+        json.dumps(key)
+        if (key := answer_key(asked.name)) == asked.name
+        else f"{json.dumps(key)} ({json.dumps(asked.name, ensure_ascii=False)})"
+        for asked in questions
     ]
     assert [label_of(line) for line in lines_behind("- ", system)] == [
         (label.text, label.hint) for asked in questions for label in labels(asked)
@@ -120,7 +126,25 @@ def test_no_part_of_a_question_can_pass_for_another(
     project = [instructions] if instructions is not None and instructions.strip() else []
     texts = [*project, *(asked.instructions for asked in questions if asked.instructions is not None)]
     assert lines_behind("> ", system) == [line for text in texts for line in text.split("\n")]
-    assert json.loads(system.split("\n")[-1]) == {asked.name: ONE_LABEL for asked in questions}
+    assert json.loads(system.split("\n")[-1]) == {answer_key(asked.name): ONE_LABEL for asked in questions}
+
+
+@given(st.lists(st.text(max_size=90), min_size=2, max_size=8, unique=True))
+def test_every_question_has_a_key_of_its_own_that_every_provider_takes(names: list[str]) -> None:
+    keys = [answer_key(name) for name in names]
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", key) for key in keys)
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", ["mood", "Thème principal", "ваш выбор", "a.b[0]", "x" * 80, "a:b"])
+def test_an_answer_is_read_under_its_questions_key_and_under_its_name(name: str) -> None:
+    asked = [replace(MOOD, name=each).about({"text": "Sun."}) for each in (name, "other")]
+    for key in (name, answer_key(name)):
+        assert parse_answer(json.dumps({key: "Positive", "other": "Negative"}), asked) == {
+            name: "pos",
+            "other": "neg",
+        }
+    assert list(answer_schema(asked)["properties"]) == [answer_key(name), "other"]  # type: ignore[call-overload]
 
 
 @given(st.dictionaries(WORDS, WORDS, min_size=1, max_size=4))
@@ -214,7 +238,7 @@ def test_at_least_one_question_must_be_asked() -> None:
 def test_another_wording_needs_another_version() -> None:
     prompt = messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")
     wording = hashlib.sha256(json.dumps(prompt).encode()).hexdigest()[:12]
-    assert (PROMPT_VERSION, wording) == ("2", "008965f49c89")
+    assert (PROMPT_VERSION, wording) == ("3", "008965f49c89")
 
 
 def test_the_schema_allows_the_visible_labels_and_nothing_else() -> None:

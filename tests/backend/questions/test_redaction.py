@@ -159,8 +159,8 @@ def test_edits_may_come_in_any_order_and_remove_words() -> None:
 
 # -- identity
 
-EPOCH, HASH = "0990f8441b5a0e4b", "5e9c4ca5adcc5c6fe12a4cd98e0e8678"
-"""What commit 96f8beb, which could not redact, gave the question of SENTIMENT about "A day."."""
+EPOCH, HASH = "2160332a385c5d90", "5e9c4ca5adcc5c6fe12a4cd98e0e8678"
+"""Of the question of SENTIMENT about "A day.", by prompts of version 3 without redaction."""
 
 
 def epoch(redactor: Redactor | None) -> str:

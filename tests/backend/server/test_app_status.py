@@ -252,6 +252,7 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "models": 3,
         "effective_votes": joint["effective_votes"],
         "families": [],
+        "contradicted": False,
         "accuracy": joint["accuracy"],
         "kinds": joint["kinds"],
         "human": False,
@@ -334,6 +335,29 @@ def test_models_that_agree_far_more_with_each_other_than_with_the_rest_are_an_al
         "mood: blue, red agree with each other far more than with the rest. "
         "Together the 3 models count as 2.1 independent ones"
     )
+    assert alert["fix"].startswith("label 20 random tasks by hand")
+
+
+def test_human_labels_that_contradict_the_model_of_votes_are_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert "votes_contradicted" not in codes(project_of(backend))
+        found_related(backend, human={"count": 30}, contradicted=True)
+        listed = codes(project_of(backend))
+    assert "votes_contradicted" in listed
+    assert "related_models" not in listed
+
+
+def test_nothing_advises_to_drop_related_models_which_may_be_the_better_ones(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        found_related(backend)
+        project = project_of(backend)
+    said = [alert["fix"] for alert in project["alerts"] if alert["code"] == "related_models"] + [
+        step["text"] for step in project["next_steps"] if step["code"] == "related_models"
+    ]
+    assert said
+    assert not any(word in text for text in said for word in ("keep one", "replace", "drop"))
 
 
 def test_related_models_are_no_alert_once_human_labels_say_what_they_are_worth(tmp_path: Path) -> None:
@@ -343,17 +367,15 @@ def test_related_models_are_no_alert_once_human_labels_say_what_they_are_worth(t
         assert "related_models" not in codes(project_of(backend))
 
 
-def test_each_model_that_fails_now_is_an_alert_under_its_own_code_and_with_its_cure(tmp_path: Path) -> None:
+def test_models_that_fail_alike_now_are_one_alert_under_their_code_and_with_its_cure(tmp_path: Path) -> None:
     script = votes(red="Glad", green="Glad", blue="Glad")
     with Backend(tmp_path, script) as backend:
         backend.predict(*(task(number) for number in range(1, 30)))
         backend.server.script = votes(red="Glad", green=None, blue=None)
         backend.predict(*(task(number) for number in range(30, 50)))
         failing = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_rejected"]
-    assert [(alert["subject"], alert["fix"]) for alert in failing] == [
-        ("blue", cure_of("model_rejected")),
-        ("green", cure_of("model_rejected")),
-    ]
+    cure = cure_of("model_rejected")
+    assert [(alert["subject"], alert["fix"]) for alert in failing] == [("blue, green", cure)]
 
 
 def test_tasks_without_a_prediction_are_counted_by_the_reason(tmp_path: Path) -> None:

@@ -71,6 +71,13 @@ def test_the_page_shows_texts_as_texts(backend: Backend, api: LabelStudioApi) ->
     assert "<day>" not in shown.text
 
 
+def test_a_project_without_a_title_is_named_by_its_number_and_not_by_its_key(
+    backend: Backend, api: LabelStudioApi
+) -> None:
+    shown = page(backend, min(api.tasks), **BROWSER).text
+    assert f"<title>Task {min(api.tasks)} · Project {PROJECT} · CaMVo</title>" in shown
+
+
 def test_a_task_that_was_not_asked_about_has_a_prompt_and_prices_and_sends_nothing(
     backend: Backend, api: LabelStudioApi
 ) -> None:

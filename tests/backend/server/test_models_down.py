@@ -95,6 +95,25 @@ def test_a_job_that_does_not_wait_leaves_tasks_incomplete_until_they_are_complet
         assert IncompleteRounds(connection, Project().key).tasks() == [99]
 
 
+def test_missing_votes_are_listed_over_http_by_reason_from_a_moment_on(backend: Backend) -> None:
+    of_job(backend, *(task(number, f"Entry {number}.") for number in range(3)), no_wait=True)
+
+    def listed(**query: Any) -> dict[str, Any]:
+        query = {"project": Project().key, **query}
+        body: dict[str, Any] = backend.client.get("/missing", query_string=query).get_json()
+        return body
+
+    body = listed()
+    assert (body["unlabelled"], body["incomplete"], body["models"]) == (0, 4, ["red"])  # with the first task
+    assert [(alert["code"], alert["subject"]) for alert in body["alerts"]] == [
+        ("tasks_incomplete", ""),
+        ("model_unavailable", "red"),
+    ]
+    assert listed(round=10**6, call=10**6)["models"] == []
+    nobody = {"alerts": [], "unlabelled": 0, "incomplete": 0, "models": []}
+    assert listed(project="nobody") == nobody
+
+
 def test_a_missing_vote_on_a_task_that_people_have_labelled_teaches(
     tmp_path: Path, down: threading.Event
 ) -> None:

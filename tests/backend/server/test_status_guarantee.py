@@ -269,5 +269,5 @@ def test_where_nothing_can_be_certified_that_is_said_with_what_the_blind_labels_
     audited.store([0.99] * 4)
     audited.store([0.99] * 50, audit=False)
     text = steps(audited, 54)["blind_labels"]
-    assert text.startswith("Nothing can be certified: 97% would take about ")
+    assert text.startswith("Nothing can be certified: certifying 97% would take about ")
     assert "4 tasks can still get one. Label the 4 that wait all the same: they show the share" in text

@@ -13,6 +13,7 @@ from label_studio_requests import (
     Annotation,
     Project,
     annotated,
+    predict,
     project_updated,
     setup,
     task,
@@ -50,6 +51,13 @@ def page(backend: Backend, query: str = "?project=7") -> str:
 def report(backend: Backend) -> dict[str, Any]:
     projects = backend.client.get("/status?format=json&project=7").get_json()["projects"]
     return dict(projects[0])
+
+
+def test_the_tasks_that_were_asked_for_are_counted_in_words(backend: Backend) -> None:
+    body = predict([task(99)])
+    body["params"]["stored_only"] = True
+    backend.post("/predict", body)
+    assert "1 looked up before they had a prediction" in page(backend)
 
 
 def test_the_page_begins_with_alarms_then_labels_dollars_and_what_is_next(backend: Backend) -> None:

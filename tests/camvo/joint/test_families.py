@@ -72,3 +72,29 @@ def test_a_family_is_whom_relations_link(related, expected):
     for one, other in related:
         excess[one, other] = excess[other, one] = 0.8
     assert families(excess) == expected
+
+
+@pytest.mark.parametrize("labels", [2, 3, 5, 10])
+@pytest.mark.parametrize("good", [3, 4])
+def test_good_arms_among_weak_ones_are_no_family(good, labels):
+    skills = np.array([0.93] * good + [0.55] * 4)
+    for seed in range(3):
+        votes, _ = draw_votes(skills, labels=labels, items=400, decoy=0.6, seed=seed)
+        assert not excess_agreement(rows_of(votes, labels), labels).any()
+
+
+def test_copies_of_a_good_arm_among_weak_ones_count_as_several():
+    skills = np.array([0.92, 0.92, 0.92, 0.58, 0.57, 0.56, 0.55])
+    votes, _ = draw_votes(skills, labels=4, items=800, copies=2)
+    assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+def test_copies_of_a_weak_arm_among_good_ones_are_a_family():
+    skills = np.array([0.6, 0.6, 0.6, 0.84, 0.83, 0.82, 0.81])
+    votes, _ = draw_votes(skills, labels=4, items=800, copies=2)
+    assert families(excess_agreement(rows_of(votes, 4), 4)) == [[0, 1, 2]]
+
+
+def test_all_arms_but_one_cannot_be_told_from_good_ones():
+    votes, _ = draw_votes(np.array([0.6, 0.6, 0.6, 0.84]), labels=4, items=800, copies=2)
+    assert not excess_agreement(rows_of(votes, 4), 4).any()

@@ -458,6 +458,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("confirmed", sa.Double),
         sa.Column("pruned", sa.Boolean, server_default=sa.false(), nullable=False),
         sa.Column("missing", JSON_VALUE),
+        sa.Column("planned_at", sa.Double, server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_rounds"),
         sa.UniqueConstraint(
             "project",
@@ -484,6 +485,7 @@ def _rounds_and_tasks() -> None:
             "cost_usd",
             "full_cost_usd",
             "created_at",
+            "planned_at",
         ],
     )
     op.create_table(

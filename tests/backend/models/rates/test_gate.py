@@ -255,6 +255,22 @@ def test_a_server_that_answers_one_call_at_a_time_is_delayed_by_each(in_order: b
     assert delay == pytest.approx(4.0, abs=1.0)
 
 
+def limit_after(calls: int, *, at_once: int, seconds: float) -> float:
+    async def main() -> float:
+        settings = model_settings(timeout=600)
+        (gate,) = SimulatedCalls(TrailingWindow(10**6), 1, settings=settings).gates
+        await demand(gate, at_once=at_once, seconds=seconds, calls=calls)
+        return gate.concurrency.limit
+
+    return run_in_virtual_time(main())
+
+
+def test_a_slow_server_is_sent_about_twice_as_many_calls_as_it_works_on() -> None:
+    assert 4.0 <= limit_after(300, at_once=1, seconds=4.0) <= 8.0
+    assert limit_after(600, at_once=6, seconds=4.0) == pytest.approx(12.0, abs=5.0)
+    assert limit_after(600, at_once=500, seconds=4.0) > START
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_few_answers_suffice_to_see_that(in_order: bool) -> None:
     delay = delay_after(20, at_once=1, seconds=4.0, timeout=600, in_order=in_order)

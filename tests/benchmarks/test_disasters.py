@@ -1,0 +1,77 @@
+"""The made-up kinds on which a model of votes may fail have what their names say."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from disasters import casts, outcome, plain_votes
+from joint_fits import fitted, labelled_by
+from made_up.disasters import KINDS
+from made_up.drawing import drawn
+
+BY_NAME = {kind.name: kind for kind in KINDS}
+MENDED = (
+    *(name for name in BY_NAME if re.match("[345] good .* [23] labels", name)),
+    *(name for name in BY_NAME if name.startswith(("three copies of a weak", "three copies of a good"))),
+    *(name for name in BY_NAME if name.startswith("three constant")),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_table_has_its_labels_and_a_seed_draws_it_again(kind):
+    first, again, other = (drawn(kind, seed, items=200).table for seed in (0, 0, 1))
+    assert len(first.labels) == kind.labels
+    assert (first.votes == again.votes).all()
+    assert (first.votes.shape, first.votes.sum()) != (other.votes.shape, other.votes.sum())
+
+
+def test_a_stray_third_label_has_one_vote():
+    table = drawn(BY_NAME["a stray third label"], 0).table
+    assert ((table.votes == 2).sum(), (table.truth == 2).sum()) == (1, 0)
+
+
+def test_all_models_miss_the_same_label():
+    table = drawn(BY_NAME["a label that all models miss"], 0).table
+    labels, _ = plain_votes(table)
+    assert np.mean(labels[table.truth == 2] == 0) > 0.8
+
+
+def test_labels_that_nobody_votes_are_in_the_config():
+    table = drawn(BY_NAME["labels that nobody votes, 3 of 10 used"], 0).table
+    assert (len(table.labels), table.votes.max()) == (10, 2)
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_label_free_fit_is_not_below_the_majority(name):
+    fitted = outcome(BY_NAME[name], 0)
+    assert fitted.joint > fitted.majority - 0.5
+
+
+def taught(name: str, seed: int, labels: int) -> tuple[float, float, bool]:
+    """The shares of right labels of the majority and of a fit with human labels, and whether it fell back."""
+    table = drawn(BY_NAME[name], seed).table
+    rounds = list(casts(table))
+    known = [
+        (rounds[item], table.labels[table.truth[item]])
+        for item in np.random.default_rng(seed).permutation(300)[:labels]
+    ]
+    fit = fitted(rounds[:300], known, dict(table.prices), table.labels)
+    majority, _ = plain_votes(table)
+    labelled = labelled_by(fit, rounds)
+    return float(np.mean(majority == table.truth)), float(np.mean(labelled == table.truth)), fit.contradicted
+
+
+def test_human_labels_that_contradict_the_model_of_votes_let_all_models_count_alike():
+    missed = outcome(BY_NAME["three copies of a model among alike, 4 labels"], 0)
+    assert missed.joint < missed.majority - 5.0
+    majority, right, contradicted = taught("three copies of a model among alike, 4 labels", 0, labels=50)
+    assert contradicted
+    assert right > majority
+
+
+def test_human_labels_that_confirm_the_model_of_votes_keep_it():
+    majority, right, contradicted = taught("three constant voters, 4 labels", 0, labels=50)
+    assert not contradicted
+    assert right > majority + 0.1

@@ -14,6 +14,7 @@ from backend.label_studio.payloads import WebhookEvent, is_id
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.rounds import Round
 from backend.questions import LabelConfig, TaskQuestion
+from backend.questions.question import visible_answers
 from backend.questions.spans import RegionChoices
 
 
@@ -143,32 +144,9 @@ def model_predictions(
 
 def _visible(answers: Sequence[_Answer]) -> list[_Answer]:
     """The answers to the questions that annotators see in a form with these answers, in the same order."""
-    seen = list(answers)
-    while True:
-        chosen = {question.name: _chosen(question, label) for question, label, _ in seen}
-        left = [
-            answer
-            for answer in seen
-            if all(
-                condition.holds(names := chosen.get(condition.control, frozenset()), bool(names))
-                for condition in answer[0].config.conditions
-            )
-        ]
-        if len(left) == len(seen):
-            return left
-        seen = left
-
-
-def _chosen(question: TaskQuestion, label: str) -> frozenset[str]:
-    """The stored and the visible names of the choices in a label."""
-    stored = {
-        choice
-        for item in question.result_items(label)
-        for choice in item["value"].get("choices", ())
-        if isinstance(choice, str)
-    }
-    known = getattr(question.config.control, "labels", ())
-    return frozenset(stored | {each.text for each in known if each.value in stored})
+    labels = {question.name: label for question, label, _ in answers}
+    seen = visible_answers([question.config for question, _, _ in answers], labels)
+    return [answer for answer in answers if answer[0].name in seen]
 
 
 def _prediction(answers: Sequence[_Answer], model_version: str, prefill: float = 0.0) -> dict[str, Any]:

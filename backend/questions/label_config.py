@@ -14,7 +14,8 @@ from backend.questions.prompts.messages import PROMPT_VERSION
 from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
-from backend.questions.xml import Element, Tree, attribute, conditions_of, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import Element, Tree, attribute, targets
 
 
 def epoch_of(
@@ -106,5 +107,5 @@ def _question(element: Element, tree: Tree) -> ConfigQuestion:
         fields=question_fields(element, tree),
         instructions=attribute(element, "camvo_instructions"),
         category=(attribute(element, "camvo_context") or "").strip() or None,
-        conditions=conditions_of(element),
+        conditions=sight_of(tree).conditions(element),
     )

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 from backend.errors import MissingFieldError
-from backend.questions.xml import Element, Tree, attribute, is_never_seen, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import Element, Tree, attribute, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +281,8 @@ class Field:
         name: the object tag's name.
         name_key: for Paragraphs and Chat, the key of a line's speaker.
         text_key: for Paragraphs and Chat, the key of a line's words.
+        optional: whether a task may lack the key: it is a variable among words, or in a caption, and Label
+            Studio imports and shows the task without it.
     """
 
     key: str
@@ -287,6 +290,7 @@ class Field:
     name: str
     name_key: str = "author"
     text_key: str = "text"
+    optional: bool = False
 
     @property
     def where(self) -> str:
@@ -304,8 +308,16 @@ class Field:
             )
         return content
 
+    def is_shown(self, data: Mapping[str, object]) -> bool:
+        """Return whether the task's data has the field, or must have it."""
+        return not self.optional or isinstance(look_up(data, self.key), str | int | float)
+
     def text(self, data: Mapping[str, object]) -> str:
-        """Return the field's plain text, which may be blank; for an image, its address."""
+        """Return the field's plain text, which may be blank; for an image, its address.
+
+        Raises:
+            MissingFieldError: the task's data lacks the key, or holds no text there.
+        """
         content = self.content(data)
         self._require_words(content)
         match self.tag:
@@ -392,7 +404,8 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     no control is attached to, such as the title of an article. Unattached images are left out, because they
     would exclude all models without vision.
 
-    The variables of Headers, Markdowns and Panels come last. What annotators can never see is left out.
+    The variables of Headers, Markdowns and Panels come last. What annotators can never see, or not whenever
+    they see the control, is left out.
 
     The attribute ``camvo_fields="a,b"`` lists the keys instead. A key that no object shows is read as Text.
     """
@@ -403,15 +416,14 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     ]
     chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
     if not chosen:
-        names = [*targets(control), *unattached]
-        seen = [
-            name
-            for name in names
-            if name in tree.objects and not is_never_seen(tree.objects[name], tree.uses)
-        ]
-        fields = _by_key(seen, tree)
+        sight = sight_of(tree)
+        labelled = [name for name in targets(control) if name in tree.objects]
+        beside = [name for name in unattached if sight.is_seen_with(tree.objects[name], control)]
+        fields = _by_key(
+            [name for name in (*labelled, *beside) if sight.never(tree.objects[name]) is None], tree
+        )
         for caption in tree.captions:
-            if not is_never_seen(caption, tree.uses):
+            if sight.never(caption) is None and sight.is_seen_with(caption, control):
                 for field in _fields_among_words(caption):
                     fields.setdefault(field.key, field)
         return tuple(fields.values())
@@ -447,7 +459,7 @@ def _fields_among_words(element: Element) -> list[Field]:
     if _tag(element) in _TAGS and object_obstacle(element):
         return []
     keys = [found[1].rstrip(".,:;!?)") for found in _VARIABLE.finditer(attribute(element, "value") or "")]
-    return [Field(key, "Text", str(element.get("name") or key)) for key in keys if key]
+    return [Field(key, "Text", str(element.get("name") or key), optional=True) for key in keys if key]
 
 
 def field_of_object(element: Element) -> Field | None:

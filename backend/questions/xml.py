@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -56,72 +56,6 @@ def is_true(element: Element, name: str) -> bool:
     return (attribute(element, name) or "").strip().lower() == "true"
 
 
-def is_conditional(element: Element) -> bool:
-    """Return whether the control, or a View around it, has a condition on which annotators see it."""
-    names = ("visibleWhen", "whenTagName", "whenLabelValue", "whenChoiceValue", "whenRole")
-    return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)
-
-
-_NOT_DISPLAYED = re.compile(r"display\s*:\s*none", re.IGNORECASE)
-
-
-def is_never_seen(element: Element, names: Container[str]) -> bool:
-    """Return whether annotators can never see a tag.
-
-    It or a tag around it is styled ``display: none``, or waits for a choice of a control that the config
-    lacks.
-
-    Args:
-        element: the tag.
-        names: the names of the config's tags.
-    """
-    around = (element, *element.iterancestors())
-    return any(
-        _NOT_DISPLAYED.search(attribute(tag, "style") or "") or _waits_in_vain(tag, names) for tag in around
-    )
-
-
-def _waits_in_vain(element: Element, names: Container[str]) -> bool:
-    """Whether the tag is shown after a choice of a control whose name no tag has."""
-    control = attribute(element, "whenTagName")
-    selected = (attribute(element, "visibleWhen") or "").strip() == "choice-selected"
-    return selected and control is not None and control not in names
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition on another control, on which annotators see a control.
-
-    Attributes:
-        control: the other control's name.
-        values: the choices that count, stored or visible; empty if any does.
-        selected: whether one of them must be chosen, or must not be.
-    """
-
-    control: str
-    values: tuple[str, ...]
-    selected: bool
-
-    def holds(self, chosen: Container[str], any_chosen: bool) -> bool:
-        """Return whether it holds for the names of the choices that the other control has."""
-        met = any(value in chosen for value in self.values) if self.values else any_chosen
-        return met == self.selected
-
-
-def conditions_of(element: Element) -> tuple[Condition, ...]:
-    """Return the conditions of a control and of the tags around it that are about choices."""
-    return tuple(
-        Condition(
-            str(attribute(tag, "whenTagName")),
-            tuple(part for part in (attribute(tag, "whenChoiceValue") or "").split(",") if part),
-            attribute(tag, "visibleWhen") == "choice-selected",
-        )
-        for tag in (element, *element.iterancestors())
-        if attribute(tag, "visibleWhen") in {"choice-selected", "choice-unselected"}
-        and attribute(tag, "whenTagName")
-    )
-
-
 def _child_choices(element: Element) -> Iterator[Element]:
     """Yield the choices right below a tag; Views between them do not count as a level."""
     for child in element:
@@ -134,7 +68,7 @@ def _child_choices(element: Element) -> Iterator[Element]:
 def child_labels(element: Element) -> tuple[Label, ...]:
     """Return the choices right below a tag, in document order."""
     return tuple(
-        Label(_stored_name(choice), visible_name(choice), attribute(choice, "hint"))
+        Label(stored_name(choice), visible_name(choice), attribute(choice, "hint"))
         for choice in _child_choices(element)
     )
 
@@ -148,7 +82,7 @@ def _leaf_labels(
     element: Element, separator: str, stored: tuple[str, ...], visible: tuple[str, ...]
 ) -> Iterator[Label]:
     for choice in _child_choices(element):
-        path, words = (*stored, _stored_name(choice)), (*visible, visible_name(choice))
+        path, words = (*stored, stored_name(choice)), (*visible, visible_name(choice))
         if next(_child_choices(choice), None) is None:
             hint = attribute(choice, "hint")
             yield Label(separator.join(path), separator.join(words), hint, path)
@@ -156,7 +90,7 @@ def _leaf_labels(
             yield from _leaf_labels(choice, separator, path, words)
 
 
-def _stored_name(choice: Element) -> str:
+def stored_name(choice: Element) -> str:
     """Return what Label Studio stores for a choice: its alias, else its value; blank if it has neither."""
     return attribute(choice, "alias") or attribute(choice, "value") or ""
 
@@ -205,13 +139,13 @@ _DECLARATION = re.compile(r"^\ufeff?\s*<\?xml\s[^>]*\?>")
 _CAPTIONS = frozenset({"header", "markdown", "panel"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tree:
     """The control and object elements of a config in document order.
 
     ``uses`` counts the elements of each name: the SDK accepts duplicates and keeps the last one. ``attached``
     names the objects that some control is attached to. ``captions`` are the tags with words of the page, such
-    as a Header, that no control can be attached to.
+    as a Header, that no control can be attached to; ``styles`` are the Style tags.
     """
 
     controls: tuple[Element, ...]
@@ -219,6 +153,7 @@ class Tree:
     uses: Mapping[str, int]
     attached: frozenset[str]
     captions: tuple[Element, ...]
+    styles: tuple[Element, ...]
 
     @classmethod
     def parse(cls, xml: str) -> Tree:
@@ -264,6 +199,7 @@ class Tree:
             uses=Counter(element.get("name") for element in named),
             attached=frozenset(name for control in controls for name in targets(control)),
             captions=tuple(element for element in root.iter("*") if str(element.tag).lower() in _CAPTIONS),
+            styles=tuple(element for element in root.iter("*") if str(element.tag).lower() == "style"),
         )
 
 

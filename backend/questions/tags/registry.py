@@ -18,7 +18,8 @@ from backend.questions.tags import (
     taxonomy,
     textarea,
 )
-from backend.questions.xml import Element, Tree, attribute, is_never_seen, is_true, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import Element, Tree, attribute, is_true, targets
 
 CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
     {
@@ -64,8 +65,10 @@ def _reads_instead(control: Element, heard: Element) -> bool:
 
 def _misplaced(control: Element, tree: Tree) -> str | None:
     name = str(control.get("name"))
-    if is_never_seen(control, tree.uses):
-        return "annotators never see it"
+    if (hidden := sight_of(tree).never(control)) is not None:
+        return f"annotators never see it: {hidden}"
+    if not is_true(control, "perRegion") and sight_of(tree).waits_for_region(control):
+        return "annotators see it only while a region is selected"
     if "{{" in name or any(str(parent.tag).lower() == "repeater" for parent in control.iterancestors()):
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:

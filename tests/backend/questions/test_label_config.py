@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, MissingFieldError
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.controls import OneOf
 from backend.questions.objects import Field
@@ -298,26 +298,49 @@ def test_models_read_every_variable_among_words() -> None:
     ]
 
 
+def test_a_task_without_the_variable_of_a_caption_is_asked_about_without_it() -> None:
+    caption = '<Header value="$claim"/><Markdown value="See $a.b and $text"/><Panel value="$claim"/>'
+    (question,) = config(choices(), TEXT + caption).questions
+    assert question.texts({"text": "It rained."}) == {"text": "It rained."}
+    assert question.texts({"text": "It rained.", "claim": {"no": "text"}}) == {"text": "It rained."}
+
+
+def test_a_task_without_a_key_that_label_studio_requires_is_refused() -> None:
+    (question,) = config(choices(), TEXT + '<Text name="title" value="$title"/>').questions
+    with pytest.raises(MissingFieldError):
+        question.texts({"text": "It rained."})
+
+
 @pytest.mark.parametrize(
     "hidden",
     [
         '<View style="color: red; display:none"><Text name="gold" value="$gold"/></View>',
         '<View style="DISPLAY : none !important"><View><Header value="$gold"/></View></View>',
         '<Text name="gold" value="$gold" style="display: none"/>',
+        "<Style>.away, #off { color: red; display:none }</Style>"
+        '<View className="big away"><Header value="$gold"/></View>'
+        '<View idAttr="off"><Header value="$gold"/></View>',
         '<View visibleWhen="choice-selected" whenTagName="nothing"><Text name="gold" value="$gold"/></View>',
+        '<View visibleWhen="choice-selected" whenTagName="mood" whenChoiceValue="None">'
+        '<Text name="gold" value="$gold"/></View>',
+        '<View visibleWhen="region-selected"><Text name="gold" value="$gold"/></View>',
     ],
 )
 def test_models_do_not_read_what_annotators_never_see(hidden: str) -> None:
     assert keys(choices(), TEXT + hidden) == ["text"]
 
 
-def test_text_that_waits_for_a_choice_of_the_config_is_read() -> None:
-    shown = '<View visibleWhen="choice-selected" whenTagName="mood"><Text name="more" value="$more"/></View>'
-    assert keys(choices(), TEXT + shown) == ["text", "more"]
+def test_text_under_a_condition_is_read_for_the_questions_under_it_alone() -> None:
+    condition = 'visibleWhen="choice-selected" whenTagName="mood" whenChoiceValue="Good"'
+    shown = f'<View {condition}><Text name="more" value="$more"/>{choices(name="why")}</View>'
+    asked = config(choices() + shown).questions
+    assert [[field.key for field in question.fields] for question in asked] == [["text"], ["text", "more"]]
 
 
 def test_a_control_that_annotators_never_see_is_skipped() -> None:
-    assert reasons(f'<View style="display:none">{choices()}</View>') == ["annotators never see it"]
+    assert reasons(f'<View style="display:none">{choices()}</View>') == [
+        "annotators never see it: a style hides it"
+    ]
 
 
 @pytest.mark.parametrize("start", ["", "\n  ", "\ufeff"])

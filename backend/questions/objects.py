@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
 from backend.errors import MissingFieldError
 from backend.questions.visibility import sight_of
-from backend.questions.xml import Element, Tree, attribute, targets
+from backend.questions.xml import VARIABLE, Element, Tree, attribute, shown_value, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +281,7 @@ class Field:
         name: the object tag's name.
         name_key: for Paragraphs and Chat, the key of a line's speaker.
         text_key: for Paragraphs and Chat, the key of a line's words.
+        place: where its object stands on the page; it does not tell fields apart.
         optional: whether a task may lack the key: it is a variable among words, or in a caption, and Label
             Studio imports and shows the task without it.
     """
@@ -291,6 +292,7 @@ class Field:
     name_key: str = "author"
     text_key: str = "text"
     optional: bool = False
+    place: int = field(default=0, compare=False)
 
     @property
     def where(self) -> str:
@@ -351,6 +353,11 @@ class Field:
             )
 
 
+def in_page_order(fields: Iterable[Field]) -> list[Field]:
+    """Return fields in the order in which annotators see them."""
+    return sorted(fields, key=lambda each: each.place)
+
+
 def scalar_text(content: object) -> str | None:
     """Return a JSON string, number, boolean or null as the editor shows it; ``None`` for anything else."""
     if content is None:
@@ -393,6 +400,9 @@ def storable_text(text: str) -> str:
 
 _VARIABLE = re.compile(r"\$([^\s,${}]+)")
 _TAGS = {tag.lower(): tag for tag in TAGS}
+_WORDED = frozenset({"text", "hypertext"})
+"""Objects that may have words around their variables."""
+
 _LINE_KEYS = {"Paragraphs": ("author", "text"), "Chat": ("role", "content")}
 """Object tag → the default keys of a dialogue line's speaker and words."""
 
@@ -424,11 +434,21 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
         )
         for caption in tree.captions:
             if sight.never(caption) is None and sight.is_seen_with(caption, control):
-                for field in _fields_among_words(caption):
-                    fields.setdefault(field.key, field)
+                for each in _fields_among_words(caption, tree):
+                    fields.setdefault(each.key, each)
         return tuple(fields.values())
     known = _by_key([*targets(control), *tree.objects], tree)
-    return tuple(known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen))
+    listed = [known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen)]
+    return tuple(replace(each, place=tree.places[control]) for each in listed)
+
+
+def shown_keys(tree: Tree) -> Iterator[tuple[Element, list[str]]]:
+    """Yield the objects and captions of a config, each with the keys of the task's data that it shows."""
+    for element in (*tree.objects.values(), *tree.captions):
+        whole = _VARIABLE.fullmatch(
+            (attribute(element, "value") or attribute(element, "valueList") or "").strip()
+        )
+        yield element, [whole[1]] if whole else VARIABLE.findall(shown_value(element))
 
 
 def object_obstacle(element: Element) -> str | None:
@@ -447,19 +467,22 @@ def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for name in names:
         element = tree.objects[name]
-        field = field_of_object(element)
-        shown = [field] if field else _fields_among_words(element) if _tag(element) == "text" else []
-        for each in shown:
+        whole = field_of_object(element)
+        among = _fields_among_words(element, tree) if whole is None and _tag(element) in _WORDED else []
+        for each in among if whole is None else [replace(whole, place=tree.places[element])]:
             fields.setdefault(each.key, each)
     return fields
 
 
-def _fields_among_words(element: Element) -> list[Field]:
+def _fields_among_words(element: Element, tree: Tree) -> list[Field]:
     """Return a Text field for every variable in a value such as ``"Question: $question"``."""
     if _tag(element) in _TAGS and object_obstacle(element):
         return []
-    keys = [found[1].rstrip(".,:;!?)") for found in _VARIABLE.finditer(attribute(element, "value") or "")]
-    return [Field(key, "Text", str(element.get("name") or key), optional=True) for key in keys if key]
+    name, place = element.get("name"), tree.places[element]
+    return [
+        Field(key, "Text", str(name or key), optional=True, place=place)
+        for key in VARIABLE.findall(shown_value(element))
+    ]
 
 
 def field_of_object(element: Element) -> Field | None:

@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import EmptyTextError
 from backend.questions.controls import AnyOf, Control, TaskContent
-from backend.questions.objects import IMAGE, Field
+from backend.questions.objects import IMAGE, Field, in_page_order
+from backend.questions.page import Words
 from backend.questions.redaction import Redactor
 from backend.questions.visibility import Condition, visible
 from camvo.votes.aggregation import Aggregation
@@ -34,6 +35,8 @@ class ConfigQuestion:
         category: the key of the task's data with the task's category, the control's attribute
             ``camvo_context``. Models do not see it; the policy learns how good each model is in it.
         conditions: on the choices of other controls; annotators see this one only if all hold.
+        words: what annotators read on the page beside the data, in its order.
+        place: where the control stands on the page.
     """
 
     name: str
@@ -44,6 +47,8 @@ class ConfigQuestion:
     instructions: str | None = None
     category: str | None = None
     conditions: tuple[Condition, ...] = ()
+    words: tuple[Words, ...] = ()
+    place: int = 0
 
     def about(self, data: Mapping[str, object], redactor: Redactor | None = None) -> TaskQuestion:
         """Return the question about the task with this data.
@@ -59,11 +64,8 @@ class ConfigQuestion:
             TaskError: the task leaves nothing to decide.
         """
         texts = self.texts(data)
-        images = {
-            field.key: texts.pop(field.key)
-            for field in self.fields
-            if field.tag == IMAGE and field.key in texts
-        }
+        pictures = [field.key for field in self.fields if field.tag == IMAGE and field.key in texts]
+        images = {key: texts.pop(key) for key in list(texts) if key in pictures}
         redacted = {} if redactor is None else redactor.redact(texts)
         content = TaskContent(
             texts | {key: text.text for key, text in redacted.items()},
@@ -77,7 +79,7 @@ class ConfigQuestion:
         return "" if self.category is None else Field(self.category, "Text", self.category).text(data).strip()
 
     def texts(self, data: Mapping[str, object]) -> dict[str, str]:
-        """Return field key → plain text (for an image its address), in the order of ``fields``.
+        """Return field key → plain text (for an image its address), in the order of the page.
 
         The first field is what is labelled, so it must not be blank; the others may be. Optional fields that
         the task lacks are left out.
@@ -88,7 +90,7 @@ class ConfigQuestion:
         """
         first, *others = self.fields
         shown = [first, *(field for field in others if field.is_shown(data))]
-        texts = {field.key: field.text(data) for field in shown}
+        texts = {field.key: field.text(data) for field in in_page_order(shown)}
         if not texts[first.key].strip():
             what = "image" if first.tag == IMAGE else "text"
             raise EmptyTextError(
@@ -187,11 +189,23 @@ def _digest(question: ConfigQuestion) -> str:
         question.name,
         question.tag.lower(),
         asdict(question.control),  # type: ignore[call-overload]  # a Control is a dataclass
-        [[field.key, field.tag, field.name_key, field.text_key] for field in question.fields],
+        [[each.key, each.tag, each.name_key, each.text_key] for each in in_page_order(question.fields)],
         question.instructions,
         *([] if question.category is None else [{"context": question.category}]),
+        *([{"page": _page(question)}] if question.words else []),
+        *([{"conditions": [asdict(each) for each in question.conditions]}] if question.conditions else []),
     ]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+
+def _page(question: ConfigQuestion) -> list[list[str]]:
+    """The words around the question and its fields, in the order of the page."""
+    parts = [
+        *((words.place, ["words", words.text]) for words in question.words),
+        *((each.place, ["field", each.key]) for each in question.fields),
+        (question.place, ["question"]),
+    ]
+    return [part for _, part in sorted(parts)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ Read from the source of the editor of Label Studio 1.23 (``mixins/Visibility.js`
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -47,6 +48,13 @@ class Condition:
     answers: tuple[tuple[str, ...], ...] | None
     texts: tuple[str, ...]
     selected: bool
+
+    def __str__(self) -> str:
+        """The condition in words, for people and models."""
+        named = " or ".join(map(_quoted, self.controls)) or "nothing"
+        if self.answers is None:
+            return f"{named} has {'an' if self.selected else 'no'} answer"
+        return f"{named} is {'' if self.selected else 'not '}{' or '.join(map(_quoted, self.texts))}"
 
     def holds(self, chosen: Sequence[Set[str] | None]) -> bool | None:
         """Return whether it holds; ``None`` if that is open.
@@ -89,6 +97,10 @@ def _restriction(tag: Element) -> _Restriction | None:
         # The same without a comma: one stored value of any control
         return None if others[1] is None else _Restriction("", None, others[1], None, None)
     return _Restriction(when, *others) if when in _KINDS else None
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _around(tag: Element) -> Iterator[Element]:
@@ -179,6 +191,12 @@ class _Sight:
             if name not in asking
         )
 
+    def _always_holds(self, rule: _Restriction) -> bool:
+        """Whether annotators see what has a restriction in every form, before they select a region."""
+        if rule.when == "choice-unselected":
+            return all(self.never(self._controls[name]) is not None for name in self._named(rule))
+        return rule.when == "no-region-selected"
+
     def _named(self, rule: _Restriction) -> list[str]:
         """The controls whose choices a restriction is about."""
         if rule.control is not None:
@@ -222,7 +240,7 @@ class _Sight:
         found = []
         for each in _around(tag):
             rule = _restriction(each)
-            if rule is None or rule.when in {"region-selected", "no-region-selected"}:
+            if rule is None or rule.when == "region-selected" or self._always_holds(rule):
                 continue
             controls = self._named(rule)
             read = [self._answers(self._controls[name], rule) for name in controls]
@@ -262,20 +280,14 @@ class _Sight:
         return self._known[tag]
 
     def _restrictions(self, tag: Element, asking: frozenset[str]) -> frozenset[_Restriction]:
-        own = {
-            rule
-            for each in _around(tag)
-            if (rule := _restriction(each)) and rule.when != "no-region-selected"
-        }
-        implied: set[_Restriction] = set()
-        for rule in own:
-            if (
-                rule.when == "choice-selected"
-                and rule.control in self._controls
-                and rule.control not in asking
-            ):
-                implied |= self._restrictions(self._controls[rule.control], asking | {rule.control})
-        return frozenset(own | implied)
+        rules = {rule for each in _around(tag) if (rule := _restriction(each)) is not None}
+        own = frozenset(rule for rule in rules if not self._always_holds(rule))
+        implied = [
+            self._restrictions(self._controls[rule.control], asking | {rule.control})
+            for rule in own
+            if rule.when == "choice-selected" and rule.control in self._controls.keys() - asking
+        ]
+        return own.union(*implied)
 
 
 def _written(rule: _Restriction) -> str:

@@ -97,6 +97,10 @@ class Browser:
             lambda: any(map(is_clicked, self._now(lambda: self._elements(css)) or [])), f"{css} {text}"
         )
 
+    def script(self, code: str) -> Any:
+        """What JavaScript returns in the page; ``None`` if it fails."""
+        return self._now(lambda: self._driver.execute_script(code))
+
     def picture(self, name: str) -> None:
         """Save a screenshot of the window."""
         self._artefacts.mkdir(parents=True, exist_ok=True)

@@ -106,10 +106,10 @@ class Browser:
         self._artefacts.mkdir(parents=True, exist_ok=True)
         self._driver.save_screenshot(os.fspath(self._artefacts / f"{name}.png"))
 
-    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+    def wait_until(self, condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
         """Poll a condition until it holds; a failure leaves a screenshot."""
         try:
-            wait_until(condition, what, PATIENCE)
+            wait_until(condition, what, patience)
         except AssertionError:
             self.picture("failure")
             raise

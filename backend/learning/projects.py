@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.ledger import projects
 from backend.ledger.projects import Project
-from backend.questions import LabelConfig, parse_label_config
+from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.settings import Settings
 from camvo.votes.labels import LABEL_VOTE
 
@@ -46,13 +46,18 @@ def closed_controls(stored: Project) -> Mapping[str, bool] | None:
 
     Controls that cannot be voted on are absent. ``None`` if the label config is unknown or cannot be read.
     """
+    questions = stored_questions(stored)
+    return None if questions is None else {q.name: q.control.aggregation == LABEL_VOTE for q in questions}
+
+
+def stored_questions(stored: Project) -> tuple[ConfigQuestion, ...] | None:
+    """The questions of a project's label config; ``None`` if it is unknown or cannot be read."""
     if stored.label_config is None:
         return None
     try:
-        config = parse_label_config(stored.label_config)
+        return parse_label_config(stored.label_config).questions
     except BadLabelConfigError:
         return None
-    return {question.name: question.control.aggregation == LABEL_VOTE for question in config.questions}
 
 
 def shown_instructions(stored: Project | None, settings: Settings) -> str | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from html import unescape
 from typing import Final
 
 from backend.errors import MissingFieldError
-from backend.questions.xml import Element, Tree, attribute, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import VARIABLE, Element, Tree, attribute, shown_value, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +299,9 @@ class Field:
         name: the object tag's name.
         name_key: for Paragraphs and Chat, the key of a line's speaker.
         text_key: for Paragraphs and Chat, the key of a line's words.
+        place: where its object stands on the page; it does not tell fields apart.
+        optional: whether a task may lack the key: it is a variable among words, or in a caption, and Label
+            Studio imports and shows the task without it.
     """
 
     key: str
@@ -305,6 +309,8 @@ class Field:
     name: str
     name_key: str = "author"
     text_key: str = "text"
+    optional: bool = False
+    place: int = field(default=0, compare=False)
 
     @property
     def where(self) -> str:
@@ -322,8 +328,16 @@ class Field:
             )
         return content
 
+    def is_shown(self, data: Mapping[str, object]) -> bool:
+        """Return whether the task's data has the field, or must have it."""
+        return not self.optional or isinstance(look_up(data, self.key), str | int | float)
+
     def text(self, data: Mapping[str, object]) -> str:
-        """Return the field's plain text, which may be blank; for an image, its address."""
+        """Return the field's plain text, which may be blank; for an image, its address.
+
+        Raises:
+            MissingFieldError: the task's data lacks the key, or holds no text there.
+        """
         content = self.content(data)
         self._require_words(content)
         match self.tag:
@@ -355,6 +369,11 @@ class Field:
                 where=self.where,
                 fix=f"set textKey (and nameKey) of the {self.tag} in the label config to the data's keys",
             )
+
+
+def in_page_order(fields: Iterable[Field]) -> list[Field]:
+    """Return fields in the order in which annotators see them."""
+    return sorted(fields, key=lambda each: each.place)
 
 
 def scalar_text(content: object) -> str | None:
@@ -399,6 +418,9 @@ def storable_text(text: str) -> str:
 
 _VARIABLE = re.compile(r"\$([^\s,${}]+)")
 _TAGS = {tag.lower(): tag for tag in TAGS}
+_WORDED = frozenset({"text", "hypertext"})
+"""Objects that may have words around their variables."""
+
 _LINE_KEYS = {"Paragraphs": ("author", "text"), "Chat": ("role", "content")}
 """Object tag → the default keys of a dialogue line's speaker and words."""
 
@@ -410,6 +432,9 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     no control is attached to, such as the title of an article. Unattached images are left out, because they
     would exclude all models without vision.
 
+    The variables of Headers, Markdowns and Panels come last. What annotators can never see, or not whenever
+    they see the control, is left out.
+
     The attribute ``camvo_fields="a,b"`` lists the keys instead. A key that no object shows is read as Text.
     """
     unattached = [
@@ -419,9 +444,29 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     ]
     chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
     if not chosen:
-        return tuple(_by_key([*targets(control), *unattached], tree).values())
+        sight = sight_of(tree)
+        labelled = [name for name in targets(control) if name in tree.objects]
+        beside = [name for name in unattached if sight.is_seen_with(tree.objects[name], control)]
+        fields = _by_key(
+            [name for name in (*labelled, *beside) if sight.never(tree.objects[name]) is None], tree
+        )
+        for caption in tree.captions:
+            if sight.never(caption) is None and sight.is_seen_with(caption, control):
+                for each in _fields_among_words(caption, tree):
+                    fields.setdefault(each.key, each)
+        return tuple(fields.values())
     known = _by_key([*targets(control), *tree.objects], tree)
-    return tuple(known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen))
+    listed = [known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen)]
+    return tuple(replace(each, place=tree.places[control]) for each in listed)
+
+
+def shown_keys(tree: Tree) -> Iterator[tuple[Element, list[str]]]:
+    """Yield the objects and captions of a config, each with the keys of the task's data that it shows."""
+    for element in (*tree.objects.values(), *tree.captions):
+        whole = _VARIABLE.fullmatch(
+            (attribute(element, "value") or attribute(element, "valueList") or "").strip()
+        )
+        yield element, [whole[1]] if whole else VARIABLE.findall(shown_value(element))
 
 
 def object_obstacle(element: Element) -> str | None:
@@ -439,10 +484,23 @@ def object_obstacle(element: Element) -> str | None:
 def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for name in names:
-        field = field_of_object(tree.objects[name])
-        if field is not None:
-            fields.setdefault(field.key, field)
+        element = tree.objects[name]
+        whole = field_of_object(element)
+        among = _fields_among_words(element, tree) if whole is None and _tag(element) in _WORDED else []
+        for each in among if whole is None else [replace(whole, place=tree.places[element])]:
+            fields.setdefault(each.key, each)
     return fields
+
+
+def _fields_among_words(element: Element, tree: Tree) -> list[Field]:
+    """Return a Text field for every variable in a value such as ``"Question: $question"``."""
+    if _tag(element) in _TAGS and object_obstacle(element):
+        return []
+    name, place = element.get("name"), tree.places[element]
+    return [
+        Field(key, "Text", str(name or key), optional=True, place=place)
+        for key in VARIABLE.findall(shown_value(element))
+    ]
 
 
 def field_of_object(element: Element) -> Field | None:

@@ -18,6 +18,7 @@ from backend.models import Pool
 from backend.models.model import TokenMeter, TokenPrices, count_text, count_tokens
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.prompts.packs import TYPICAL_ID, packed_task
+from backend.questions.question import asked_together
 from backend.quotes.target_quote import TargetQuote
 from backend.settings import ModelSettings
 from backend.settings.settings import HumanSettings
@@ -52,21 +53,26 @@ class JobTally:
     unpackable: int = 0
 
     def add(self, pool: Pool, job: Job, questions: Sequence[JobQuestion]) -> None:
-        """Count one task that is to come; ``listed`` is left as it is."""
-        alone = pool[pool.names[0]].model.count(prompt_messages(questions, job.settings.instructions))
+        """Count one task that is to come; ``listed`` is left as it is.
+
+        Questions under a condition are counted as if it held: in a prompt of their own, since they are asked
+        once those that they depend on are decided.
+        """
+        count = pool[pool.names[0]].model.count
+        stages = asked_together(questions)
+        alone = sum(count(prompt_messages(stage, job.settings.instructions)) for stage in stages)
         answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
         self.input += alone
-        self.answers += pool[pool.names[0]].model.count(
-            [{"role": "assistant", "content": json.dumps(answer)}]
-        )
-        packed = packed_task(questions, job.settings.instructions)
-        if packed is None:
+        self.answers += count([{"role": "assistant", "content": json.dumps(answer)}])
+        packs = [packed_task(stage, job.settings.instructions) for stage in stages]
+        packed = [pack for pack in packs if pack is not None]
+        if len(packed) < len(packs):
             self.unpackable += alone
             return
         self.packable += 1
-        self.shared += count_tokens((packed.system,))
-        self.own += count_text(packed.fenced(TYPICAL_ID))
+        self.shared += sum(count_tokens((pack.system,)) for pack in packed)
+        self.own += sum(count_text(pack.fenced(TYPICAL_ID)) for pack in packed)
 
     def packed(self, tasks: float) -> float:
         """Return the input tokens of all tasks if tasks that may share a prompt do so, ``tasks`` in each."""

@@ -202,6 +202,7 @@ def _project_report(
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
         skipped=() if config is None else config.skipped,
+        page=() if config is None else config.page,
         failed=failed_task_reports(connection, key, commands_of(key)),
         progress=progress,
         title=stored.title,

@@ -92,9 +92,20 @@ def test_a_control_without_predictions_is_named_with_the_reason(api: LabelStudio
     brush = '<Image name="i" value="$i"/><Brush name="paint" toName="i"/></View>'
     api.project["label_config"] = config.replace("</View>", brush)
     told = facts(api, url)
-    [partly] = [fact.text for fact in told if fact.holds is None]
+    partly, unsent = [fact.text for fact in told if fact.holds is None]
     assert partly.startswith("paint (Brush) stays blank: ")
+    assert unsent == 'field "i": no question that is asked reads it'
     assert not any(fact.holds is False for fact in told)
+
+
+def test_what_models_are_shown_is_listed_in_the_order_of_the_page(api: LabelStudioApi, url: str) -> None:
+    config = str(api.project["label_config"])
+    api.project["label_config"] = config.replace("<View>", '<View><Header value="Read it all."/>')
+    assert [fact.text for fact in facts(api, url) if fact.name == "sent"] == [
+        'words "Read it all."',
+        'field "text"',
+        "question mood",
+    ]
 
 
 @pytest.mark.parametrize(

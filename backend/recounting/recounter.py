@@ -227,6 +227,8 @@ class _AnsweredRounds:
         with self._counter.ledger.read() as connection:
             answered = QuestionRounds(connection, key.project, key.control, key.epoch).answered()
             further = recounts.further_votes_of(connection, [round_.id for round_ in answered])
+        # Rounds are numbered as models happen to reply; folds by task are the same in each run.
+        answered.sort(key=lambda round_: round_.key.task)
         folds = [answered[fold::_FOLDS] for fold in range(_FOLDS)]
         decided = [self._decide(fold, prices, further) for fold in folds if fold]
         self._folds = [fold for fold in decided if fold]

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.joint_fit import JointFit, VotesFit
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import Lattice, count_passing
 from camvo.joint.plans import NEVER, plan_by_worth, walk
 from camvo.joint.votes import Rows, renumber
+from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
 from camvo.state.exploration import UNASKED
 from camvo.typing import Array
@@ -194,7 +195,7 @@ class _Problem:
 
     def __init__(self, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float) -> None:
         whole = votes.rows.counts > 0.0
-        self._fit, self._votes, self._agreement = fit, votes, agreement
+        self._fit, self._votes, self._agreement = fit, replace(votes, model=fit.model), agreement
         self._rows: Rows = votes.rows.rows[whole]
         self.counts: Array = votes.rows.counts[whole]
         self._positions = [fit.arms.index(arm) for arm in fit.shortlist]

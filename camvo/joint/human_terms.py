@@ -77,14 +77,6 @@ class HumanTerms:
         """The share of each term that :meth:`correct` leaves out, apart from the exponent."""
         return 1.0 - self.exponent / self.divisor
 
-    def left_to_add(self, votes: Mapping[str, str], arms: Sequence[str], *, named: bool) -> dict[str, float]:
-        """Label → what :meth:`correct` has not added to its log-probability."""
-        terms = {label: (self.left_out if named else 1.0) * term for label, term in self.labels.items()}
-        for arm, term in zip(arms, self.arms.tolist(), strict=True):
-            if (label := votes.get(arm)) is not None and label in terms:
-                terms[label] += self.left_out * term
-        return terms
-
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
         """Add the terms, not the exponent, to the probabilities (P, G) of the labels in vote rows (P, K).
 
@@ -92,7 +84,7 @@ class HumanTerms:
 
         The exponent measures how overconfident the model of votes is, mostly because arms make the same
         errors. More votes do not reduce such errors, so plans of whom to ask leave the exponent out
-        (:meth:`calibrate` applies it). The exponent does not change the order of the labels unless it is
+        (:meth:`said` applies it). The exponent does not change the order of the labels unless it is
         below a third.
         """
         numbers = right.shape[1]
@@ -109,6 +101,28 @@ class HumanTerms:
         top = np.maximum(np.where(present, logs, -np.inf).max(axis=1), rest)
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
+
+    def said(
+        self,
+        probabilities: Mapping[str, float],
+        votes: Mapping[str, str],
+        arms: Sequence[str],
+        labels: Sequence[str],
+    ) -> dict[str, float]:
+        """The probability that people say each label with a vote, by those of :meth:`correct`.
+
+        Adds the exponent, and what :meth:`correct` left out.
+        """
+        terms = self.left_to_add(votes, arms, named=len(labels) == 2)
+        return self.calibrate(probabilities, terms, others=len(probabilities) < len(labels))
+
+    def left_to_add(self, votes: Mapping[str, str], arms: Sequence[str], *, named: bool) -> dict[str, float]:
+        """Label → what :meth:`correct` has not added to its log-probability."""
+        terms = {label: (self.left_out if named else 1.0) * term for label, term in self.labels.items()}
+        for arm, term in zip(arms, self.arms.tolist(), strict=True):
+            if (label := votes.get(arm)) is not None and label in terms:
+                terms[label] += self.left_out * term
+        return terms
 
     def calibrate(
         self, probabilities: Mapping[str, float], terms: Mapping[str, float], *, others: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, logit
+from scipy.special import logit
 
-from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
+from camvo.joint.beliefs import Beliefs, believe, counts_over_model
+from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
 from camvo.joint.human_terms import HumanTerms
 from camvo.joint.lattice import most_arms, vote_lattice
@@ -22,13 +23,18 @@ from camvo.joint.models import (
     Kinds,
     TwoCoins,
     VoteModel,
-    fit_vote_model,
-    others_say,
-    with_taught_arm,
 )
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
 from camvo.joint.skills import ContextSkills
-from camvo.joint.votes import Rows, VoteRows, excess_agreement, families, renumber, row_of, tempers
+from camvo.joint.votes import (
+    Rows,
+    VoteRows,
+    families,
+    renumber,
+    row_of,
+    tempers,
+)
+from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
@@ -53,97 +59,6 @@ def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Be
         chances = [told * likely[step.following] for step, told in zip(level, level_votes, strict=True)]
         votes.append(tuple([chance / chance.sum(axis=0) for chance in chances]))
     return Beliefs(beliefs.lattice, beliefs.right * odds / likely[:, None], tuple(votes))
-
-
-_PARTIAL_ROUNDS: Final = 300.0
-"""Rounds that stopped early count at most as this many rounds. They improve the first fits, but if they
-outweigh the others, the model drifts: it confirms the labels at which it stopped."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VotesFit:
-    """The part of the fit that human labels do not change.
-
-    With a student, ``witnesses`` is the model of the other arms' votes, and ``taught`` its position.
-    """
-
-    rows: VoteRows
-    model: VoteModel
-    excess: Array
-    witnesses: VoteModel | None = None
-    taught: int | None = None
-
-    @property
-    def arms(self) -> int:
-        """K."""
-        return self.rows.rows.shape[1]
-
-    def reference(self, positions: Sequence[int]) -> Callable[[Rows], Array] | None:
-        """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
-        if self.witnesses is None or self.taught is None:
-            return None
-        model, taught, among = self.witnesses, self.taught, [*positions]
-
-        def reference(rows: Rows) -> Array:
-            whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
-            whole[:, among] = rows
-            return others_say(model, whole, taught)[:, : max(len(among), 2)]
-
-        return reference
-
-    @classmethod
-    @lru_cache(maxsize=32)
-    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
-        """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-        return VotesFit.of_rows(VoteRows.of(evidence.patterns, arms, labels), labels)
-
-    @classmethod
-    def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
-        """Fit the model of votes on M labels to vote rows."""
-        partial = rows.partial.sum()
-        weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
-        excess = excess_agreement(rows, labels)
-        return cls(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
-
-    def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
-        """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
-        among, rows = _ModelAmong(self.model, positions, self.arms), self.rows.rows[:, positions]
-        correct = _correction(human, positions, labels)
-        reference = self.reference(positions)
-        return form_beliefs(among, replace(self.rows, rows=rows), len(labels), correct, reference)
-
-
-@lru_cache(maxsize=32)
-def _fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
-    """The same model with the student added (:mod:`camvo.joint.models`)."""
-    taught = arms.index(STUDENT)
-    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
-    rows = VoteRows.of(evidence.patterns, arms, labels)
-    temper = float(tempers(excess_agreement(rows, labels))[taught])
-    model = with_taught_arm(others.model, rows, taught, temper)
-    excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
-    return VotesFit(rows, model, excess, others.model, taught)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ModelAmong:
-    """A model of votes, for rows of some of its arms."""
-
-    model: VoteModel
-    positions: Sequence[int]
-    arms: int
-
-    @property
-    def skill(self) -> Array:
-        """The mean log-odds of each arm's vote."""
-        return np.asarray(self.model.skill[self.positions], dtype=np.float64)
-
-    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
-        """See :meth:`VoteModel.beliefs`; the rows hold these arms only."""
-        whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
-        whole[:, self.positions] = rows
-        right, evidence = self.model.beliefs(whole)
-        return right[:, : max(rows.shape[1], 2)], evidence
 
 
 def _shortlist_of(
@@ -189,7 +104,7 @@ class JointFit:
         everyone: the number of rounds that asked all arms.
         model: the model of votes of all arms.
         excess: the excess agreement of each pair of arms, shape (K, K).
-        human: what human labels add; ``None`` without human labels.
+        human: what human labels add; ``None`` without human labels, and with conventions.
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
         sure: what the arms' confidences add.
@@ -201,6 +116,7 @@ class JointFit:
             context; ``None`` without skills by context.
         anywhere: for the fit of a task whose context counts, the fit for a task of any context.
         contradicted: whether human labels prefer the plain majority, so that all arms count alike.
+        conventions: what people say where the votes say a label, if human labels prove that it often differs.
     """
 
     arms: tuple[str, ...]
@@ -218,6 +134,18 @@ class JointFit:
     counted: Beliefs | None = None
     anywhere: JointFit | None = None
     contradicted: bool = False
+    conventions: Conventions | None = None
+
+    @property
+    def human_labels(self) -> int:
+        """The number of human labels that the fit knows."""
+        taught = self.human or self.conventions
+        return 0 if taught is None else taught.count
+
+    @property
+    def by_votes(self) -> JointFit:
+        """The fit that says labels as the models do."""
+        return self if self.conventions is None else replace(self, conventions=None)
 
     @property
     def reads_context(self) -> bool:
@@ -241,7 +169,7 @@ class JointFit:
         positions = [self.arms.index(arm) for arm in shortlist]
         lattice = vote_lattice(len(shortlist), len(self.labels))
         counted = self.counted if lattice is self.beliefs.lattice else None
-        correct = _correction(self.human, positions, self.labels)
+        correct = correction(self.human, positions, self.labels)
         beliefs = believe(model.among(positions), lattice, correct, counted)
         return replace(self, model=model, shortlist=shortlist, beliefs=beliefs, anywhere=self)
 
@@ -306,11 +234,9 @@ class JointFit:
             return dict.fromkeys(self.labels, 1.0 / len(self.labels))
         probabilities = tilted(probabilities, tilts)
         if self.human is not None:
-            terms = self.human.left_to_add(cast, self.arms, named=len(self.labels) == 2)
-            others = len(probabilities) < len(self.labels)
-            probabilities = self.human.calibrate(probabilities, terms, others=others)
-        rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
-        return {label: probabilities.get(label, rest) for label in self.labels}
+            probabilities = self.human.said(probabilities, cast, self.arms, self.labels)
+        spread = _over_all(probabilities, self.labels)
+        return spread if self.conventions is None else self.conventions.said(spread)
 
     def given_all(self, rows: Rows) -> Array:
         """The probability of each number's label, given vote rows of all arms, shape (P, K) → (P, G)."""
@@ -362,6 +288,8 @@ class JointFit:
             described |= {"grades": self.sure.grades.describe()}
         if self.contexts is not None:
             described |= {"contexts": self.contexts.describe()}
+        if self.conventions is not None:
+            described |= {"conventions": self.conventions.describe()}
         return described if self.human is None else described | {"human": self.human.describe()}
 
     @classmethod
@@ -391,7 +319,7 @@ class JointFit:
             return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
         silent = JointFit.fit(evidence, latest, labels, others, grades, contexts)
-        votes = _fit_votes_and_student(evidence, arms, len(labels))
+        votes = fit_votes_and_student(evidence, arms, len(labels))
         of_others = VotesFit.of(evidence, silent.arms, len(labels))
         asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
         shortlist = tuple(sorted((*asked, STUDENT)))
@@ -422,13 +350,13 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     grades: Grades,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
-    contradicted = _people_prefer_majority(votes.model, latest, arms, labels)
-    if contradicted:
-        votes = _counted_alike(votes)
-    beliefs, human = _label_free_beliefs(votes, positions, labels), None
+    votes, contradicted = as_people_prefer(votes, latest, arms, labels)
+    beliefs, human, conventions = _label_free_beliefs(votes, positions, labels), None, None
     if latest.rounds:
         known = _Known(votes.model, beliefs, positions)
-        human = HumanTerms.fit(known.right, latest.rounds, arms, labels, grades)
+        conventions = _conventions(known, votes.rows, latest, arms, labels, grades)
+        if conventions is None:
+            human = HumanTerms.fit(known.right, latest.rounds, arms, labels, grades)
     if human is not None:
         beliefs = votes.beliefs(positions, human, labels)
     factor = UNTAUGHT if human is None or human.sure is None else human.sure
@@ -445,7 +373,65 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         beliefs,
         sure,
         contradicted=contradicted,
+        conventions=conventions,
     )
+
+
+def _conventions(  # noqa: PLR0917 - the parts of one fit
+    known: _Known,
+    votes: VoteRows,
+    latest: LatestRounds,
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+    grades: Grades,
+) -> Conventions | None:
+    """What people say where the votes say a label, if it predicts their labels better than human terms."""
+    casts, kept = [], []
+    for round_ in latest.rounds:
+        cast = {vote.arm: vote.label for vote in round_.votes if vote.label in labels}
+        if cast and round_.label in labels:
+            casts.append(cast)
+            kept.append(round_)
+    if not kept:
+        return None
+    numbered = [row_of(cast, arms, labels) for cast in casts]
+    rows, names = np.array([row for row, _ in numbered]), [named for _, named in numbered]
+
+    def spread(right: Array, terms: HumanTerms | None, among: Sequence[int]) -> Array:
+        """The probability of each label in some of the rounds, shape (h, M)."""
+        out = np.empty((len(among), len(labels)))
+        for line, (at, values) in enumerate(zip(among, right.tolist(), strict=True)):
+            chances = dict(zip(names[at], values, strict=False))
+            if terms is not None:
+                chances = terms.said(chances, casts[at], arms, labels)
+            out[line] = [*_over_all(chances, labels).values()]
+        return out
+
+    def by_terms(held: NDArray[np.bool_]) -> Array:
+        others = [round_ for round_, out in zip(kept, held.tolist(), strict=True) if not out]
+        terms = HumanTerms.fit(known.right, others, arms, labels, grades)
+        right = known.right(rows[held])
+        if terms is not None:
+            right = terms.correct(rows[held], right, sorted(labels) if len(labels) == 2 else [])
+        return spread(right, terms, np.flatnonzero(held).tolist())
+
+    right = known.right(rows)
+    sure = right.max(axis=1) >= _median(known.right(votes.rows).max(axis=1), votes.counts + votes.partial)
+    truth = np.array([labels.index(round_.label) for round_ in kept], dtype=np.int64)
+    return Conventions.fit(labels, spread(right, None, range(len(kept))), truth, by_terms, sure)
+
+
+def _median(values: Array, weights: Array) -> float:
+    """The weighted median, 0 without values."""
+    order = np.argsort(values)
+    below = weights[order].cumsum()
+    return float(values[order][below >= below[-1] / 2.0][0]) if len(values) else 0.0
+
+
+def _over_all(probabilities: Mapping[str, float], labels: Sequence[str]) -> dict[str, float]:
+    """The probability of every label: those that are not given share what is left equally."""
+    rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(labels) - len(probabilities), 1)
+    return {label: probabilities.get(label, rest) for label in labels}
 
 
 def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
@@ -456,70 +442,14 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     if skills is None or not skills.useful:
         return fit
     positions = [fit.arms.index(arm) for arm in fit.shortlist]
-    correct = _correction(fit.human, positions, fit.labels)
+    correct = correction(fit.human, positions, fit.labels)
     alone = believe(fit.model.among(positions), fit.beliefs.lattice, correct)
     return replace(fit, contexts=skills, counted=counts_over_model(fit.beliefs, alone))
-
-
-_ALIKE: Final = 0.75
-"""The accuracy of each arm on two labels where all count alike."""
-
-_CONTRADICTION: Final = 0.05
-"""How improbable the majority's lead over the model of votes must be, if both were equally good."""
-
-
-def _people_prefer_majority(
-    model: VoteModel, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
-) -> bool:
-    """Whether human labels agree with the plain majority rather than with the model, where these differ."""
-    rows, truth = [], []
-    for kept in latest.rounds:
-        row, named = row_of({vote.arm: vote.label for vote in kept.votes}, arms, labels)
-        if named and kept.label in named:
-            rows.append(row)
-            truth.append(named.index(kept.label))
-    if not rows:
-        return False
-    votes, right = np.array(rows), np.array(truth)
-    numbers = np.arange(max(len(arms), 2))
-    voices = (votes[:, :, None] == numbers).sum(axis=1)
-    clear = (voices == voices.max(axis=1, keepdims=True)).sum(axis=1) == 1
-    leads, most = model.beliefs(votes)[0].argmax(axis=1), voices.argmax(axis=1)
-    ours = int((clear & (leads == right) & (most != right)).sum())
-    theirs = int((clear & (most == right) & (leads != right)).sum())
-    return theirs > ours and float(bdtr(ours, ours + theirs, 0.5)) < _CONTRADICTION
-
-
-@lru_cache(maxsize=32)
-def _counted_alike(votes: VotesFit) -> VotesFit:
-    """The same fit with a model in which all arms have the same skill, so that their majority decides."""
-    model = votes.model
-    if not isinstance(model, TwoCoins | Kinds):
-        return votes
-    skill = model.accuracy.mean(axis=0) if isinstance(model, Kinds) else np.full(2, _ALIKE)
-    alike = np.tile(skill, (votes.arms, 1))
-    if isinstance(model, TwoCoins):
-        model = replace(model, share=np.full(2, 0.5))
-    temper = np.ones(votes.arms)
-    if votes.taught is not None:
-        temper[votes.taught] = model.temper[votes.taught]
-    return replace(votes, model=replace(model, accuracy=alike, temper=temper))
 
 
 @lru_cache(maxsize=32)
 def _label_free_beliefs(votes: VotesFit, positions: tuple[int, ...], labels: tuple[str, ...]) -> Beliefs:
     return votes.beliefs(positions, None, labels)
-
-
-def _correction(
-    human: HumanTerms | None, positions: Sequence[int], labels: Sequence[str]
-) -> Correction | None:
-    """The correction by human labels of the beliefs about the votes of some arms."""
-    if human is None:
-        return None
-    terms = replace(human, arms=human.arms[[*positions]])
-    named = sorted(labels) if len(labels) == 2 else []
-    return lambda rows, right: terms.correct(rows, right, named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

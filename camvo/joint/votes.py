@@ -138,6 +138,14 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
 
     It is in (½, 1] for related pairs and 0 for others. Only rounds that asked all arms count.
     """
+    return confirmed_excess(possible_excess(rows, labels), rows, labels)
+
+
+def possible_excess(rows: VoteRows, labels: int) -> Array:
+    """The excess agreement with the families that the other arms do not confirm, shape (K, K).
+
+    These may be related arms, or good ones that agree because they are right.
+    """
     arms = rows.rows.shape[1]
     excess = np.zeros((arms, arms))
     if arms < 3 or rows.counts.sum() < _FEWEST_ROUNDS:
@@ -159,7 +167,7 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
     for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
         if certain > _CUT:
             excess[i, j] = excess[j, i] = min(value, 1.0)
-    return _beyond_being_right(_without_mere_pairs(excess), rows, labels)
+    return _without_mere_pairs(excess)
 
 
 def tempers(excess: Array) -> Array:
@@ -181,8 +189,8 @@ _CERTAINTY: Final = 0.1
 """The quantile, over resampled rounds, at which a family's excess agreement must be above the cut."""
 
 
-def _beyond_being_right(excess: Array, rows: VoteRows, labels: int) -> Array:
-    """Drop the families whose agreement may be that of good models.
+def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> Array:
+    """Drop the families whose agreement may be that of good models, shape (K, K).
 
     Good models agree because they are right. Then the other arms agree with each of them more than among
     themselves: if errors are independent, c_ij = c_ik c_jl / c_kl for all others k and l, where c is the

@@ -24,7 +24,8 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops
 from camvo.joint.grades import Grades
-from camvo.joint.joint_fit import JointFit, VotesFit
+from camvo.joint.joint_fit import JointFit
+from camvo.joint.votes_fit import VotesFit
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.joint_fit import JointFit, VotesFit
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans import plan_by_worth, shadow_price, walk
 from camvo.joint.votes import Rows, VoteRows, renumber
+from camvo.joint.votes_fit import VotesFit
 from camvo.policies.joint import CAUTION_ROUNDS, FIRST, MOST_FIRST, exploration_within
 from camvo.stages.stages import cheapest_first
 from camvo.state.exploration import SILENT, UNASKED

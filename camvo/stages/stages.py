@@ -232,7 +232,7 @@ class QuestionStages:
         posterior = self.fit.probabilities(votes, sure)
         leader = max(posterior, key=lambda label: posterior[label])
         label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
-        count = 0 if self.fit.human is None else self.fit.human.count
+        count = self.fit.human_labels
         by_labels = count / (count + _TRUSTED_LABELS) / 2.0
         by_context = self.fit.updated_by_context(votes, sure, label, posterior[label])
         return Decision(label, posterior[label], posterior, max(by_labels, by_context))
@@ -249,9 +249,9 @@ class QuestionStages:
             without = {arm: label for arm, label in votes.items() if arm != STUDENT}
             return (
                 *self.silent.compared(without, {arm: sure[arm] for arm in sure if arm != STUDENT}),
-                *self._compared([STUDENT] if STUDENT in sure else [], votes, sure, self.silent.fit),
+                *self._compared([STUDENT] if STUDENT in sure else [], votes, sure, self.silent.fit.by_votes),
             )
-        return self._compared(sorted(sure), votes, sure, self.fit)
+        return self._compared(sorted(sure), votes, sure, self.fit.by_votes)
 
     @staticmethod
     def _compared(arms: Sequence[str], votes: Cast, sure: Sure, fit: JointFit) -> tuple[SureVote, ...]:

@@ -67,6 +67,19 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
                 subject=question.control,
             )
         ]
+    if votes is not None and votes.people_say:
+        said = ", ".join(
+            f'"{people}" where the models say "{label}"' for label, people in votes.people_say.items()
+        )
+        return [
+            Alert(
+                "people_say_otherwise",
+                f"{question.control}: people mostly say {said}. Labels and scores follow the people",
+                "say in the instructions when each of these labels is meant, so that the models say it too",
+                level="note",
+                subject=question.control,
+            )
+        ]
     if votes is None or votes.human:
         return []
     worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"

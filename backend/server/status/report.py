@@ -269,6 +269,7 @@ class VotesReport:
     kinds: tuple[float, ...]
     human: bool
     contradicted: bool = False
+    people_say: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -284,8 +285,9 @@ class VotesReport:
             families=tuple(tuple(family) for family in joint["families"]),
             accuracy=joint["accuracy"],
             kinds=tuple(joint.get("kinds", ())),
-            human="human" in joint,
+            human=not joint.keys().isdisjoint(("human", "conventions")),
             contradicted="contradicted" in joint,
+            people_say=joint.get("conventions", {}).get("people_say", {}),
         )
 
 

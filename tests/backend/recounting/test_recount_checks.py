@@ -79,57 +79,63 @@ def test_the_checks_of_a_deleted_task_go_with_it(studio: Studio) -> None:
     assert stored(studio) == LABELLED - 1
 
 
-# -- a simulation: four models, two of which copy one another, and people who label a random share
+# -- a simulation: projects with four models, two of which copy one another, and people who label some tasks
 
 
-SIZE, ANSWERED = 60, 20
+PROJECTS, SIZE, ANSWERED = 4, 60, 20
 SKILL = {"red": 0.6, "green": 0.6, "blue": 0.9, "amber": 0.75}
 
 
 def draw(*parts: object) -> float:
-    """A number in [0, 1) that hangs on the parts alone."""
+    """A number in [0, 1) that depends on the parts alone."""
     return zlib.crc32(" ".join(map(str, parts)).encode()) / 2**32
 
 
-def mood(number: int) -> str:
-    return "Glad" if draw("truth", number) < 0.5 else "Sad"
+def mood(project: int, number: int) -> str:
+    return "Glad" if draw("truth", project, number) < 0.5 else "Sad"
 
 
 def drawn(body: dict[str, Any]) -> Reply:
-    found = re.search(r"Note (\d+)", prompt_of(body))
+    found = re.search(r"Note (\d+) of (\d+)", prompt_of(body))
     assert found is not None
-    number, model = int(found[1]), body["model"]
-    who = "red" if model == "green" and draw("copies", number) < 0.9 else model
-    right = draw(who, number) < SKILL[model]
-    return says(mood=mood(number) if right else {"Glad": "Sad", "Sad": "Glad"}[mood(number)])
+    number, project = int(found[1]), int(found[2])
+    model = body["model"]
+    who = "red" if model == "green" and draw("copies", project, number) < 0.9 else model
+    truth = mood(project, number)
+    right = draw(who, project, number) < SKILL[model]
+    return says(mood=truth if right else {"Glad": "Sad", "Sad": "Glad"}[truth])
 
 
 def test_its_interval_holds_the_true_share_of_the_new_labels(tmp_path: Path) -> None:
     with Backend(tmp_path, drawn, tuple(SKILL), policy={"name": "joint"}) as backend:
-        backend.predict(*(task(number, text=f"Note {number}") for number in range(1, SIZE + 1)))
-        for number in range(1, ANSWERED + 1):
-            backend.hook(annotated(Annotation(number=number, task=number, mood=mood(number))))
-        before = right_labels(backend)
-        assert backend.post("/recount", {"project": Project().key}).get_json()["counting"] is not None
-        now = right_labels(backend)
-        [project] = backend.client.get("/status?format=json").get_json()["projects"]
-    found = EstimateReport(**project["questions"][0]["estimate"])
+        found = [interval_and_truth(backend, number) for number in range(1, PROJECTS + 1)]
+    assert sum(low <= truth <= high for (low, high), truth in found) == PROJECTS, found
+
+
+def interval_and_truth(backend: Backend, number: int) -> tuple[tuple[float, float], float]:
+    """The interval of right labels after a recount, and their true share."""
+    project = Project(number)
+    texts = {each: f"Note {each} of {number}" for each in range(1, SIZE + 1)}
+    backend.predict(*(task(each, text, project) for each, text in texts.items()), project=project)
+    for each in range(1, ANSWERED + 1):
+        backend.hook(annotated(Annotation(number=each, task=each, mood=mood(number, each)), project))
+    assert backend.post("/recount", {"project": project.key}).get_json()["counting"] is not None
+    [report] = backend.client.get(f"/status?format=json&project={number}").get_json()["projects"]
+    found = EstimateReport(**report["questions"][0]["estimate"])
     assert (found.labels, found.checked) == (SIZE, ANSWERED)
-    assert now != before
     assert found.low is not None
     assert found.high is not None
-    assert found.low <= now / SIZE <= found.high
+    return (found.low, found.high), right_labels(backend, project) / SIZE
 
 
-def right_labels(backend: Backend) -> int:
+def right_labels(backend: Backend, project: Project) -> int:
     """How many labels are right by the latest counting, those of answered tasks as it counted them."""
     rounds, recounts, checks = tables.rounds.c, tables.recounts.c, tables.recount_checks.c
     labels: dict[int, str] = {}
     with backend.ledger.read() as connection:
-        for query in (
-            select(rounds.task, rounds.label),
-            select(recounts.task, recounts.label).order_by(recounts.number),
-            select(checks.task, checks.label),
-        ):
+        for columns in (rounds, recounts, checks):
+            query = select(columns.task, columns.label).where(columns.project.endswith(project.key))
+            if columns is recounts:
+                query = query.order_by(recounts.number)
             labels |= {row.task: row.label for row in connection.execute(query)}
-    return sum(label == mood(number) for number, label in labels.items())
+    return sum(label == mood(project.number, number) for number, label in labels.items())

@@ -256,6 +256,7 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "accuracy": joint["accuracy"],
         "kinds": joint["kinds"],
         "human": False,
+        "people_say": {},
     }
 
 
@@ -336,6 +337,18 @@ def test_models_that_agree_far_more_with_each_other_than_with_the_rest_are_an_al
         "Together the 3 models count as 2.1 independent ones"
     )
     assert alert["fix"].startswith("label 20 random tasks by hand")
+
+
+def test_labels_that_people_say_otherwise_are_a_note(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert "people_say_otherwise" not in codes(project_of(backend))
+        found_related(backend, conventions={"people_say": {"Glad": "Sad"}, "exponent": 1.0, "count": 30})
+        [alert] = [
+            listed for listed in project_of(backend)["alerts"] if listed["code"] == "people_say_otherwise"
+        ]
+    assert alert["message"].startswith('mood: people mostly say "Sad" where the models say "Glad".')
+    assert alert["level"] == "note"
 
 
 def test_human_labels_that_contradict_the_model_of_votes_are_an_alert(tmp_path: Path) -> None:

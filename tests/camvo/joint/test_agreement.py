@@ -8,8 +8,9 @@ from made_up_votes import COINS, draw_votes, evidence_of, made_up_kinds, no_roun
 
 from camvo.joint.agreement import CONFIDENCE, AgreementStops, _certain_labels, rounds_needed
 from camvo.joint.beliefs import form_beliefs
-from camvo.joint.joint_fit import JointFit, VotesFit
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import NEVER, plan_by_worth, walk
+from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
 from camvo.state.kept_rounds import LatestRounds
 

@@ -1,0 +1,214 @@
+"""The model of votes on one question, and the readings of the votes that human labels may prefer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from camvo.joint.beliefs import Beliefs, Correction, form_beliefs
+from camvo.joint.conventions import prefers
+from camvo.joint.human_terms import HumanTerms
+from camvo.joint.models import Kinds, TwoCoins, VoteModel, fit_vote_model, others_say, with_taught_arm
+from camvo.joint.votes import (
+    Rows,
+    VoteRows,
+    confirmed_excess,
+    excess_agreement,
+    possible_excess,
+    row_of,
+    tempers,
+)
+from camvo.state.exploration import UNASKED, PatternCounts
+from camvo.state.kept_rounds import LatestRounds
+from camvo.student.taught_texts import STUDENT
+from camvo.typing import Array
+
+_PARTIAL_ROUNDS: Final = 300.0
+"""Rounds that stopped early count at most as this many rounds. They improve the first fits, but if they
+outweigh the others, the model drifts: it confirms the labels at which it stopped."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VotesFit:
+    """The model of votes, without human labels.
+
+    ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
+    the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
+    position.
+    """
+
+    rows: VoteRows
+    model: VoteModel
+    excess: Array
+    possible: Array
+    witnesses: VotesFit | None = None
+    taught: int | None = None
+
+    @property
+    def arms(self) -> int:
+        """K."""
+        return self.rows.rows.shape[1]
+
+    def reference(self, positions: Sequence[int]) -> Callable[[Rows], Array] | None:
+        """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
+        if self.witnesses is None or self.taught is None:
+            return None
+        model, taught, among = self.witnesses.model, self.taught, [*positions]
+
+        def reference(rows: Rows) -> Array:
+            whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+            whole[:, among] = rows
+            return others_say(model, whole, taught)[:, : max(len(among), 2)]
+
+        return reference
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+        """Fit the model of votes; cached, because human labels and prices change more often than votes."""
+        return VotesFit.of_rows(VoteRows.of(evidence.patterns, arms, labels), labels)
+
+    @classmethod
+    def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
+        """Fit the model of votes on M labels to vote rows."""
+        possible = possible_excess(rows, labels)
+        excess = confirmed_excess(possible, rows, labels)
+        return cls(rows, _fit_model(rows, labels, excess), excess, possible)
+
+    def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
+        """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
+        among, rows = _ModelAmong(self.model, positions, self.arms), self.rows.rows[:, positions]
+        correct = correction(human, positions, labels)
+        reference = self.reference(positions)
+        return form_beliefs(among, replace(self.rows, rows=rows), len(labels), correct, reference)
+
+
+def _fit_model(rows: VoteRows, labels: int, excess: Array) -> VoteModel:
+    partial = rows.partial.sum()
+    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
+    return fit_vote_model(rows.rows, weights, labels, tempers(excess))
+
+
+@lru_cache(maxsize=32)
+def fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+    """The same model with the student added (:mod:`camvo.joint.models`)."""
+    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    return _with_student(others, VoteRows.of(evidence.patterns, arms, labels), arms.index(STUDENT), labels)
+
+
+def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) -> VotesFit:
+    temper = float(tempers(excess_agreement(rows, labels))[taught])
+    excess, possible = (
+        np.insert(np.insert(among, taught, 0.0, axis=0), taught, 0.0, axis=1)
+        for among in (others.excess, others.possible)
+    )
+    model = with_taught_arm(others.model, rows, taught, temper)
+    return VotesFit(rows, model, excess, possible, others, taught)
+
+
+@lru_cache(maxsize=32)
+def _with_possible_families(votes: VotesFit, labels: int) -> VotesFit:
+    """The same fit with the families that the other arms do not confirm."""
+    if votes.witnesses is not None and votes.taught is not None:
+        others = _with_possible_families(votes.witnesses, labels)
+        return _with_student(others, votes.rows, votes.taught, labels)
+    return replace(votes, model=_fit_model(votes.rows, labels, votes.possible), excess=votes.possible)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ModelAmong:
+    """A model of votes, for rows of some of its arms."""
+
+    model: VoteModel
+    positions: Sequence[int]
+    arms: int
+
+    @property
+    def skill(self) -> Array:
+        """The mean log-odds of each arm's vote."""
+        return np.asarray(self.model.skill[self.positions], dtype=np.float64)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        """See :meth:`VoteModel.beliefs`; the rows hold these arms only."""
+        whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+        whole[:, self.positions] = rows
+        right, evidence = self.model.beliefs(whole)
+        return right[:, : max(rows.shape[1], 2)], evidence
+
+
+_ALIKE: Final = 0.75
+"""The accuracy of each arm on two labels where all count alike."""
+
+_CONTRADICTION: Final = 0.05
+"""How improbable the lead of another reading of the votes must be, if both were equally good."""
+
+
+def as_people_prefer(
+    votes: VotesFit, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> tuple[VotesFit, bool]:
+    """The reading of the votes that human labels prefer, and whether it is that all arms count alike.
+
+    The label-free reading is kept unless people agree with another one where the two differ: first with
+    families that the other arms do not confirm, then with the plain majority.
+    """
+    rows, right = _labelled(latest, arms, labels)
+    if not len(rows):
+        return votes, False
+
+    def leads(model: VoteModel) -> Rows:
+        return np.asarray(model.beliefs(rows)[0].argmax(axis=1), dtype=np.int64)
+
+    ours = leads(votes.model)
+    if (votes.possible != votes.excess).any():
+        related = _with_possible_families(votes, len(labels))
+        theirs = leads(related.model)
+        if prefers(right, ours, theirs, _CONTRADICTION):
+            votes, ours = related, theirs
+    numbers = np.arange(max(len(arms), 2))
+    voices = (rows[:, :, None] == numbers).sum(axis=1)
+    clear = (voices == voices.max(axis=1, keepdims=True)).sum(axis=1) == 1
+    if prefers(right[clear], ours[clear], voices.argmax(axis=1)[clear], _CONTRADICTION):
+        return _counted_alike(votes), True
+    return votes, False
+
+
+def _labelled(latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]) -> tuple[Rows, Rows]:
+    """The vote rows of rounds whose human label was voted for, shape (n, K), and its numbers, shape (n,)."""
+    rows, right = [], []
+    for kept in latest.rounds:
+        row, named = row_of({vote.arm: vote.label for vote in kept.votes}, arms, labels)
+        if named and kept.label in named:
+            rows.append(row)
+            right.append(named.index(kept.label))
+    return np.array(rows, dtype=np.int64).reshape(-1, len(arms)), np.array(right, dtype=np.int64)
+
+
+@lru_cache(maxsize=32)
+def _counted_alike(votes: VotesFit) -> VotesFit:
+    """The same fit with a model in which all arms have the same skill, so that their majority decides."""
+    model = votes.model
+    if not isinstance(model, TwoCoins | Kinds):
+        return votes
+    skill = model.accuracy.mean(axis=0) if isinstance(model, Kinds) else np.full(2, _ALIKE)
+    alike = np.tile(skill, (votes.arms, 1))
+    if isinstance(model, TwoCoins):
+        model = replace(model, share=np.full(2, 0.5))
+    temper = np.ones(votes.arms)
+    if votes.taught is not None:
+        temper[votes.taught] = model.temper[votes.taught]
+    return replace(votes, model=replace(model, accuracy=alike, temper=temper))
+
+
+def correction(
+    human: HumanTerms | None, positions: Sequence[int], labels: Sequence[str]
+) -> Correction | None:
+    """The correction by human labels of the beliefs about the votes of some arms."""
+    if human is None:
+        return None
+    terms = replace(human, arms=human.arms[[*positions]])
+    named = sorted(labels) if len(labels) == 2 else []
+    return lambda rows, right: terms.correct(rows, right, named)

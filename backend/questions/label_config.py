@@ -103,7 +103,21 @@ def parse_label_config(xml: str) -> LabelConfig:
             questions.append(_question(element, tree))
         else:
             skipped.append(SkippedControl(str(element.get("name")), str(element.tag), reason))
+    while (waiting := _waiting_in_vain(questions)) is not None:
+        questions.remove(waiting[0])
+        skipped.append(SkippedControl(waiting[0].name, waiting[0].tag, waiting[1]))
     return LabelConfig(tuple(questions), tuple(skipped), _page(questions, tree))
+
+
+def _waiting_in_vain(questions: Sequence[ConfigQuestion]) -> tuple[ConfigQuestion, str] | None:
+    """A question that waits for a choice that is never predicted, and the reason; ``None`` without one."""
+    predicted = {question.name for question in questions}
+    for question in questions:
+        for condition in question.conditions:
+            if condition.selected and predicted.isdisjoint(condition.controls):
+                controls = " or ".join(condition.controls)
+                return question, f"it waits for a choice in {controls}, which gets no prediction"
+    return None
 
 
 def require_questions(config: LabelConfig) -> None:

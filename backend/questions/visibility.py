@@ -194,7 +194,10 @@ class _Sight:
     def _always_holds(self, rule: _Restriction) -> bool:
         """Whether annotators see what has a restriction in every form, before they select a region."""
         if rule.when == "choice-unselected":
-            return all(self.never(self._controls[name]) is not None for name in self._named(rule))
+            named = self._named(rule)
+            return not any(self._could_be_chosen(name, rule) for name in named) or all(
+                self.never(self._controls[name]) is not None for name in named
+            )
         return rule.when == "no-region-selected"
 
     def _named(self, rule: _Restriction) -> list[str]:
@@ -253,19 +256,18 @@ class _Sight:
         """Return whether there are forms in which annotators do not see a tag."""
         return any(_restriction(each) is not None for each in _around(tag))
 
-    def waits_for_region(self, tag: Element) -> bool:
-        """Return whether annotators see a tag only while a region is selected."""
-        for each in _around(tag):
+    def region_obstacle(self, control: Element) -> str | None:
+        """Return why a control depends on regions in a way that is not predicted, or ``None``."""
+        for each in _around(control):
             rule = _restriction(each)
             if rule is None:
                 continue
-            if rule.when == "region-selected":
-                return True
-            if rule.when.startswith("choice-selected") and any(
-                is_true(self._controls[name], "perRegion") for name in self._named(rule)
-            ):
-                return True
-        return False
+            if rule.when == "region-selected" and not is_true(control, "perRegion"):
+                return "annotators see it only while a region is selected"
+            named = [] if rule.when.endswith("region-selected") else self._named(rule)
+            if named and all(is_true(self._controls[name], "perRegion") for name in named):
+                return f"it depends on the choice for a region: {', '.join(named)}"
+        return None
 
     def is_seen_with(self, tag: Element, control: Element) -> bool:
         """Return whether annotators see a tag whenever they see a control.

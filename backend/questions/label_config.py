@@ -167,8 +167,12 @@ def _page(questions: Sequence[ConfigQuestion], tree: Tree) -> tuple[PagePart, ..
         (tree.places[element], PagePart("field", key, "", _reason(element, tree)))
         for key, element in unsent.items()
     ]
+    shown: dict[int, list[ConfigQuestion]] = {}
+    for question in questions:
+        for words in question.words:
+            shown.setdefault(words.place, []).append(question)
     for element, words in all_words(tree):
-        by = [question for question in questions if words in question.words]
+        by = shown.get(words.place, [])
         why = None if by else _reason(element, tree)
         parts.append(
             (words.place, PagePart("words", words.text, _sent_with(by, questions) if by else "", why))

@@ -186,3 +186,31 @@ def test_choices_per_region_may_depend_on_a_choice_for_the_whole_task() -> None:
     questions = config(MARKS, TOPIC, choices("c", condition)).questions
     assert questions_to_ask(questions, {}) == {"ner", "topic"}
     assert questions_to_ask(questions, {"ner": "[]", "topic": "pol"}) == {"c"}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_long_chain_of_conditions_is_followed(backwards: bool) -> None:
+    names = [f"c{number}" for number in range(250)]
+    controls = [
+        choices(name, "" if before is None else f'{ON} whenTagName="{before}" whenChoiceValue="Red"')
+        for before, name in zip([None, *names], names, strict=False)
+    ]
+    questions = config(*(reversed(controls) if backwards else controls)).questions
+    assert len(questions) == 250
+    assert questions_to_ask(questions, {}) == {"c0"}
+    assert questions_to_ask(questions, dict.fromkeys(names[:-1], "Red")) == {"c249"}
+    assert hidden_questions(questions, {"c0": "Blue"}) == set(names[1:])
+
+
+def test_questions_that_exclude_one_another_end_with_one_of_them() -> None:
+    questions = config(
+        choices("a", f'{OFF} whenTagName="b"'), choices("b", f'{OFF} whenTagName="a"')
+    ).questions
+    assert questions_to_ask(questions, {}) | hidden_questions(questions, {}) == {"a", "b"}
+
+
+def test_questions_that_any_choice_shows_wait_for_the_first() -> None:
+    questions = config(TOPIC, choices("a", ON), choices("b", ON)).questions
+    assert questions_to_ask(questions, {}) == {"topic"}
+    assert hidden_questions(questions, {}) == set()
+    assert questions_to_ask(questions, {"topic": "pol"}) == {"a", "b"}

@@ -291,8 +291,8 @@ def _makes_regions(control: Element) -> bool:
 
 
 def _hidden_selectors(tree: Tree) -> frozenset[str]:
-    """The selectors ``.class`` and ``#id`` that a Style of the config hides."""
-    found: set[str] = set()
+    """The selectors ``.class`` and ``#id`` that a Style of the config hides, and Label Studio's own."""
+    found = {".hidden", ".invisible", ".opacity-0"}
     for style in tree.styles:
         words = " ".join(filter(None, (attribute(style, "value"), *style.itertext())))
         for selectors, rule in _css_rules(words):
@@ -320,7 +320,7 @@ def _css_rules(words: str) -> Iterator[tuple[str, str]]:
 def _is_styled_away(tag: Element, hidden: Set[str]) -> bool:
     if _NOT_DISPLAYED.search(attribute(tag, "style") or ""):
         return True
-    classes = (attribute(tag, "className") or "").split() if hidden else []
+    classes = (attribute(tag, "className") or "").split()
     return any(f".{each}" in hidden for each in classes) or f"#{attribute(tag, 'idAttr')}" in hidden
 
 

@@ -110,6 +110,7 @@ def test_every_line_of_long_words_is_quoted() -> None:
 # -- conditions
 
 HIDDEN = [
+    '<View className="wide hidden">{}</View>',
     "<Style>@media print {{ .b {{ color: red }} }} .a {{}} .off {{ display: none }}</Style>"
     '<View className="off">{}</View>',
     '<View style="display:none">{}</View>',

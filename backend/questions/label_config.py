@@ -103,7 +103,21 @@ def parse_label_config(xml: str) -> LabelConfig:
             questions.append(_question(element, tree))
         else:
             skipped.append(SkippedControl(str(element.get("name")), str(element.tag), reason))
+    while (waiting := _waiting_in_vain(questions)) is not None:
+        questions.remove(waiting[0])
+        skipped.append(SkippedControl(waiting[0].name, waiting[0].tag, waiting[1]))
     return LabelConfig(tuple(questions), tuple(skipped), _page(questions, tree))
+
+
+def _waiting_in_vain(questions: Sequence[ConfigQuestion]) -> tuple[ConfigQuestion, str] | None:
+    """A question that waits for a choice that is never predicted, and the reason; ``None`` without one."""
+    predicted = {question.name for question in questions}
+    for question in questions:
+        for condition in question.conditions:
+            if condition.selected and predicted.isdisjoint(condition.controls):
+                controls = " or ".join(condition.controls)
+                return question, f"it waits for a choice in {controls}, which gets no prediction"
+    return None
 
 
 def require_questions(config: LabelConfig) -> None:
@@ -153,8 +167,12 @@ def _page(questions: Sequence[ConfigQuestion], tree: Tree) -> tuple[PagePart, ..
         (tree.places[element], PagePart("field", key, "", _reason(element, tree)))
         for key, element in unsent.items()
     ]
+    shown: dict[int, list[ConfigQuestion]] = {}
+    for question in questions:
+        for words in question.words:
+            shown.setdefault(words.place, []).append(question)
     for element, words in all_words(tree):
-        by = [question for question in questions if words in question.words]
+        by = shown.get(words.place, [])
         why = None if by else _reason(element, tree)
         parts.append(
             (words.place, PagePart("words", words.text, _sent_with(by, questions) if by else "", why))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from html import unescape
@@ -13,7 +13,7 @@ from typing import Final
 
 from backend.errors import MissingFieldError
 from backend.questions.visibility import sight_of
-from backend.questions.xml import VARIABLE, Element, Tree, attribute, shown_value, targets
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,8 +418,8 @@ def storable_text(text: str) -> str:
 
 _VARIABLE = re.compile(r"\$([^\s,${}]+)")
 _TAGS = {tag.lower(): tag for tag in TAGS}
-_WORDED = frozenset({"text", "hypertext"})
-"""Objects that may have words around their variables."""
+_WORDED = frozenset({"text", "hypertext"}) | CAPTIONS
+"""Tags that may have words around their variables."""
 
 _LINE_KEYS = {"Paragraphs": ("author", "text"), "Chat": ("role", "content")}
 """Object tag → the default keys of a dialogue line's speaker and words."""
@@ -437,27 +437,32 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
 
     The attribute ``camvo_fields="a,b"`` lists the keys instead. A key that no object shows is read as Text.
     """
+    chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
+    if chosen:
+        known = _by_key([tree.objects[name] for name in (*targets(control), *tree.objects)], tree)
+        listed = [known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen)]
+        return tuple(replace(each, place=tree.places[control]) for each in listed)
+    sight = sight_of(tree)
+    attached = [tree.objects[name] for name in targets(control) if name in tree.objects]
+    labelled = _by_key([element for element in attached if sight.never(element) is None], tree)
+    return tuple((labelled | _beside(tree, sight.restrictions(control)) | labelled).values())
+
+
+@lru_cache(maxsize=32)
+def _beside(tree: Tree, restrictions: frozenset[Hashable]) -> dict[str, Field]:
+    """The fields that no control is attached to, by key, of those seen under a control's restrictions."""
+    sight = sight_of(tree)
     unattached = [
-        name
+        element
         for name, element in tree.objects.items()
         if name not in tree.attached and _tag(element) != IMAGE.lower()
     ]
-    chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
-    if not chosen:
-        sight = sight_of(tree)
-        labelled = [name for name in targets(control) if name in tree.objects]
-        beside = [name for name in unattached if sight.is_seen_with(tree.objects[name], control)]
-        fields = _by_key(
-            [name for name in (*labelled, *beside) if sight.never(tree.objects[name]) is None], tree
-        )
-        for caption in tree.captions:
-            if sight.never(caption) is None and sight.is_seen_with(caption, control):
-                for each in _fields_among_words(caption, tree):
-                    fields.setdefault(each.key, each)
-        return tuple(fields.values())
-    known = _by_key([*targets(control), *tree.objects], tree)
-    listed = [known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen)]
-    return tuple(replace(each, place=tree.places[control]) for each in listed)
+    seen = [
+        element
+        for element in (*unattached, *tree.captions)
+        if sight.never(element) is None and sight.restrictions(element) <= restrictions
+    ]
+    return _by_key(seen, tree)
 
 
 def shown_keys(tree: Tree) -> Iterator[tuple[Element, list[str]]]:
@@ -481,10 +486,9 @@ def object_obstacle(element: Element) -> str | None:
     return None if encoding == "none" else f"text encoded as {encoding} is not supported yet"
 
 
-def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
+def _by_key(elements: Iterable[Element], tree: Tree) -> dict[str, Field]:
     fields: dict[str, Field] = {}
-    for name in names:
-        element = tree.objects[name]
+    for element in elements:
         whole = field_of_object(element)
         among = _fields_among_words(element, tree) if whole is None and _tag(element) in _WORDED else []
         for each in among if whole is None else [replace(whole, place=tree.places[element])]:

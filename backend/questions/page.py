@@ -7,13 +7,13 @@ TextArea or a Taxonomy. Words are instructions, and the variables among them are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from backend.questions.objects import locate_html, storable_text
 from backend.questions.visibility import sight_of
-from backend.questions.xml import VARIABLE, Element, Tree, attribute, shown_value
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def all_words(tree: Tree) -> Sequence[tuple[Element, Words]]:
 def _all_words(tree: Tree) -> Iterator[tuple[Element, Words]]:
     for element, place in tree.places.items():
         name = str(element.tag).lower()
-        if element in tree.captions or name in _OBJECTS:
+        if name in CAPTIONS or name in _OBJECTS:
             words = shown_value(element)
         elif name in _ATTRIBUTES:
             words = attribute(element, _ATTRIBUTES[name]) or ""
@@ -61,12 +61,35 @@ def words_for(control: Element, tree: Tree) -> tuple[Words, ...]:
 
     Words inside another control, such as a Header among its choices, are left out.
     """
+    outside, inside = _words_by_control(tree)
+    found = inside.get(control, ())
+    shared = _words_within(tree, sight_of(tree).restrictions(control), outside)
+    return tuple(sorted((*shared, *found), key=lambda words: words.place)) if found else shared
+
+
+@lru_cache(maxsize=4)
+def _words_by_control(
+    tree: Tree,
+) -> tuple[tuple[tuple[Element, Words], ...], dict[Element, tuple[Words, ...]]]:
+    """The visible words outside controls, each with its element, and those inside each control."""
+    controls, sight = set(tree.controls), sight_of(tree)
+    outside: list[tuple[Element, Words]] = []
+    inside: dict[Element, tuple[Words, ...]] = {}
+    for element, words in all_words(tree):
+        around = [each for each in (element, *element.iterancestors()) if each in controls]
+        if sight.never(element) is not None:
+            continue
+        if not around:
+            outside.append((element, words))
+        elif sight.restrictions(element) <= sight.restrictions(around[0]):
+            inside[around[0]] = (*inside.get(around[0], ()), words)
+    return tuple(outside), inside
+
+
+@lru_cache(maxsize=32)
+def _words_within(
+    tree: Tree, restrictions: frozenset[Hashable], words: tuple[tuple[Element, Words], ...]
+) -> tuple[Words, ...]:
+    """Those of the words that are seen under the restrictions of a control."""
     sight = sight_of(tree)
-    others = set(tree.controls) - {control}
-    return tuple(
-        words
-        for element, words in all_words(tree)
-        if sight.never(element) is None
-        and sight.is_seen_with(element, control)
-        and others.isdisjoint((element, *element.iterancestors()))
-    )
+    return tuple(each for element, each in words if sight.restrictions(element) <= restrictions)

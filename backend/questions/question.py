@@ -171,7 +171,8 @@ def asked_together(questions: Sequence[TaskQuestion]) -> list[list[TaskQuestion]
             if not any(waiting & set(condition.controls) for condition in question.config.conditions)
         ]
         stages.append(stage or left)  # questions that wait for one another are never asked
-        left = [question for question in left if question not in stages[-1]]
+        asked = {question.name for question in stages[-1]}
+        left = [question for question in left if question.name not in asked]
     return stages
 
 

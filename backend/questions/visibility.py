@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from backend.questions.xml import Element, Tree, attribute, is_true, stored_name, visible_name
 
@@ -103,11 +103,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _around(tag: Element) -> Iterator[Element]:
-    yield tag
-    yield from tag.iterancestors()
-
-
 def _name(tag: Element) -> str:
     return str(tag.tag).lower()
 
@@ -116,8 +111,6 @@ _NOT_DISPLAYED = re.compile(
     r"(?<![\w-])(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0(?:\.0*)?%?\s*(?:;|!|$))",
     re.IGNORECASE,
 )
-_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @lru_cache(maxsize=4)
@@ -134,67 +127,71 @@ class _Sight:
     """
 
     def __init__(self, tree: Tree) -> None:
-        self._tree = tree
         self._controls = {str(control.get("name")): control for control in tree.controls}
-        self._nevers: dict[Element, str | None] = {}
-        self._known: dict[Element, frozenset[_Restriction]] = {}
+        self._rules: dict[Element, tuple[_Restriction, ...]] = {}
+        self._styled_away: set[Element] = set()
+        hidden = _hidden_selectors(tree)
+        for tag in tree.places:  # a tag comes after the tags around it
+            parent = tag.getparent()
+            around, own = self._rules.get(parent, ()), _restriction(tag)
+            self._rules[tag] = around if own is None or own in around else (own, *around)
+            if parent in self._styled_away or _is_styled_away(tag, hidden):
+                self._styled_away.add(tag)
+        self._candidates: dict[_Restriction, list[str]] = {}
+        self._conditions: dict[_Restriction, Condition] = {}
+        self._closures: dict[tuple[_Restriction, ...], frozenset[_Restriction]] = {}
+        self._seen = self._ever_seen()
 
-    @cached_property
-    def _hidden_names(self) -> frozenset[str]:
-        """The selectors ``.class`` and ``#id`` that a Style of the config hides."""
-        found: set[str] = set()
-        for style in self._tree.styles:
-            words = " ".join(filter(None, (attribute(style, "value"), *style.itertext())))
-            for selectors, rule in _RULE.findall(_COMMENT.sub(" ", words)):
-                if _NOT_DISPLAYED.search(rule):
-                    found |= {part.split()[-1] for part in selectors.split(",") if part.strip()}
-        return frozenset(found)
-
-    def _is_styled_away(self, tag: Element) -> bool:
-        if _NOT_DISPLAYED.search(attribute(tag, "style") or ""):
-            return True
-        classes = (attribute(tag, "className") or "").split()
-        return any(f".{each}" in self._hidden_names for each in classes) or (
-            f"#{attribute(tag, 'idAttr')}" in self._hidden_names
-        )
+    def _ever_seen(self) -> set[str]:
+        """The controls that annotators see in some form; none that wait for one another."""
+        seen: set[str] = set()
+        left = {name: tag for name, tag in self._controls.items() if tag not in self._styled_away}
+        found = True
+        while found:
+            found = False
+            for name, tag in list(left.items()):
+                if all(self._can_hold(rule, seen) for rule in self._rules[tag]):
+                    seen.add(name)
+                    del left[name]
+                    found = True
+        return seen
 
     def never(self, tag: Element) -> str | None:
         """Return why annotators can never see a tag, or ``None``."""
-        if tag not in self._nevers:
-            self._nevers[tag] = self._never(tag, frozenset())
-        return self._nevers[tag]
-
-    def _never(self, tag: Element, asking: frozenset[str]) -> str | None:
-        if any(self._is_styled_away(each) for each in _around(tag)):
+        if tag in self._styled_away:
             return "a style hides it"
-        for each in _around(tag):
-            if (rule := _restriction(each)) is not None and not self._can_hold(rule, asking):
+        for rule in self._rules[tag]:
+            if not self._can_hold(rule, self._seen):
                 return f"its condition never holds ({_written(rule)})"
         return None
 
-    def _can_hold(self, rule: _Restriction, asking: frozenset[str]) -> bool:
-        """Whether a restriction can hold; one that waits for itself cannot."""
-        if rule.when == "region-selected":
-            return any(
-                rule.control in {None, name} and self._never(control, asking) is None
-                for name, control in self._controls.items()
-                if _name(control).endswith("labels") or _name(control) in _MARKING
-            )
+    def _can_hold(self, rule: _Restriction, seen: Set[str]) -> bool:
+        """Whether a restriction can hold, if annotators see these controls in some form."""
         if rule.when == "no-region-selected":
             return True
         if rule.when == "choice-unselected":
             # The editor ends with an error if it has values to look for and no such control.
             return rule.control is None or rule.choices is None or self._chooses(rule.control)
-        return any(
-            self._could_be_chosen(name, rule) and self._never(self._controls[name], asking | {name}) is None
-            for name in self._named(rule)
-            if name not in asking
-        )
+        return any(name in seen for name in self._met_by(rule))
+
+    def _met_by(self, rule: _Restriction) -> list[str]:
+        """The controls with a choice or a region that a restriction is about."""
+        if rule not in self._candidates:
+            self._candidates[rule] = (
+                [
+                    name
+                    for name, control in self._controls.items()
+                    if rule.control in {None, name} and _makes_regions(control)
+                ]
+                if rule.when == "region-selected"
+                else [name for name in self._named(rule) if self._could_be_chosen(name, rule)]
+            )
+        return self._candidates[rule]
 
     def _always_holds(self, rule: _Restriction) -> bool:
         """Whether annotators see what has a restriction in every form, before they select a region."""
         if rule.when == "choice-unselected":
-            return all(self.never(self._controls[name]) is not None for name in self._named(rule))
+            return self._seen.isdisjoint(self._met_by(rule))
         return rule.when == "no-region-selected"
 
     def _named(self, rule: _Restriction) -> list[str]:
@@ -237,57 +234,94 @@ class _Sight:
 
     def conditions(self, tag: Element) -> tuple[Condition, ...]:
         """Return the conditions of a tag, and of the tags around it, that are about choices."""
-        found = []
-        for each in _around(tag):
-            rule = _restriction(each)
-            if rule is None or rule.when == "region-selected" or self._always_holds(rule):
-                continue
+        rules = [
+            rule
+            for rule in self._rules[tag]
+            if rule.when != "region-selected" and not self._always_holds(rule)
+        ]
+        return tuple(dict.fromkeys(map(self._condition, rules)))
+
+    def _condition(self, rule: _Restriction) -> Condition:
+        if rule not in self._conditions:
             controls = self._named(rule)
             read = [self._answers(self._controls[name], rule) for name in controls]
             answers = None if any(part is None for part, _ in read) else sum((p or () for p, _ in read), ())
             texts = tuple(dict.fromkeys(text for _, part in read for text in part))
-            found.append(Condition(tuple(controls), answers, texts, rule.when != "choice-unselected"))
-        return tuple(dict.fromkeys(found))
+            selected = rule.when != "choice-unselected"
+            self._conditions[rule] = Condition(tuple(controls), answers, texts, selected)
+        return self._conditions[rule]
 
     def is_conditional(self, tag: Element) -> bool:
         """Return whether there are forms in which annotators do not see a tag."""
-        return any(_restriction(each) is not None for each in _around(tag))
+        return bool(self._rules[tag])
 
-    def waits_for_region(self, tag: Element) -> bool:
-        """Return whether annotators see a tag only while a region is selected."""
-        for each in _around(tag):
-            rule = _restriction(each)
-            if rule is None:
-                continue
-            if rule.when == "region-selected":
-                return True
-            if rule.when.startswith("choice-selected") and any(
-                is_true(self._controls[name], "perRegion") for name in self._named(rule)
-            ):
-                return True
-        return False
+    def region_obstacle(self, control: Element) -> str | None:
+        """Return why a control depends on regions in a way that is not predicted, or ``None``."""
+        for rule in self._rules[control]:
+            if rule.when == "region-selected" and not is_true(control, "perRegion"):
+                return "annotators see it only while a region is selected"
+            named = [] if rule.when.endswith("region-selected") else self._named(rule)
+            if named and all(is_true(self._controls[name], "perRegion") for name in named):
+                return f"it depends on the choice for a region: {', '.join(named)}"
+        return None
 
-    def is_seen_with(self, tag: Element, control: Element) -> bool:
-        """Return whether annotators see a tag whenever they see a control.
+    def restrictions(self, tag: Element) -> frozenset[Hashable]:
+        """Return what must hold for a tag to be seen.
 
-        They do if each restriction of the tag is one of the control's, or of the controls that it waits for.
+        Annotators see a tag whenever they see another one if its restrictions are among those of the other.
+        The restrictions of a control that a tag waits for are among the tag's own.
         """
-        return self._all_restrictions(tag) <= self._all_restrictions(control)
+        rules = self._rules[tag]
+        if rules not in self._closures:
+            found: set[_Restriction] = set()
+            left = list(rules)
+            while left:
+                rule = left.pop()
+                if rule in found or self._always_holds(rule):
+                    continue
+                found.add(rule)
+                if rule.when == "choice-selected" and rule.control in self._controls:
+                    left += self._rules[self._controls[rule.control]]
+            self._closures[rules] = frozenset(found)
+        return self._closures[rules]
 
-    def _all_restrictions(self, tag: Element) -> frozenset[_Restriction]:
-        if tag not in self._known:
-            self._known[tag] = self._restrictions(tag, frozenset())
-        return self._known[tag]
 
-    def _restrictions(self, tag: Element, asking: frozenset[str]) -> frozenset[_Restriction]:
-        rules = {rule for each in _around(tag) if (rule := _restriction(each)) is not None}
-        own = frozenset(rule for rule in rules if not self._always_holds(rule))
-        implied = [
-            self._restrictions(self._controls[rule.control], asking | {rule.control})
-            for rule in own
-            if rule.when == "choice-selected" and rule.control in self._controls.keys() - asking
-        ]
-        return own.union(*implied)
+def _makes_regions(control: Element) -> bool:
+    return _name(control).endswith("labels") or _name(control) in _MARKING
+
+
+def _hidden_selectors(tree: Tree) -> frozenset[str]:
+    """The selectors ``.class`` and ``#id`` that a Style of the config hides, and Label Studio's own."""
+    found = {".hidden", ".invisible", ".opacity-0"}
+    for style in tree.styles:
+        words = " ".join(filter(None, (attribute(style, "value"), *style.itertext())))
+        for selectors, rule in _css_rules(words):
+            if _NOT_DISPLAYED.search(rule):
+                found |= {part.split()[-1] for part in selectors.split(",") if part.strip()}
+    return frozenset(found)
+
+
+def _css_rules(words: str) -> Iterator[tuple[str, str]]:
+    """Yield the selectors and the declarations of each rule, except of those for some screens only."""
+    parts = words.split("/*")
+    plain = " ".join([parts[0], *(part.partition("*/")[2] for part in parts[1:])])
+    depth, selectors = 0, ""
+    for piece in re.split(r"([{}])", plain):
+        if piece == "{":
+            depth += 1
+        elif piece == "}":
+            depth, selectors = max(depth - 1, 0), ""
+        elif depth == 0:
+            selectors = piece
+        elif depth == 1:
+            yield selectors, piece
+
+
+def _is_styled_away(tag: Element, hidden: Set[str]) -> bool:
+    if _NOT_DISPLAYED.search(attribute(tag, "style") or ""):
+        return True
+    classes = (attribute(tag, "className") or "").split()
+    return any(f".{each}" in hidden for each in classes) or f"#{attribute(tag, 'idAttr')}" in hidden
 
 
 def _written(rule: _Restriction) -> str:
@@ -350,25 +384,28 @@ def visible(
         chosen: control → the labels chosen there; those of hidden controls do not count.
         undecided: controls that are still to be decided. No label is ever chosen in any other control.
     """
-    known: dict[str, bool | None] = {}
+    seen: dict[str, bool | None] = {}
+    left = list(conditions)
 
-    def labels_in(control: str, asking: frozenset[str]) -> Set[str] | None:
-        if control not in chosen and control not in undecided:
+    def labels_in(control: str) -> Set[str] | None:
+        if seen.get(control, True) is False or not (control in chosen or control in undecided):
             return frozenset()
-        seen = sees(control, asking)
-        if seen is False:
-            return frozenset()
-        return chosen.get(control) if seen else None
+        return chosen.get(control) if seen.get(control) else None
 
-    def sees(control: str, asking: frozenset[str]) -> bool | None:
-        if control in asking:
-            return False  # it waits for itself
-        if control not in known:
+    while left:
+        waiting = set(left)
+        for control in left:
             found = [
-                condition.holds([labels_in(each, asking | {control}) for each in condition.controls])
-                for condition in conditions.get(control, ())
+                condition.holds([labels_in(each) for each in condition.controls])
+                for condition in conditions[control]
             ]
-            known[control] = False if False in found else None if None in found else True
-        return known[control]
-
-    return {control: sees(control, frozenset()) for control in conditions}
+            others = {each for condition in conditions[control] for each in condition.controls}
+            if None not in found or False in found or waiting.isdisjoint(others):
+                seen[control] = False if False in found else None if None in found else True
+                waiting.discard(control)
+        if len(waiting) == len(left):  # they wait for one another: nothing is selected in them
+            others = {each for condition in conditions[left[0]] for each in condition.controls}
+            seen[left[0]] = None if others & undecided - waiting else False
+            waiting.discard(left[0])
+        left = [control for control in left if control in waiting]
+    return seen

@@ -111,7 +111,7 @@ def _leaf_labels(
 
 def _hint(choice: Element) -> str | None:
     """Return what explains a choice: its hint, or the words of ``html``, which is shown in its place."""
-    shown = html.unescape(re.sub(r"<[^>]*>", " ", attribute(choice, "html") or ""))
+    shown = html.unescape(re.sub(r"<[^<>]*>", " ", attribute(choice, "html") or ""))
     return attribute(choice, "hint") or " ".join(shown.split()) or None
 
 
@@ -161,7 +161,7 @@ def _refuse_more(number: int, most: int, what: str) -> None:
 _DECLARATION = re.compile(r"^\ufeff?\s*<\?xml\s[^>]*\?>")
 """An XML declaration. Label Studio ignores its encoding, and lxml refuses one in a string."""
 
-_CAPTIONS = frozenset({"header", "markdown", "panel"})
+CAPTIONS = frozenset({"header", "markdown", "panel"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,7 +226,7 @@ class Tree:
             objects=objects,
             uses=Counter(element.get("name") for element in named),
             attached=frozenset(name for control in controls for name in targets(control)),
-            captions=tuple(element for element in places if str(element.tag).lower() in _CAPTIONS),
+            captions=tuple(element for element in places if str(element.tag).lower() in CAPTIONS),
             styles=tuple(element for element in places if str(element.tag).lower() == "style"),
             places=places,
         )

@@ -36,7 +36,8 @@ class JobTally:
         tasks: how many are to come. The sums below are over these.
         input: the input tokens of all tasks, each asked about alone.
         answers: the tokens of a short answer to each task.
-        packable: how many of the tasks may share a prompt.
+        prompts: how many prompts these take: one for each step in which a task's questions are asked.
+        packable: how many of the prompts may be shared by several tasks.
         shared: what the prompts of these tasks have in common, summed over the tasks.
         own: the tokens of these tasks themselves, in a prompt with others.
         unpackable: the input tokens of the other tasks.
@@ -47,6 +48,7 @@ class JobTally:
     tasks: int = 0
     input: int = 0
     answers: int = 0
+    prompts: int = 0
     packable: int = 0
     shared: int = 0
     own: int = 0
@@ -63,6 +65,7 @@ class JobTally:
         alone = sum(count(prompt_messages(stage, job.settings.instructions)) for stage in stages)
         answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
+        self.prompts += len(stages)
         self.input += alone
         self.answers += count([{"role": "assistant", "content": json.dumps(answer)}])
         packs = [packed_task(stage, job.settings.instructions) for stage in stages]
@@ -70,7 +73,7 @@ class JobTally:
         if len(packed) < len(packs):
             self.unpackable += alone
             return
-        self.packable += 1
+        self.packable += len(stages)
         self.shared += sum(count_tokens((pack.system,)) for pack in packed)
         self.own += sum(count_text(pack.fenced(TYPICAL_ID)) for pack in packed)
 
@@ -82,7 +85,7 @@ class JobTally:
 
     def calls(self, tasks: float) -> float:
         """Return the number of prompts if tasks that may share a prompt do so, ``tasks`` in each."""
-        return self.tasks - self.packable + self.packable / max(tasks, 1.0)
+        return self.prompts - self.packable + self.packable / max(tasks, 1.0)
 
     def plus(self, other: JobTally) -> JobTally:
         """The sums over the tasks of both."""
@@ -278,9 +281,9 @@ def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMo
     """The output tokens of all answers: measured, or from a bare answer to the longest one."""
     meter = _meter_of(pool, model, asking)
     if meter.calls:
-        measured = tally.tasks * meter.output_tokens
+        measured = tally.prompts * meter.output_tokens
         return Range(measured, measured)
-    most = tally.tasks * model.max_tokens
+    most = tally.prompts * model.max_tokens
     return Range(min(tally.answers, most), most)
 
 

@@ -1,6 +1,6 @@
-"""Predictions for Label Studio's own templates, opened in its editor, which fills its form with them.
+"""Predictions for Label Studio's own templates, and forms with conditions, opened in its editor.
 
-It takes a minute or two, so it runs by command only: ``pytest -m soak -n 0 tests/e2e/test_templates.py``.
+It takes two minutes, so it runs by command only: ``pytest -m soak -n 0 tests/e2e/test_templates.py``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from browser import Browser
 from label_studio import LabelStudio
 from label_studio_templates import Template, run, task_of, templates
+from visible_forms import FORMS, conditional
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -65,7 +66,7 @@ def opened(studio: LabelStudio, template: Template, prediction: Mapping[str, Any
     dynamic = {key: [{"value": "One"}] for key in re.findall(r'value="\$(\w+)"', template.xml)}
     task = {
         "data": dynamic | task_of(template.config),
-        "predictions": [{**prediction, "model_version": "camvo"}],
+        "predictions": [{**prediction, "model_version": "camvo"}] if prediction["result"] else [],
     }
     imported = studio.ask("POST", f"/api/projects/{project}/import", [task], return_task_ids="true")
     return f"{studio.url}/projects/{project}/data?task={imported['task_ids'][0]}"
@@ -76,7 +77,9 @@ def form(browser: Browser, wanted: list[str]) -> list[str]:
     shown: list[str] = []
 
     def is_filled() -> bool:
-        shown[:] = essence(json.loads(browser.script(FORM) or "[]"))
+        if (found := browser.script(FORM)) is None:
+            return False
+        shown[:] = essence(json.loads(found))
         return shown == wanted
 
     with contextlib.suppress(AssertionError):
@@ -96,4 +99,26 @@ def test_the_editor_fills_its_form_with_the_prediction_of_every_template(
         wanted = essence(prediction["result"])
         if (shown := form(browser, wanted)) != wanted:
             differing[template.name] = wanted, shown
+    assert not differing
+
+
+SEEN = """
+const selected = window.Htx && window.Htx.annotationStore && window.Htx.annotationStore.selected;
+return selected && selected.type === 'annotation' ? selected.names.get('party').isVisible : null;
+"""
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_the_editor_shows_a_control_under_a_condition_as_camvo_expects(
+    studio: LabelStudio, browser: Browser, around: bool
+) -> None:
+    differing = []
+    for attributes, topic, seen in FORMS:
+        value = {"choices": [topic]}
+        region = {"from_name": "topic", "to_name": "text", "type": "choices", "value": value}
+        template = Template(attributes, conditional(attributes, around=around))
+        browser.visit(opened(studio, template, {"result": [region] if topic else []}))
+        wanted = essence([region] if topic else [])
+        if form(browser, wanted) != wanted or browser.script(SEEN) is not seen:
+            differing.append((attributes, topic))
     assert not differing

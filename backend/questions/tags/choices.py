@@ -93,7 +93,8 @@ def _read_region_choices(
 
 def _region_controls(element: Element, tree: Tree) -> list[Element]:
     """Return the controls that mark spans in the same text and that ``whenTagName`` allows."""
-    names = _listed(element, "whenTagName")
+    about_choices = (attribute(element, "visibleWhen") or "").startswith("choice-")
+    names = set() if about_choices else _listed(element, "whenTagName")
     return [
         control
         for control in tree.controls

@@ -80,8 +80,7 @@ def _unseen(control: Element, tree: Tree) -> str | None:
     sight = sight_of(tree)
     if (hidden := sight.never(control)) is not None:
         return f"annotators never see it: {hidden}"
-    waits = not is_true(control, "perRegion") and sight.waits_for_region(control)
-    return "annotators see it only while a region is selected" if waits else None
+    return sight.region_obstacle(control)
 
 
 def _in_small_letters(control: Element) -> str | None:

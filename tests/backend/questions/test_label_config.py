@@ -347,3 +347,28 @@ def test_a_control_that_annotators_never_see_is_skipped() -> None:
 def test_an_xml_declaration_with_an_encoding_is_accepted(start: str) -> None:
     xml = f'{start}<?xml version="1.0" encoding="UTF-8"?><View>{TEXT}{choices()}</View>'
     assert len(parse_label_config(xml).questions) == 1
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "<?xml version='1.0' encoding='utf-8'?>\n{}",
+        '<?xml version="1.0" encoding="UTF-16"?>{}',
+        '<?xml version="1.0" encoding="ISO-8859-1" standalone="yes"?>\r\n{}',
+        '<?xml version="1.0"?>{}',
+        "<!-- ours -->\n{}",
+        '{}\n<!-- [{{"data": {{"text": "words"}}}}] -->\n',
+        '<?xml-stylesheet href="style.css"?>{}',
+        "<View><!-- <Choices name='mood' toName='text'><Choice value='z'/></Choices> -->{}</View>",
+        "<View><Style><![CDATA[.a > .b {{ color: red }} /* & */]]></Style>{}</View>",
+        "<View><Style>.root .a > .b {{ color: red }}</Style>{}</View>",
+        '<View xmlns:a="http://example.org" a:b="c">words {} words</View>',
+        '<View><Header value="&lt;!-- no comment --&gt; &#160; &#x1F600;"/>{}</View>',
+    ],
+)
+def test_what_label_studio_passes_over_changes_no_question(xml: str) -> None:
+    content = CHOICES.replace("<Choice ", "<!-- one --><Choice ")
+    parsed = parse_label_config(xml.format(f"<View>{TEXT}{choices(content=content)}</View>"))
+    [question] = parsed.questions
+    assert [text for text, _ in question.control.answer_format.labels] == ["Good", "Bad"]
+    assert [field.key for field in question.fields] == ["text"]

@@ -110,6 +110,9 @@ def test_every_line_of_long_words_is_quoted() -> None:
 # -- conditions
 
 HIDDEN = [
+    '<View className="wide hidden">{}</View>',
+    "<Style>@media print {{ .b {{ color: red }} }} .a {{}} .off {{ display: none }}</Style>"
+    '<View className="off">{}</View>',
     '<View style="display:none">{}</View>',
     '<View style="visibility: hidden">{}</View>',
     '<View style="opacity:0; color:red">{}</View>',
@@ -150,6 +153,9 @@ SHOWN = [
     '<View whenTagName="nobody">{}</View>',
     '<View visibleWhen="choice-unselected" whenTagName="nobody">{}</View>',
     '<Style>.off {{ color: red }} .off-not {{ display: none }}</Style><View className="off">{}</View>',
+    "<Style>@media (max-width: 9em) {{ .a {{ color: red }} .off {{ display: none }} }}</Style>"
+    '<View className="off">{}</View>',
+    '<Style>/* .off {{ display: none }} */ .b {{ color: red }}</Style><View className="off">{}</View>',
     '<Style>.off {{ background-opacity: 0.5; opacity: 0.4 }}</Style><View className="off">{}</View>',
 ]
 

@@ -308,7 +308,7 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
 
 def _estimated(estimate: EstimateReport) -> str:
     if estimate.low is None:
-        return f"{percent(estimate.share)}, the mean score alone: {of(estimate.checked, 'label')} checked"
+        return f"{percent(estimate.share)}, unchecked: the mean score, with {of(estimate.checked, 'label')} checked"
     interval_ = f"{percent(estimate.low)} to {percent(estimate.high)}"
     if estimate.basis == "blind":
         return f"{percent(estimate.share)} ({interval_}), by {of(estimate.checked, 'blind label')}"

@@ -30,6 +30,7 @@ from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
 from backend.server.status.report import (
+    AgreementReport,
     Alert,
     AnnotatorReport,
     EstimateReport,
@@ -43,12 +44,15 @@ from backend.server.status.report import (
     Share,
     SharesReport,
     VotesReport,
+    beyond_chance,
     count,
     dollars,
     interval,
     moment,
     of,
     percent,
+    points,
+    replaceable,
     seconds,
 )
 from backend.server.status.work import commands_of
@@ -67,6 +71,7 @@ def _tables(project: ProjectReport) -> Iterator[Table]:
     )
     if project.annotators is not None:
         yield _annotators(project.annotators)
+    yield from map(_agreement, project.agreement or ())
 
 
 def _asked(project: ProjectReport) -> list[ModelReport]:
@@ -152,7 +157,9 @@ def _questionable(project: ProjectReport) -> Iterator[Table]:
 
 
 def _annotators(annotators: Sequence[AnnotatorReport]) -> Table:
-    table = plain_table("annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled")
+    table = plain_table(
+        "annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled", "more if shown"
+    )
     for row in annotators:
         minutes = "–" if row.minutes is None else f"{row.minutes:.1f}"
         if row.id is None:
@@ -163,8 +170,33 @@ def _annotators(annotators: Sequence[AnnotatorReport]) -> Table:
             for fit in row.reliability.values()
         )
         shares = [_cell(share) for share in (row.agreement, row.truth, row.anchored) if share is not None]
-        table.add_row(str(row.id), count(row.labels), minutes, right or "–", *shares)
+        table.add_row(
+            str(row.id), count(row.labels), minutes, right or "–", *shares, _stacked(points(row.anchoring))
+        )
     return table
+
+
+def _agreement(question: AgreementReport) -> Table:
+    title = f"beside blind labels: {escape(question.control)}"
+    table = plain_table(title, "agreement", "tasks", "may replace")
+    people = question.people
+    table.add_row("people, α", _stacked(beyond_chance(people)), count(people.tasks) if people else "–")
+    for voter in question.voters:
+        table.add_row(
+            f"{escape(voter.voter)}, κ",
+            _stacked(beyond_chance(voter.kappa)),
+            count(voter.kappa.tasks) if voter.kappa else "–",
+            replaceable(voter.alt_test),
+        )
+    if question.anchoring is not None:
+        table.add_row("more often if shown", _stacked(points(question.anchoring)))
+    return table
+
+
+def _stacked(value: str) -> str:
+    """A value with its interval, in parentheses, on the next line."""
+    first, opened, rest = value.partition(" (")
+    return f"{first}\n[dim]{rest[:-1]}[/]" if opened else value
 
 
 def _cell(share: Share) -> str:
@@ -308,7 +340,8 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
 
 def _estimated(estimate: EstimateReport) -> str:
     if estimate.low is None:
-        return f"{percent(estimate.share)}, unchecked: the mean score, with {of(estimate.checked, 'label')} checked"
+        checked = of(estimate.checked, "label")
+        return f"{percent(estimate.share)}, unchecked: the mean score, with {checked} checked"
     interval_ = f"{percent(estimate.low)} to {percent(estimate.high)}"
     if estimate.basis == "blind":
         return f"{percent(estimate.share)} ({interval_}), by {of(estimate.checked, 'blind label')}"

@@ -142,17 +142,14 @@ class AltTest:
         advantage: ρ, the mean probability that the voter agrees with the others at least as well as a person.
         people: the number of people who were compared.
         tasks: the number of tasks on which they were.
+        passed: whether the voter may replace people: ω ≥ 0.5.
     """
 
     winning_rate: float
     advantage: float
     people: int
     tasks: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether the voter may replace people: ω ≥ 0.5."""
-        return self.winning_rate >= _WINS
+    passed: bool
 
 
 def alt_test(
@@ -196,8 +193,8 @@ def alt_test(
         compared |= set(tasks)
     if not chances:
         return None
-    won = false_discovery_control(chances, method="by") <= _FALSE_DISCOVERIES
-    return AltTest(float(won.mean()), float(np.mean(advantages)), len(chances), len(compared))
+    won = float((false_discovery_control(chances, method="by") <= _FALSE_DISCOVERIES).mean())
+    return AltTest(won, float(np.mean(advantages)), len(chances), len(compared), won >= _WINS)
 
 
 def _lead(people: Mapping[str, Mapping[int, str]], person: str, task: int, vote: str) -> float:

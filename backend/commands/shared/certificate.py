@@ -22,6 +22,7 @@ from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import check_writable, whole_file
 from backend.errors import ConfigError
+from backend.learning.annotators import answered_questions
 from backend.learning.projects import project_settings
 from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
@@ -32,8 +33,10 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status import report
+from backend.server.status.agreement import agreement_reports
 from backend.server.status.build import build_report
 from backend.server.status.report import (
+    AgreementReport,
     ProjectReport,
     QuestionReport,
     count,
@@ -105,6 +108,7 @@ class _Contents:
     config_hash: str
     instructions_hash: str | None
     voters: tuple[_NamedModel, ...]
+    agreement: tuple[AgreementReport, ...]
     settings: Mapping[str, str]
 
 
@@ -134,6 +138,7 @@ def _contents(connection: Connection, stored: Project, settings: Settings) -> _C
         config_hash=_sha256(stored.label_config or ""),
         instructions_hash=_sha256(own.instructions) if own.instructions else None,
         voters=tuple(_voters(own)),
+        agreement=agreement_reports(answered_questions(connection, stored.key)),
         settings=_settings(own),
     )
 
@@ -269,8 +274,8 @@ def _environment() -> Jinja2Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("count", "dollars", "iso", "moment", "of", "percent", "share_of_hundred")
-    environment.filters |= {name: getattr(report, name) for name in names}
+    names = ("beyond_chance", "count", "dollars", "iso", "moment", "of", "percent", "replaceable")
+    environment.filters |= {name: getattr(report, name) for name in (*names, "share_of_hundred")}
     return environment
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.errors import cure_of, meaning_of
@@ -12,6 +12,7 @@ from backend.ledger.projects import Project, is_of_label_studio
 from backend.server.status.missing import SEPARATOR, Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
+    AgreementReport,
     Alert,
     Budget,
     PackReport,
@@ -21,6 +22,7 @@ from backend.server.status.report import (
     moment,
     of,
     percent,
+    points,
 )
 from backend.server.status.work import commands_of
 from camvo.errors import CamvoError
@@ -172,7 +174,30 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
     alerts += _config_alerts(project, found)
     alerts += _recount_alerts(project)
     alerts += _connection_alerts(project, model_version, found)
+    return alarms_first(alerts)
+
+
+def alarms_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+    """Sort alarms before notes."""
     return tuple(sorted(alerts, key=lambda alert: alert.level != "alarm"))
+
+
+def anchoring_alerts(agreement: Iterable[AgreementReport]) -> Iterator[Alert]:
+    """The questions on which people lean on the predictions that they see."""
+    for question in agreement:
+        lean = question.anchoring
+        if lean is None or not lean.clear:
+            continue
+        labels = f"{of(lean.shown, 'shown label')} beside {of(lean.blind, 'blind label')} of the same people"
+        message = (
+            f"{question.control}: people give the vote's label more often when they see it: {points(lean)}, "
+            f"by {labels}"
+        )
+        fix = (
+            "rely on blind labels for what is right; raise prefill in camvo.yaml, so that fewer labels are "
+            "selected beforehand"
+        )
+        yield Alert("suggestions_followed", message, fix, level="note", subject=question.control)
 
 
 def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Alert]:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
+from backend.learning.annotators import answered_questions
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
@@ -22,7 +23,15 @@ from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import report as formats
-from backend.server.status.alarms import Found, is_connected, project_alerts, server_alerts
+from backend.server.status.agreement import agreement_reports
+from backend.server.status.alarms import (
+    Found,
+    alarms_first,
+    anchoring_alerts,
+    is_connected,
+    project_alerts,
+    server_alerts,
+)
 from backend.server.status.labels import QuestionSource, question_reports
 from backend.server.status.live import Live
 from backend.server.status.missing import missing_of
@@ -93,10 +102,7 @@ def build_report(
     around = _Around(label_studio, recent_outcomes(connection), certificates, configured)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
     if annotators:
-        project_reports = [
-            replace(report, annotators=annotator_reports(connection, report.key))
-            for report in project_reports
-        ]
+        project_reports = [_with_annotators(connection, report) for report in project_reports]
     if texts:
         project_reports = [_with_examples(connection, report) for report in project_reports]
     project_reports.sort(key=_last_round, reverse=True)
@@ -140,6 +146,16 @@ class _Around:
     outcomes: Mapping[tuple[str, str], Sequence[Outcome]]
     certificates: bool
     configured: bool
+
+
+def _with_annotators(connection: Connection, report: ProjectReport) -> ProjectReport:
+    """The report with each annotator, and with the agreement of people, models and the vote."""
+    questions = answered_questions(connection, report.key)
+    agreement = agreement_reports(questions)
+    alerts = (*report.alerts, *anchoring_alerts(agreement))
+    return replace(
+        report, annotators=annotator_reports(questions), agreement=agreement, alerts=alarms_first(alerts)
+    )
 
 
 def _with_examples(connection: Connection, report: ProjectReport) -> ProjectReport:
@@ -312,6 +328,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "beyond_chance": formats.beyond_chance,
         "count": formats.count,
         "host": _host,
         "dollars": formats.dollars,
@@ -321,6 +338,8 @@ def _environment() -> Environment:
         "kind": formats.kind_of_tasks,
         "of": formats.of,
         "percent": formats.percent,
+        "points": formats.points,
+        "replaceable": formats.replaceable,
         "seconds": formats.seconds,
     }
     return environment

@@ -10,10 +10,11 @@ from typing import Final, Literal
 
 from sqlalchemy import Connection
 
-from backend.learning.annotators import AnsweredQuestion, answered_questions
+from backend.learning.annotators import AnsweredQuestion
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.missing_votes import UNREAD, MissingVotes
 from backend.ledger.reports import CallsRow, ProjectSums, VotesRow
+from backend.server.status.agreement import suggested
 from backend.server.status.report import (
     AnnotatorReport,
     BestSingleReport,
@@ -22,6 +23,7 @@ from backend.server.status.report import (
     Share,
     VotesReport,
 )
+from camvo.annotators.anchoring import anchoring
 from camvo.annotators.annotators import AnnotatorReliability, fit_reliabilities
 from camvo.scores.reviews import ExampleTrial
 from camvo.student.taught_texts import STUDENT
@@ -31,9 +33,8 @@ LEAST_LABELS: Final = 20
 """People with fewer labels are counted, but neither named nor judged."""
 
 
-def annotator_reports(connection: Connection, project: str) -> tuple[AnnotatorReport, ...]:
+def annotator_reports(questions: Sequence[AnsweredQuestion]) -> tuple[AnnotatorReport, ...]:
     """Report on every annotator of a project, by id; those with few labels come last, in one row."""
-    questions = answered_questions(connection, project)
     of_person: dict[int, list[_Label]] = defaultdict(list)
     for question in questions:
         for label in _labels(question):
@@ -47,10 +48,12 @@ def annotator_reports(connection: Connection, project: str) -> tuple[AnnotatorRe
         if question.is_labels
     }
     named = {person: labels for person, labels in sorted(of_person.items()) if len(labels) >= LEAST_LABELS}
+    beside_vote = [label for question in questions if question.is_labels for label in suggested(question)]
     rows = []
     for person, labels in named.items():
         own = {control: fits[str(person)] for control, fits in reliabilities.items() if str(person) in fits}
-        rows.append(_judged(person, labels, own))
+        lean = anchoring([label for label in beside_vote if label.person == person])
+        rows.append(replace(_judged(person, labels, own), anchoring=lean))
     few = [labels for person, labels in of_person.items() if person not in named]
     if few:
         rows.append(_counted(None, len(few), [label for labels in few for label in labels]))

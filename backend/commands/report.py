@@ -27,10 +27,10 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
+from backend.server.status.agreement import AgreementReport, beyond_chance, points, replaceable
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
 from backend.server.status.report import (
-    AgreementReport,
     Alert,
     AnnotatorReport,
     EstimateReport,
@@ -44,15 +44,12 @@ from backend.server.status.report import (
     Share,
     SharesReport,
     VotesReport,
-    beyond_chance,
     count,
     dollars,
     interval,
     moment,
     of,
     percent,
-    points,
-    replaceable,
     seconds,
 )
 from backend.server.status.work import commands_of
@@ -157,9 +154,7 @@ def _questionable(project: ProjectReport) -> Iterator[Table]:
 
 
 def _annotators(annotators: Sequence[AnnotatorReport]) -> Table:
-    table = plain_table(
-        "annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled", "more if shown"
-    )
+    table = plain_table("annotator", "labels", "minutes", "right", "agrees", "truth", "misled", "if shown")
     for row in annotators:
         minutes = "–" if row.minutes is None else f"{row.minutes:.1f}"
         if row.id is None:

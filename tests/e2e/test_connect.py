@@ -25,8 +25,8 @@ from backend.testing import OpenAIServer, Reply
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SIGNS = (
-    *("label studio", "server", "server", "server", "label config", "webhook", "backend", "health"),
-    *("webhook", "settings", "tab", "version", "prediction"),
+    *("label studio", "server", "server", "server", "label config", "sent", "sent", "instructions"),
+    *("webhook", "backend", "health", "webhook", "settings", "tab", "version", "prediction"),
 )
 
 

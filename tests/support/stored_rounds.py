@@ -28,7 +28,7 @@ def a_round(key: RoundKey, **changes: Any) -> Round:
     """A round that cost nothing and taught nothing, with one vote. ``changes`` replaces its fields."""
     round_ = Round(
         key=key,
-        plan={"arms": {}, "aggregation": {"name": "labels"}},
+        plan={"arms": {}, "aggregation": {"name": "labels"}, "labels": ["Glad", "Sad"]},
         votes={"red": "Glad"},
         label="Glad",
         score=0.9,

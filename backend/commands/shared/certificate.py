@@ -33,10 +33,9 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status import report
-from backend.server.status.agreement import agreement_reports
+from backend.server.status.agreement import AgreementReport, agreement_reports, beyond_chance, replaceable
 from backend.server.status.build import build_report
 from backend.server.status.report import (
-    AgreementReport,
     ProjectReport,
     QuestionReport,
     count,
@@ -274,8 +273,9 @@ def _environment() -> Jinja2Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("beyond_chance", "count", "dollars", "iso", "moment", "of", "percent", "replaceable")
-    environment.filters |= {name: getattr(report, name) for name in (*names, "share_of_hundred")}
+    names = ("count", "dollars", "iso", "moment", "of", "percent", "share_of_hundred")
+    environment.filters |= {name: getattr(report, name) for name in names}
+    environment.filters |= {"beyond_chance": beyond_chance, "replaceable": replaceable}
     return environment
 
 

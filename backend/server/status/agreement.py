@@ -4,16 +4,57 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from backend.learning.annotators import AnsweredQuestion
 from backend.learning.teaching import person
 from backend.ledger.human_annotations import Annotation
-from backend.server.status.report import AgreementReport, VoterAgreement
-from camvo.annotators.agreement import EPSILON, alt_test, cohen_kappa, krippendorff_alpha
-from camvo.annotators.anchoring import Suggested, anchoring
+from camvo.annotators.agreement import (
+    EPSILON,
+    Agreement,
+    AltTest,
+    alt_test,
+    cohen_kappa,
+    krippendorff_alpha,
+)
+from camvo.annotators.anchoring import Anchoring, Suggested, anchoring
 
-VOTE: Final = "the vote"
+_VOTE: Final = "the vote"
+_NOTHING: Final = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class _VoterAgreement:
+    """How far the vote or one model agrees with people who did not see the prediction.
+
+    Attributes:
+        voter: the model's name, or ``the vote``.
+        kappa: Cohen's κ; ``None`` if it cannot be computed.
+        alt_test: kind of people (docs/annotators.md) → the alternative annotator test with that kind's ε;
+            empty if nobody labelled enough tasks with others.
+    """
+
+    voter: str
+    kappa: Agreement | None
+    alt_test: dict[str, AltTest]
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementReport:
+    """The agreement on one question (docs/annotators.md).
+
+    Attributes:
+        control: the name of its control tag.
+        people: Krippendorff's α among people who did not see the prediction.
+        voters: the vote first, then each model.
+        anchoring: how much more often people give the vote's label when they see it.
+    """
+
+    control: str
+    people: Agreement | None
+    voters: tuple[_VoterAgreement, ...]
+    anchoring: Anchoring | None
 
 
 def agreement_reports(questions: Iterable[AnsweredQuestion]) -> tuple[AgreementReport, ...]:
@@ -42,7 +83,7 @@ def _report(question: AnsweredQuestion) -> AgreementReport | None:
     votes: dict[str, dict[int, str]] = defaultdict(dict)
     for task, round_ in question.rounds.items():
         if blind.get(task):
-            votes[VOTE][task] = round_.label
+            votes[_VOTE][task] = round_.label
             for arm, label in round_.votes.items():
                 if label is not None:
                     votes[arm][task] = label
@@ -67,7 +108,7 @@ def _blind_labels(said: Sequence[Annotation], control: str) -> dict[str, str]:
 
 
 def _vote_first(name: str) -> tuple[bool, str]:
-    return name != VOTE, name
+    return name != _VOTE, name
 
 
 def _voter(
@@ -75,7 +116,26 @@ def _voter(
     votes: Mapping[int, str],
     blind: Mapping[int, Mapping[str, str]],
     by_person: Mapping[str, Mapping[int, str]],
-) -> VoterAgreement:
+) -> _VoterAgreement:
     kappa = cohen_kappa([(label, [*blind[task].values()]) for task, label in votes.items()])
     tests = {kind: alt_test(by_person, votes, epsilon) for kind, epsilon in EPSILON.items()}
-    return VoterAgreement(name, kappa, {kind: test for kind, test in tests.items() if test is not None})
+    return _VoterAgreement(name, kappa, {kind: test for kind, test in tests.items() if test is not None})
+
+
+def points(value: Anchoring | None) -> str:
+    """How much more often people give a label that they see, in percentage points, with the 95% interval."""
+    if value is None:
+        return _NOTHING
+    return f"{100.0 * value.more:+.0f} points ({100.0 * value.low:+.0f} to {100.0 * value.high:+.0f})"
+
+
+def beyond_chance(value: Agreement | None) -> str:
+    """α or κ with its 95% interval."""
+    return _NOTHING if value is None else f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
+
+
+def replaceable(tests: Mapping[str, AltTest]) -> str:
+    """The kinds of people whom a voter may replace by the alternative annotator test."""
+    if not tests:
+        return _NOTHING
+    return ", ".join(kind for kind, test in tests.items() if test.passed) or "nobody"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import Project, is_of_label_studio
+from backend.server.status.agreement import AgreementReport, points
 from backend.server.status.missing import SEPARATOR, Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
-    AgreementReport,
     Alert,
     Budget,
     PackReport,
@@ -22,7 +22,6 @@ from backend.server.status.report import (
     moment,
     of,
     percent,
-    points,
 )
 from backend.server.status.work import commands_of
 from camvo.errors import CamvoError

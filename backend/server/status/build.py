@@ -22,8 +22,8 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
+from backend.server.status import agreement
 from backend.server.status import report as formats
-from backend.server.status.agreement import agreement_reports
 from backend.server.status.alarms import (
     Found,
     alarms_first,
@@ -151,10 +151,10 @@ class _Around:
 def _with_annotators(connection: Connection, report: ProjectReport) -> ProjectReport:
     """The report with each annotator, and with the agreement of people, models and the vote."""
     questions = answered_questions(connection, report.key)
-    agreement = agreement_reports(questions)
-    alerts = (*report.alerts, *anchoring_alerts(agreement))
+    found = agreement.agreement_reports(questions)
+    alerts = (*report.alerts, *anchoring_alerts(found))
     return replace(
-        report, annotators=annotator_reports(questions), agreement=agreement, alerts=alarms_first(alerts)
+        report, annotators=annotator_reports(questions), agreement=found, alerts=alarms_first(alerts)
     )
 
 
@@ -328,7 +328,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "beyond_chance": formats.beyond_chance,
+        "beyond_chance": agreement.beyond_chance,
         "count": formats.count,
         "host": _host,
         "dollars": formats.dollars,
@@ -338,8 +338,8 @@ def _environment() -> Environment:
         "kind": formats.kind_of_tasks,
         "of": formats.of,
         "percent": formats.percent,
-        "points": formats.points,
-        "replaceable": formats.replaceable,
+        "points": agreement.points,
+        "replaceable": agreement.replaceable,
         "seconds": formats.seconds,
     }
     return environment

@@ -17,7 +17,7 @@ from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
 from backend.questions.label_config import PagePart
-from camvo.annotators.agreement import Agreement, AltTest
+from backend.server.status.agreement import AgreementReport
 from camvo.annotators.anchoring import Anchoring
 from camvo.annotators.annotators import AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
@@ -201,39 +201,6 @@ class AnnotatorReport:
     anchored: Share | None = None
     reliability: dict[str, AnnotatorReliability] = field(default_factory=dict)
     anchoring: Anchoring | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VoterAgreement:
-    """How far the vote or one model agrees with people who did not see the prediction.
-
-    Attributes:
-        voter: the model's name, or ``the vote``.
-        kappa: Cohen's κ; ``None`` if it cannot be computed.
-        alt_test: kind of people (docs/annotators.md) → the alternative annotator test with that kind's ε;
-            empty if nobody labelled enough tasks with others.
-    """
-
-    voter: str
-    kappa: Agreement | None
-    alt_test: dict[str, AltTest]
-
-
-@dataclass(frozen=True, slots=True)
-class AgreementReport:
-    """The agreement on one question (docs/annotators.md).
-
-    Attributes:
-        control: the name of its control tag.
-        people: Krippendorff's α among people who did not see the prediction.
-        voters: the vote first, then each model.
-        anchoring: how much more often people give the vote's label when they see it.
-    """
-
-    control: str
-    people: Agreement | None
-    voters: tuple[VoterAgreement, ...]
-    anchoring: Anchoring | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,25 +438,6 @@ def interval(value: Share) -> str:
     if value.low is None or value.high is None:
         return ""
     return f"{100.0 * value.low:.1f}–{100.0 * value.high:.1f}%"
-
-
-def points(value: Anchoring | None) -> str:
-    """How much more often people give a label that they see, in percentage points, with the 95% interval."""
-    if value is None:
-        return _NOTHING
-    return f"{100.0 * value.more:+.0f} points ({100.0 * value.low:+.0f} to {100.0 * value.high:+.0f})"
-
-
-def beyond_chance(value: Agreement | None) -> str:
-    """α or κ with its 95% interval."""
-    return _NOTHING if value is None else f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
-
-
-def replaceable(tests: Mapping[str, AltTest]) -> str:
-    """The kinds of people whom a voter may replace by the alternative annotator test."""
-    if not tests:
-        return _NOTHING
-    return ", ".join(kind for kind, test in tests.items() if test.passed) or "nobody"
 
 
 def seconds(value: float | None) -> str:

@@ -41,7 +41,7 @@ def say(backend: Backend, user: int, number: int, mood: str, **changes: Any) -> 
 def report(folder: Path, *arguments: str) -> str:
     database = f"sqlite:///{folder / 'ledger.sqlite'}"
     given = ("report", "--config", "camvo.yaml", "--annotators", *arguments)
-    shown: str = called(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="100").stdout
+    shown: str = called(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="120").stdout
     return shown
 
 

@@ -120,7 +120,7 @@ def _check(
 
 
 @app.command("report")
-def _report(
+def _report(  # noqa: PLR0917 - typer: the options of the command
     config: Config = None,
     project: Annotated[
         str | None,
@@ -137,6 +137,10 @@ def _report(
         Path | None,
         typer.Option("--certificate", help="Also write the certificate of one project, an HTML page."),
     ] = None,
+    methods: Annotated[
+        Path | None,
+        typer.Option("--methods", help="Also write what a reviewer asks about one project, as Markdown."),
+    ] = None,
 ) -> None:
     """Print accuracy, cost and alerts of every project so far. Reads the ledger; needs no server.
 
@@ -152,6 +156,10 @@ def _report(
         from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415 - the same
 
         issue_certificate(Console(stderr=as_json), environment, project, certificate)
+    if methods is not None:
+        from backend.commands.methods import write_methods  # noqa: PLC0415 - the same
+
+        write_methods(Console(stderr=as_json), environment, project, methods)
     print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
 
 

@@ -412,3 +412,40 @@ def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallO
         if call is not None
     ]
     money.settle_each(connection, settlements)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweringVersion:
+    """A model's version, as its provider named it, and the answers that it gave for one project.
+
+    Attributes:
+        model: the model's name in the pool.
+        version: ``None`` if the provider named none.
+        answers: how many were bought for the project.
+        first_at: unix seconds of the first.
+        last_at: of the last.
+    """
+
+    model: str
+    version: str | None
+    answers: int
+    first_at: float
+    last_at: float
+
+
+def versions_of(connection: Connection, project: str) -> list[AnsweringVersion]:
+    """Return the versions of models that answered for a project, by model and first answer."""
+    at = _table.c.created_at
+    query = (
+        select(
+            _table.c.model,
+            _table.c.version,
+            func.count().label("answers"),
+            func.min(at).label("first_at"),
+            func.max(at).label("last_at"),
+        )
+        .where(_table.c.project == project)
+        .group_by(_table.c.model, _table.c.version)
+        .order_by(_table.c.model, func.min(at), _table.c.version)
+    )
+    return [AnsweringVersion(**row._mapping) for row in connection.execute(query)]

@@ -449,6 +449,14 @@ class ProjectRounds:
         counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == self.project)
         return self.connection.scalars(counted).one()
 
+    def created_between(self) -> tuple[float, float]:
+        """When the first and the last of the project's rounds were made, unix seconds; it has some."""
+        at = _table.c.created_at
+        first, last = self.connection.execute(
+            select(func.min(at), func.max(at)).where(_table.c.project == self.project)
+        ).one()
+        return first, last
+
     def latest_epochs(self) -> dict[str, str]:
         """Return control → the epoch of its latest round."""
         latest = (

@@ -96,7 +96,7 @@ class _NamedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Contents:
+class Contents:
     """The contents of a certificate in addition to the project's report."""
 
     counting: int
@@ -116,7 +116,7 @@ def _current_questions(project: ProjectReport) -> list[QuestionReport]:
     return [question for question in project.questions if question.current]
 
 
-def _contents(connection: Connection, stored: Project, settings: Settings) -> _Contents:
+def contents_of(connection: Connection, stored: Project, settings: Settings) -> Contents:
     """Collect the contents of a certificate. Reads every round of the project."""
     own, _ = project_settings(stored, settings)
     epochs = ProjectRounds(connection, stored.key).latest_epochs()
@@ -128,7 +128,7 @@ def _contents(connection: Connection, stored: Project, settings: Settings) -> _C
     for control, epoch in sorted(epochs.items()):
         blind = queues.get((control, epoch), BlindQueue()).resting
         evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
-    return _Contents(
+    return Contents(
         counting=counting,
         counted_at=made[0].created_at if made else ProjectSums(connection, stored.key).newest_round_at(),
         through=through,
@@ -239,7 +239,7 @@ def _certified(project: ProjectReport, question: QuestionReport) -> str:
 
 def _render(  # noqa: PLR0917 - what the page says
     project: ProjectReport,
-    contents: _Contents,
+    contents: Contents,
     number: int,
     issued_at: float,
     version: str,
@@ -288,13 +288,13 @@ def issue_certificate(console: Console, environment: Environment, project: str |
     with existing_ledger(environment) as ledger:
         ledger.migrate()
         with ledger.read() as connection:
-            stored = stored_project(connection, _named(connection, project))
+            stored = stored_project(connection, named_project(connection, project))
             report = project_report(connection, settings, stored.key)
             if report is None or not report.rounds:
                 raise ConfigError(
                     f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
                 )
-            said = _contents(connection, stored, settings)
+            said = contents_of(connection, stored, settings)
         drawings = draw(_current_questions(report))
         with ledger.write() as connection:
             number, at = Certificates(connection, stored.key).next_number(), now(connection)
@@ -306,18 +306,19 @@ def issue_certificate(console: Console, environment: Environment, project: str |
     return number
 
 
-def _named(connection: Connection, project: str | None) -> str:
+def named_project(connection: Connection, project: str | None, option: str = "--certificate") -> str:
+    """The key of the named project, or of the only one; ``option`` is what needs one."""
     if project is not None:
         return project
     known = [stored.key for stored in projects.list_all(connection)]
     if len(known) != 1:
         raise ConfigError(
-            f"the ledger has {len(known)} projects", where="--certificate", fix="name one with --project"
+            f"the ledger has {len(known)} projects", where=option, fix="name one with --project"
         )
     return known[0]
 
 
-def _record(report: ProjectReport, said: _Contents, number: int, at: float, page: bytes) -> Issued:
+def _record(report: ProjectReport, said: Contents, number: int, at: float, page: bytes) -> Issued:
     certified = {
         question.control: 0 if question.guarantee.threshold is None else question.guarantee.labels
         for question in _current_questions(report)

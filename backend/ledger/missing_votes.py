@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, or_, select
 
 from backend.errors import BadAnswerError, CutOffError, RefusedError
 from backend.ledger.database import tables
@@ -227,7 +227,8 @@ class Outcome:
 def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcome]]:
     """Return (project, model) → the outcomes of its finished calls among the latest 1000 of all projects.
 
-    The latest come first.
+    The latest come first. Calls that ended for a reason that is not the model's, such as one that its round
+    gave up before it was sent, say nothing of the model and are left out.
     """
     latest = (
         select(
@@ -244,7 +245,10 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcom
     )
     rows = connection.execute(
         select(latest.c.project, latest.c.model, latest.c.error_code, latest.c.created_at)
-        .where(latest.c.state == "settled")
+        .where(
+            latest.c.state == "settled",
+            or_(latest.c.error_code.is_(None), latest.c.error_code.startswith("model_")),
+        )
         .order_by(latest.c.id.desc())
     )
     outcomes: dict[tuple[str, str], list[Outcome]] = {}

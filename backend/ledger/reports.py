@@ -22,6 +22,7 @@ from sqlalchemy import (
     select,
 )
 
+from backend.errors import WithdrawnError
 from backend.ledger.blind_tasks import is_represented
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among
@@ -431,7 +432,7 @@ class ProjectSums:
         }
 
     def calls(self) -> list[CallsRow]:
-        """Sum a project's calls by model and outcome, ordered by these."""
+        """Sum a project's calls by model and outcome, ordered by these; calls that were never sent are none."""
         query = (
             select(
                 _calls.model,
@@ -440,7 +441,7 @@ class ProjectSums:
                 func.count().label("calls"),
                 func.coalesce(func.sum(_calls.cost), 0).label("cost"),
             )
-            .where(_calls.project == self.project)
+            .where(_calls.project == self.project, _calls.error_code.is_distinct_from(WithdrawnError.code))
             .group_by(_calls.model, _calls.state, _calls.error_code)
             .order_by(_calls.model, _calls.state, _calls.error_code)
         )

@@ -24,7 +24,7 @@ from backend.ledger.rounds import ProjectRounds, Round, RoundKey
 
 PROJECT, OTHER = "7.100", "8.100"
 ARMS = ("red", "green", "blue")
-FAILURES = (None, None, None, "model_timeout", "model_unavailable")
+FAILURES = (None, None, None, "model_timeout", "model_unavailable", "withdrawn")
 
 
 @dataclasses.dataclass
@@ -216,6 +216,8 @@ def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
 def test_calls_are_summed_by_model_and_outcome(filled: Filled) -> None:
     expected: dict[tuple[str, bool, str | None], list[float]] = defaultdict(list)
     for call in filled.calls:
+        if call["code"] == "withdrawn" and not call["open"]:
+            continue  # it was never sent
         key = (call["model"], call["open"], None if call["open"] else call["code"])
         expected[key].append(0.0 if call["open"] else call["usd"])
     sums = {
@@ -390,5 +392,9 @@ def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
     with filled.ledger.read() as connection:
         outcomes = recent_outcomes(connection)
     for arm in ARMS:
-        finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
+        finished = [
+            call["code"]
+            for call in filled.calls
+            if call["model"] == arm and not call["open"] and call["code"] != "withdrawn"
+        ]
         assert [outcome.code for outcome in outcomes[PROJECT, arm]] == finished[::-1]

@@ -432,7 +432,7 @@ class ProjectSums:
         }
 
     def calls(self) -> list[CallsRow]:
-        """Sum a project's calls by model and outcome, ordered by these; calls that were never sent are none."""
+        """Sum a project's calls by model and outcome, ordered by these. What was never sent is no call."""
         query = (
             select(
                 _calls.model,

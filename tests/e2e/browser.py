@@ -28,14 +28,13 @@ _FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
-    "--window-size=1280,800",
 )
 
 
 class Browser:
     """A window with its profile in ``folder``; a context manager. Screenshots go to ``artefacts``."""
 
-    def __init__(self, folder: Path, artefacts: Path) -> None:
+    def __init__(self, folder: Path, artefacts: Path, size: str = "1280,800") -> None:
         chromium, chromedriver = _program("chromium"), _program("chromedriver")
         try:
             from selenium import webdriver  # noqa: PLC0415 - pytest imports this file without the extra, too
@@ -43,7 +42,7 @@ class Browser:
             pytest.fail("selenium is missing: install the extra e2e", pytrace=False)
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
-        for flag in (*_FLAGS, f"--user-data-dir={folder / 'profile'}"):
+        for flag in (*_FLAGS, f"--window-size={size}", f"--user-data-dir={folder / 'profile'}"):
             options.add_argument(flag)
         service = webdriver.ChromeService(chromedriver, log_output=os.fspath(folder / "chromedriver.log"))
         self._artefacts = artefacts

@@ -59,6 +59,10 @@ class Installation:
         options = ("--project", str(project), "--backend-url", self.server.url)
         return self._run(command, *options, *arguments, **changes)
 
+    def camvo_alone(self, command: str, *arguments: str) -> CompletedProcess[str]:
+        """Run a command that is about no project."""
+        return self._run(command, *arguments)
+
     def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
         """Run ``camvo review``, which must succeed."""
         done = self.on_ledger("review", project, *arguments)
@@ -99,7 +103,7 @@ class Installation:
     def tasks(self, project: int) -> list[dict[str, Any]]:
         """All tasks as Label Studio gives them to its Data Manager."""
         tasks: list[dict[str, Any]] = self.studio.ask(
-            "GET", "/api/tasks/", project=project, fields="all", page_size=200
+            "GET", "/api/tasks/", project=project, fields="all", page_size=1000
         )["tasks"]
         return tasks
 

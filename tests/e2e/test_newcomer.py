@@ -1,14 +1,25 @@
 """The first hours of a project: README's steps with a real Label Studio, four scripted models and a real one.
 
-The real model is SmolLM2 behind llama.cpp's server: slow, cheap, and hardly better than chance. A planted
+The real model is SmolLM2 behind llama.cpp's server: slow, free, and hardly better than chance. A planted
 annotator knows every label. What the commands, the status page and Label Studio say must be true.
+
+CI walks with few tasks. The walk of a real project takes a quarter of an hour; ``-s`` shows what it measured::
+
+    CAMVO_WALK_TASKS=500 CAMVO_WALK_SECONDS=3 CAMVO_E2E_ARTEFACTS=/tmp/walk \\
+        pytest -m e2e -n 0 -s tests/e2e/test_newcomer.py
+
+``CAMVO_WALK_SECONDS`` is what each call of the slow model takes besides, one at a time. Every command's output is
+kept in ``walk.txt`` among the artefacts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +28,8 @@ from typing import Any
 
 import pytest
 import yaml
-from installation import Installation, choice, variables
+from browser import Browser
+from installation import CREDENTIALS, Installation, choice, variables
 from label_studio import LabelStudio
 from llama_server import LlamaServer, Wire, overheard
 from server_process import ServerProcess, wait_until
@@ -27,10 +39,16 @@ from backend.ledger.database import tables
 from backend.ledger.recounts import latest
 from backend.testing import OpenAIServer, Reply, task_text
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 README = Path(__file__).parents[2] / "README.md"
-TASKS, CORRECTED, BLIND = 100, 40, 20
+ARTEFACTS = Path(os.environ.get("CAMVO_E2E_ARTEFACTS") or Path(__file__).with_name("artefacts"))
+TASKS = int(os.environ.get("CAMVO_WALK_TASKS") or 100)
+SECONDS = float(os.environ.get("CAMVO_WALK_SECONDS") or 0.0)
+CORRECTED, BLIND = 40, 20
+AUDIT = max(0.1, 40 / TASKS)
+"""README's share of blind tasks; of a few tasks more must be blind, to have enough to label."""
+PATIENCE = 60.0 + TASKS
 MOODS = ("Glad", "Sad", "Calm")
 WRONG = {"red": 8, "green": 14, "blue": 22, "grey": 35}
 """Model → of 100 answers, how many are wrong."""
@@ -39,7 +57,7 @@ PRICES = {
     "green": (1.0, 5.0),
     "blue": (0.4, 1.6),
     "grey": (0.1, 0.4),
-    "local": (0.02, 0.04),
+    "local": (0.0, 0.0),
 }
 USAGE = (120, 8)
 
@@ -89,9 +107,27 @@ class Walk:
     def camvo(self, command: str, *arguments: str) -> CompletedProcess[str]:
         of_server = command in {"connect", "predict"}
         run = self.installation.camvo if of_server else self.installation.on_ledger
-        done = run(command, self.project, *arguments)
-        self.printed.append(done.stdout + done.stderr)
+        began = time.monotonic()
+        if command == "check":
+            done = self.installation.camvo_alone(command, *arguments)
+        else:
+            done = run(command, self.project, *arguments)
+        took = time.monotonic() - began
+        said = f"$ camvo {command} {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        self.printed.append(f"{said}({took:.1f} s, exit {done.returncode})\n")
         return done
+
+    def keep(self) -> None:
+        """Write down what the commands and the page said."""
+        ARTEFACTS.mkdir(parents=True, exist_ok=True)
+        (ARTEFACTS / "walk.txt").write_text("\n".join(self.printed))
+        (ARTEFACTS / "walk.html").write_text(self.page())
+        (ARTEFACTS / "walk.log").write_text(self.installation.server.log)
+
+    def share_right(self, truths: Mapping[int, str]) -> float:
+        """The share of all labels in the ledger that are right, before people correct them."""
+        labels = self.held() | self.held(blind=True)
+        return sum(labels[task][0] == label for task, label in truths.items()) / len(truths)
 
     def shown(self) -> dict[int, tuple[str | None, float]]:
         """Task → label and score in Label Studio; the label is ``None`` where the form is left blank."""
@@ -117,6 +153,27 @@ class Walk:
         """The status page as a browser gets it."""
         return self.installation.server.get(f"/status?format=html&project={self.project}").text
 
+    def estimate(self) -> str:
+        """What the page says of the share of labels that are right."""
+        [question] = self.status()["questions"]
+        estimate = question["estimate"]
+        low, high = estimate["low"], estimate["high"]
+        interval = "" if low is None else f" ({low:.1%} to {high:.1%})"
+        return f"{estimate['share']:.1%}{interval} by {estimate['checked']} {estimate['basis']}"
+
+    def picture(self, folder: Path) -> None:
+        """Keep a screenshot of the page, if the walk is one that a person looks at."""
+        if "CAMVO_WALK_TASKS" in os.environ:
+            with Browser(folder, ARTEFACTS, "1280,4000") as browser:
+                browser.visit(
+                    self.installation.server.url.replace(
+                        "://",
+                        "://{}:{}@".format(CREDENTIALS["BASIC_AUTH_USER"], CREDENTIALS["BASIC_AUTH_PASS"]),
+                    )
+                    + f"/status?format=html&project={self.project}"
+                )
+                browser.picture("walk")
+
     def sold(self) -> float:
         """What all servers sold, $."""
         usages = [(request.model, *USAGE) for request in self.models.requests]
@@ -136,7 +193,13 @@ class Walk:
 @pytest.fixture(scope="module")
 def walk(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
     folder = tmp_path_factory.mktemp("server")
-    with OpenAIServer(script) as models, LlamaServer() as llama, overheard(llama) as wire:
+    turn = threading.Lock()
+
+    def slowly() -> None:
+        with turn:
+            time.sleep(SECONDS)
+
+    with OpenAIServer(script) as models, LlamaServer() as llama, overheard(llama, slowly) as wire:
         entries = [
             {
                 "name": name,
@@ -148,13 +211,15 @@ def walk(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Itera
             }
             for name, (given, made) in PRICES.items()
         ]
-        config = {**readme_config(), "models": entries, "audit": 0.4}
+        config = {**readme_config(), "models": entries, "audit": AUDIT}
         (folder / "camvo.yaml").write_text(yaml.safe_dump(config))
         with ServerProcess(folder, folder / "camvo.yaml", **variables(studio)) as server:
             server.start()
             installation = Installation(studio, server)
             texts = [f"Day {number} of the diary." for number in range(TASKS)]
-            yield Walk(installation, models, wire, installation.project(*texts))
+            walk = Walk(installation, models, wire, installation.project(*texts))
+            yield walk
+            walk.keep()
 
 
 def assert_alike(
@@ -169,35 +234,43 @@ def assert_alike(
     )
 
 
-def test_a_newcomer_gets_what_readme_promises(walk: Walk) -> None:
+def test_a_newcomer_gets_what_readme_promises(walk: Walk, tmp_path: Path) -> None:
     installation = walk.installation
-    assert walk.camvo("connect", "--review-queue").returncode == 0
+    assert walk.camvo("check").returncode == 0, walk.printed
+    assert walk.camvo("connect", "--review-queue").returncode == 0, walk.printed
     assert walk.camvo("predict", "--yes").returncode == 0, walk.printed
     tasks = {task["id"]: task["data"]["text"] for task in installation.tasks(walk.project)}
+    truths = {task: truth(text) for task, text in tasks.items()}
     blind = tasks.keys() - walk.shown().keys()
     assert len(blind) >= BLIND
     assert_alike(walk.shown(), walk.held())
+    measured = {"right": walk.share_right(truths), "estimate": walk.estimate()}
 
     first = walk.shown()
     corrected = sorted(first, key=lambda task: first[task][1])[:CORRECTED]
     for task in corrected:
-        installation.annotate(task, choice(truth(tasks[task])))
+        installation.annotate(task, choice(truths[task]))
     wait_until(lambda: walk.status()["humans"]["tasks"] == CORRECTED, "the labels of the annotator")
+    assert walk.camvo("report").returncode == 0
     assert walk.camvo("predict", "--recount").returncode == 0, walk.printed
-    wait_until(lambda: walk.status()["recounts"]["pending"] == 0, "the end of the delivery")
+    wait_until(lambda: walk.status()["recounts"]["pending"] == 0, "the end of the delivery", PATIENCE)
     others = tasks.keys() - blind - {*corrected}
     shown, held = walk.shown(), walk.held()
     assert_alike({task: shown[task] for task in others}, {task: held[task] for task in others})
+    measured |= {"right after": walk.share_right(truths), "estimate after": walk.estimate()}
 
+    assert walk.camvo("review", "--tab").returncode == 0, walk.printed
     labelled = json.loads(walk.camvo("review", "--json").stdout)["blind_next"][:BLIND]
     assert len(labelled) == BLIND
     for task in labelled:
         assert task in blind
         assert installation.open(task) == []
-        installation.annotate(task, choice(truth(tasks[task])))
+        installation.annotate(task, choice(truths[task]))
     wait_until(lambda: walk.status()["humans"]["tasks"] == CORRECTED + BLIND, "the blind labels")
     refused = walk.camvo("accept", "--above", "0.95")
     assert walk.camvo("report").returncode == 0
+    reported = json.loads(walk.camvo("report", "--json").stdout)["projects"][0]
+    walk.picture(tmp_path)
 
     status, held = walk.status(), walk.held(blind=True)
     annotated = [task for task in installation.tasks(walk.project) if task["total_annotations"]]
@@ -207,11 +280,24 @@ def test_a_newcomer_gets_what_readme_promises(walk: Walk) -> None:
     answered = {model["name"]: model["calls"] - sum(model["failures"].values()) for model in status["models"]}
     assert answered == walk.calls()
     [question] = status["questions"]
-    right = sum(held[task][0] == truth(tasks[task]) for task in labelled)
+    right = sum(held[task][0] == truths[task] for task in labelled)
     estimate = question["estimate"]
     assert (estimate["basis"], estimate["checked"], estimate["share"]) == ("blind", BLIND, right / BLIND)
+    assert estimate["low"] <= walk.share_right(truths) <= estimate["high"]
+    assert (question["guarantee"]["blind"], question["guarantee"]["labelled"]) == (len(blind), BLIND)
     assert question["guarantee"]["threshold"] is None
     assert (refused.returncode, "certified yet" in refused.stderr) == (2, True)
     assert status["alerts"] == []
+    for part in ("humans", "progress", "questions", "cost", "alerts", "next_steps"):
+        assert reported[part] == status[part], part
     for text in [*walk.printed, walk.page()]:
         assert not re.search(r"Traceback|\binternal\b|\bNone\b|\bnan\b", text), text
+
+    asked = {model["name"]: model["asked"] / TASKS for model in status["models"]}
+    measured |= {
+        "right at last": walk.share_right(truths),
+        "estimate at last": walk.estimate(),
+        "asked": asked,
+    }
+    walk.printed.append(f"measured: {measured | {'cost': walk.sold()}}")
+    print("\n".join(walk.printed))

@@ -335,12 +335,22 @@ def _print_estimate(
         table.add_column(column, justify="right" if column == "expected $" else "left")
     for model in loaded.models:
         asked = "yes" if model.name in plan.subset else ""
-        calls = pool[model.name].model.meter.calls
-        source = of(calls, "call") if calls else "max_tokens"
-        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
+        meter = pool[model.name].model.meter
+        basis = {
+            "calls": of(meter.calls, "call"),
+            "others": "the others' answers",
+            "max_tokens": "max_tokens",
+        }
+        table.add_row(
+            escape(model.name),
+            escape(model.model),
+            f"{costs[model.name]:.7f}",
+            asked,
+            basis[meter.measured_by],
+        )
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
-    unmeasured = [name for name in plan.subset if not pool[name].model.meter.calls]
+    unmeasured = [name for name in plan.subset if pool[name].model.meter.measured_by == "max_tokens"]
     console.print(
         f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
         + (", at most" if unmeasured else "")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -354,12 +355,14 @@ class TokenMeter:
     expected price of every later call.
 
     Args:
-        max_tokens: the expected output tokens about one task before the first report.
+        max_tokens: the most output tokens about one task; expected before any model's first report.
         most_tasks: the expected number of tasks in a prompt before the first report.
+        beside: the meters of the pool's models. The median of their answers is expected of a model that has
+            never answered.
     """
 
-    def __init__(self, max_tokens: int, most_tasks: int = 1) -> None:
-        self._max_tokens, self._most_tasks = max_tokens, most_tasks
+    def __init__(self, max_tokens: int, most_tasks: int = 1, beside: Sequence[TokenMeter] = ()) -> None:
+        self._max_tokens, self._most_tasks, self._beside = max_tokens, most_tasks, beside
         self._counted = self._reported = self._cached = self._output = self._calls = self._tasks = 0
 
     def observe(self, used: Used, *, calls: int = 1, tasks: int = 1) -> None:
@@ -389,8 +392,21 @@ class TokenMeter:
 
     @property
     def output_tokens(self) -> float:
-        """Mean output tokens of the answer about one task; ``max_tokens`` before the first report."""
-        return self._output / self._tasks if self._tasks else float(self._max_tokens)
+        """Mean output tokens of the answer about one task.
+
+        Before the first report it is the median of the other models, and before theirs ``max_tokens``.
+        """
+        if self._tasks:
+            return self._output / self._tasks
+        others = [meter._output / meter._tasks for meter in self._beside if meter._tasks]
+        return min(median(others), float(self._max_tokens)) if others else float(self._max_tokens)
+
+    @property
+    def measured_by(self) -> str:
+        """What the expected length of an answer rests on: ``calls``, ``others`` or ``max_tokens``."""
+        if self._tasks:
+            return "calls"
+        return "others" if any(meter._tasks for meter in self._beside) else "max_tokens"
 
     @property
     def tasks_in_prompt(self) -> float:
@@ -437,7 +453,7 @@ class Model:
         ConfigError: litellm does not know its provider.
     """
 
-    def __init__(self, settings: ModelSettings, key: str | None) -> None:
+    def __init__(self, settings: ModelSettings, key: str | None, beside: Sequence[TokenMeter] = ()) -> None:
         self.settings = settings
         self.where = f"model {settings.name}"
         self._provider = provider_of(settings.model)
@@ -456,7 +472,7 @@ class Model:
                 raise
             raise PriceMissingError(error.message, where=error.where, fix=f"{meant} Or {error.fix}") from None
         self.batch_prices = _prices_in_batches(settings, self.prices, entry)
-        self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
+        self.meter = TokenMeter(settings.max_tokens, settings.pack or 1, beside)
         self._most_output = _whole(entry.get("max_output_tokens"))
         self.context = _whole(entry.get("max_input_tokens"))
         self._entry = entry

@@ -33,7 +33,7 @@ from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
 from backend.models.calls import CallGate
-from backend.models.model import Model, count_text
+from backend.models.model import Model, TokenMeter, count_text
 from backend.models.model_caller import Backlog, ModelCaller
 from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
@@ -78,12 +78,16 @@ class Pool:
         rates = rates or ProcessRates(clock)
         self._callers: dict[str, ModelCaller] = {}
         self._packed: dict[str, ModelCaller] = {}
+        meters: list[TokenMeter] = []
         for settings in models:
             key = keys.get(settings.name)
-            caller = ModelCaller(Model(settings, key), rates, clock, self.gate)
+            caller = ModelCaller(Model(settings, key, meters), rates, clock, self.gate)
             self._callers[settings.name] = caller
             if (packed := settings.packed) is not None:
-                self._packed[packed.name] = ModelCaller(Model(packed, key), rates, clock, self.gate, caller)
+                model = Model(packed, key, meters)
+                self._packed[packed.name] = ModelCaller(model, rates, clock, self.gate, caller)
+        callers = [*self._callers.values(), *self._packed.values()]
+        meters += [caller.model.meter for caller in callers if not caller.model.settings.is_embedded]
 
     def __repr__(self) -> str:
         return f"Pool({', '.join(self.names)})"

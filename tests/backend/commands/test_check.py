@@ -118,8 +118,8 @@ def test_the_estimate_uses_what_the_live_call_used(live: CompletedProcess[str]) 
     assert measured == {
         "red": "1 call",
         "green": "1 call",
-        "blue": "max_tokens",
-        "off": "max_tokens",
+        "blue": "the others' answers",
+        "off": "the others' answers",
         "plain": "1 call",
     }
 

@@ -454,6 +454,22 @@ def test_reported_usage_corrects_the_expected_cost(server: OpenAIServer) -> None
     assert pool["test"].model.cost(MESSAGES) == pytest.approx((3 * counted * 2 + 4 * 8) / 1e6)
 
 
+def test_a_model_that_never_answered_is_expected_to_answer_as_long_as_the_others() -> None:
+    names = ("slow", "brief", "usual", "wordy")
+    pool = pool_of(*(model(name=name) for name in names))
+    assert pool["slow"].model.meter.output_tokens == 256  # max_tokens, before any answer
+    for name, written in zip(names[1:], (4, 6, 90), strict=True):
+        pool[name].model.meter.observe(Used(100, 100, written))
+    assert (pool["slow"].model.meter.output_tokens, pool["slow"].model.meter.measured_by) == (6, "others")
+    assert pool["wordy"].model.meter.output_tokens == 90
+
+
+def test_it_is_never_expected_to_answer_longer_than_it_may() -> None:
+    pool = pool_of(model(name="slow", max_tokens=20), model(name="wordy"))
+    pool["wordy"].model.meter.observe(Used(100, 100, 90))
+    assert pool["slow"].model.meter.output_tokens == 20
+
+
 def test_the_correction_is_the_ratio_of_the_sums_and_the_output_is_the_mean() -> None:
     pool = pool_of(model())
     for counted, reported, written in [(100, 150, 10), (300, 350, 20)]:

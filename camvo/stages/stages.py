@@ -18,7 +18,7 @@ from camvo.joint.joint_fit import JointFit, best_plan
 from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
 from camvo.numerics.small import TIE
 from camvo.state.confidences import SureVote, level_of
-from camvo.state.exploration import ExplorationRound, VotePattern
+from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Decision
@@ -337,6 +337,7 @@ class QuestionStages:
         if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
             return None
         lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
+        lost += 0.0 if fit.rare is None else fit.rare.share  # further votes may all be for a rare label
         return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
 
     def _finishes(self, node: int, votes: Cast) -> bool:
@@ -350,7 +351,7 @@ class QuestionStages:
         """The stages that count once the student has replied."""
         if self.fit is None or self.silent is None:
             return self
-        if votes.get(STUDENT) is None:
+        if votes.get(STUDENT) not in self.fit.labels:
             return self.silent
         return QuestionStages(self.labels, self.fit.after_reply(votes, sure), self.prices)
 
@@ -402,14 +403,14 @@ class Stages:
     def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """The pattern of the votes, and whether stopping early would have given the same label.
 
-        With two labels the pattern names them, because each arm has an accuracy for each label.
+        With few labels the pattern names them.
         """
         stages = self.questions[question]
         everyone = self.exploration == "everyone"
         if everyone:  # an arm that the round spared may have been asked later, because of the votes
             votes = {arm: vote for arm, vote in votes.items() if arm in self.first or arm == STUDENT}
             sure = {arm: share for arm, share in sure.items() if arm in votes}
-        named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
+        named = named_labels(stages.labels)
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
         early = self._early_votes(question, votes, sure) if everyone else None
         if early is None:

@@ -1,9 +1,10 @@
 """Compare fits of the joint policy with the plain majority, on every kind of disaster.
 
-    python benchmarks/labels_per_dollar/disasters.py [--quick] [--draws 20] [--first 0] [--kind WORD] [--labels 0]
+    python benchmarks/labels_per_dollar/disasters.py [--quick] [--draws 20] [--kind WORD] [--labels 0]
 
 Every model is asked about the first 300, 600 or 1,000 items of a drawn table. People label none of these, or
-``--labels`` random ones. The fit then labels all items that people have not labelled. Points are the percentage of right labels minus that of the plain majority, and minus that of the vote
+``--labels`` random ones. The fit then labels all items that people have not labelled. Points are the
+percentage of right labels minus that of the plain majority, and minus that of the vote
 weighted by true accuracies; the mean over draws [the worst draw]. Prints Markdown.
 """
 

@@ -84,7 +84,6 @@ def test_human_labels_that_confirm_the_model_of_votes_keep_it():
     assert right > majority + 0.1
 
 
-@pytest.mark.parametrize("name", ["a convention: one lower", "a convention: compressed"])
-def test_human_labels_teach_a_convention(name):
-    found = outcome(BY_NAME[name], 1, labels=100)
-    assert found.joint > found.majority + 5.0
+def test_human_labels_teach_a_convention():
+    found = outcome(BY_NAME["a convention: one lower"], 1, labels=100)
+    assert found.joint > found.majority + 30.0

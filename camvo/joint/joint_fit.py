@@ -316,8 +316,9 @@ class JointFit:
             rare: whether the model of votes may leave rare labels to :mod:`camvo.joint.rare_labels`.
         """
         arms, options = tuple(sorted(prices)), labels
-        labels = labels_of_votes(evidence, options) if rare else options
-        others_rare = None if labels == options else RareLabels.fit(evidence, options, labels)
+        witnesses = tuple([arm for arm in arms if arm != STUDENT])
+        labels = labels_of_votes(evidence, witnesses, options) if rare else options
+        others_rare = None if labels == options else RareLabels.fit(evidence, witnesses, options, labels)
         if STUDENT not in prices:
             votes = VotesFit.of(evidence, arms, labels)
             shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))

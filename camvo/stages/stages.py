@@ -274,6 +274,8 @@ class QuestionStages:
             return self._after_reply(votes, sure).gains(votes, prices, sure)
         if self.fit is None or (plan := self.plan) is None:
             return {arm: np.inf for arm in prices if arm not in votes}
+        if (most := self._most_to_gain(votes, sure)) is not None:
+            return {arm: most for arm in prices if arm not in votes}
         node = self.fit.node(votes)
         if self._finishes(node, votes):
             return {arm: np.inf for arm in prices if arm not in votes}
@@ -289,7 +291,7 @@ class QuestionStages:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
         if self.silent is not None:
             return self._after_reply(votes, sure).together(votes, sure)
-        if self.fit is None or (plan := self.plan) is None:
+        if self.fit is None or (plan := self.plan) is None or self._most_to_gain(votes, sure) is not None:
             return []
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
         if self._finishes(node, votes):
@@ -302,6 +304,8 @@ class QuestionStages:
             return self._after_reply(votes, sure).within(votes, prices, left, sure)
         if self.fit is None:
             return [arm for arm in prices if arm not in votes]
+        if (most := self._most_to_gain(votes, sure)) is not None:
+            return [arm for arm, price in prices.items() if arm not in votes and price < most]
         node, arms = self.fit.node(votes), self.fit.shortlist
         if self._finishes(node, votes):
             return [arm for arm in prices if arm not in votes]
@@ -336,9 +340,24 @@ class QuestionStages:
             return self.stops.promised
         if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
             return None
-        lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
-        lost += 0.0 if fit.rare is None else fit.rare.share  # further votes may all be for a rare label
+        lost = self._most_to_gain(votes, sure)
+        if lost is None:
+            lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
+            if fit.rare is not None:
+                posterior = fit.probabilities(votes, sure)
+                lost += sum(posterior[label] for label in fit.rare.labels)
         return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
+
+    def _most_to_gain(self, votes: Cast, sure: Sure) -> float | None:
+        """The most that further votes may add where a label leads of which plans know nothing, else ``None``.
+
+        These are the rare labels, beside which the model of votes distinguishes two.
+        """
+        if self.fit is None or self.fit.rare is None:
+            return None
+        posterior = self.fit.probabilities(votes, sure)
+        leader = max(posterior, key=lambda label: posterior[label])
+        return 1.0 - posterior[leader] if leader in self.fit.rare.labels else None
 
     def _finishes(self, node: int, votes: Cast) -> bool:
         """Whether all arms that are left are asked now, also those outside the shortlist."""

@@ -70,5 +70,15 @@ def test_with_two_labels_only_patterns_that_name_them_count():
     assert table({pattern(votes): 5, pattern(votes, labels=TWO): 2}, TWO) == {(1, 1, 0): (2.0, 0.0)}
 
 
+def test_votes_for_labels_that_are_not_distinguished_count_as_none():
+    votes = {"a": "pos", "b": "neutral", "c": "neg"}
+    assert table({pattern(votes, labels=THREE): 1}, TWO) == {(1, SILENT, 0): (1.0, 0.0)}
+
+
+def test_patterns_that_name_three_labels_give_the_rows_of_those_that_do_not():
+    votes = {"a": "pos", "b": "neutral", "c": "neg"}
+    assert table({pattern(votes, labels=THREE): 1}) == table({pattern(votes): 1})
+
+
 def test_without_rounds_there_are_no_rows():
     assert VoteRows.of({}, ARMS, THREE).rows.shape == (0, 3)

@@ -3,7 +3,8 @@
 Many label sets have an option such as "Unclear" that models hardly use. Votes on two labels determine how
 each arm leans to one of them, votes on more do not, so one stray vote must not decide which model is fitted.
 Once per fit, the labels are therefore chosen that the model of votes distinguishes. A vote for another label
-counts as none there. How probable such a label is follows from how many of a round's votes are for it.
+counts as none there. How probable such a label is follows from which arms vote for it, and how often each
+does so on items with it and on others: some models say "Unclear" to whatever is hard.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from camvo.joint.models import fit_vote_model
 from camvo.joint.votes import Rows, renumber
@@ -25,11 +27,8 @@ _FEWEST_ROUNDS: Final = 30
 _RARE: Final = 0.03
 """Labels with at most this share of the votes, and two standard errors of it, are left to rare labels."""
 
-_MOST: Final = 0.25
+_MOST: Final = 0.2
 """Up to this share of the votes, held-out votes choose."""
-
-_MOST_STRAY: Final = 0.03
-"""How often an arm may vote for another label on items without it."""
 
 _ERRORS: Final = 2.0
 
@@ -40,9 +39,9 @@ def labels_of_votes(
 ) -> tuple[str, ...]:
     """The labels that the model of votes distinguishes: the two commonest, or all.
 
-    It is two if hardly any vote is for another label. It is also two if hardly any vote for another label is
-    on an item without it, and if that predicts held-out votes better by two standard errors. An option that
-    nobody votes for changes nothing. Rounds whose patterns do not name their labels leave all.
+    It is two if hardly any vote is for another label, or if two labels and rare ones predict held-out votes
+    better by two standard errors. An option that nobody votes for changes nothing. Rounds whose patterns do
+    not name their labels leave all.
     """
     if len(labels) <= 2:
         return labels
@@ -54,7 +53,7 @@ def labels_of_votes(
     total = float(votes.sum())
     others = total - float(votes[common].sum())
     if others > _RARE * total + _ERRORS * np.sqrt(_RARE * total) and (
-        others > _MOST * total or not rounds.are_apart(common) or not rounds.two_predict_better(common)
+        others > _MOST * total or not rounds.two_predict_better(common)
     ):
         return labels
     return tuple([labels[place] for place in common.tolist()])
@@ -72,7 +71,7 @@ class _NamedRounds:
     def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> _NamedRounds:
         found: Counter[tuple[int, ...]] = Counter()
         for pattern, count in evidence.patterns.items():
-            if pattern.everyone and set(pattern.labels) == set(labels):
+            if count > 0 and pattern.everyone and set(pattern.labels) == set(labels):
                 group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
                 groups = [group_of.get(arm, UNASKED) for arm in arms]
                 found[tuple([labels.index(pattern.labels[at]) if at >= 0 else at for at in groups])] += count
@@ -82,13 +81,7 @@ class _NamedRounds:
 
     def rare(self, place: int, counts: Array) -> _Rare:
         """What so many rounds of each row say about the label at a position."""
-        voices = (self.rows == place).sum(axis=1).astype(np.float64)
-        return _fitted(voices, (self.rows >= 0).sum(axis=1).astype(np.float64), counts)
-
-    def are_apart(self, common: Rows) -> bool:
-        """Whether arms hardly vote for the labels that are not common on items without them."""
-        others = [place for place in range(self.labels) if place not in common]
-        return all(self.rare(place, self.counts).stray <= _MOST_STRAY for place in others)
+        return _fitted(self.rows == place, self.rows >= 0, counts)
 
     def two_predict_better(self, common: Rows) -> bool:
         """Whether a model of two labels and rare ones predicts held-out votes better."""
@@ -126,30 +119,32 @@ class _NamedRounds:
         numbers[common] = np.arange(2)
         two: Rows = np.where(self.rows >= 0, numbers[np.maximum(self.rows, 0)], self.rows)
         _, evidence = fit_vote_model(two, counts, 2, np.ones(self.rows.shape[1])).beliefs(two)
-        cast = (self.rows >= 0).sum(axis=1).astype(np.float64)
-        others, share, strays = [], 0.0, 0.0
+        others, share = [], 0.0
+        strays: Array = np.zeros(self.rows.shape[1])
         for place in np.flatnonzero(numbers == SILENT).tolist():
-            voices, rare = (self.rows == place).sum(axis=1), self.rare(place, counts)
+            named, rare = self.rows == place, self.rare(place, counts)
             missed = np.log1p(-rare.hit) - np.log(self.labels - 1)
-            others.append(np.log(rare.share) + voices * np.log(rare.hit) + (cast - voices) * missed)
-            evidence = evidence + voices * np.log(rare.stray)
+            others.append(
+                np.log(rare.share) + named @ np.log(rare.hit) + ((self.rows >= 0) & ~named) @ missed
+            )
+            evidence = evidence + named @ np.log(rare.stray)
             share, strays = share + rare.share, strays + rare.stray
-        evidence = evidence + (two >= 0).sum(axis=1) * np.log1p(-strays) + np.log1p(-share)
+        evidence = evidence + (two >= 0) @ np.log1p(-np.minimum(strays, _MOST_OFTEN)) + np.log1p(-share)
         return np.asarray(np.logaddexp.reduce([evidence, *others], axis=0), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Rare:
-    """A rare label: the share of items with it, and how often an arm votes for it on these and on others."""
+    """A rare label: the share of items with it, and how often each arm votes for it there and elsewhere."""
 
     share: float
-    hit: float
-    stray: float
+    hit: Array
+    stray: Array
 
-    def odds(self, voices: Array, cast: Array) -> Array:
-        """The odds of the label where so many of the votes cast are for it."""
-        against = np.log1p(-self.hit) - np.log1p(-self.stray)
-        logs = voices * np.log(self.hit / self.stray) + (cast - voices) * against
+    def odds(self, named: Array, cast: Array) -> Array:
+        """The odds of the label, given which arms voted for it, and which voted, shapes (n, K)."""
+        logs = named @ np.log(self.hit / self.stray)
+        logs += (cast - named) @ (np.log1p(-self.hit) - np.log1p(-self.stray))
         return np.asarray(self.share / (1.0 - self.share) * np.exp(logs), dtype=np.float64)
 
 
@@ -158,6 +153,11 @@ _SHARE_PRIOR, _SHARE_ROUNDS = 0.5, 100.0
 """Prior pseudo-items with the label, and in all."""
 
 _HIT_PRIOR, _STRAY_PRIOR, _PRIOR_VOTES = 0.7, 0.02, 50.0
+_PULL: Final = 25.0
+"""How many votes pull an arm's rate towards that of all."""
+
+_MOST_OFTEN: Final = 0.95
+"""The most that an arm votes for a rare label, on items with it and on others."""
 _LEAST_HIT, _LEAST_STRAY = 0.4, 0.02
 """Arms err together on hard items, so two stray votes for one label are likelier than their product."""
 
@@ -173,12 +173,13 @@ class RareLabels:
 
     options: tuple[str, ...]
     labels: Mapping[str, _Rare]
+    arms: tuple[str, ...]
 
     def mixed(self, probabilities: Mapping[str, float], votes: Mapping[str, str]) -> dict[str, float]:
         """The probabilities of all labels, given those of the common labels, and the votes (arm → label)."""
-        voices = Counter(votes.values())
+        cast = np.array([arm in votes for arm in self.arms], dtype=np.float64)
         odds = {
-            label: float(rare.odds(np.array(voices[label]), np.array(len(votes))))
+            label: float(rare.odds(np.array([votes.get(arm) == label for arm in self.arms]) * 1.0, cast))
             for label, rare in self.labels.items()
         }
         total = 1.0 + sum(odds.values())
@@ -200,18 +201,25 @@ class RareLabels:
             for place, label in enumerate(labels)
             if label not in common
         }
-        return cls(labels, rare)
+        return cls(labels, rare, arms)
 
 
-def _fitted(voices: Array, cast: Array, counts: Array) -> _Rare:
-    """Fit a mixture of two binomials by EM to how many of the votes cast are for a label."""
-    rare = _Rare(_SHARE_PRIOR / _SHARE_ROUNDS, _HIT_PRIOR, _STRAY_PRIOR)
+def _fitted(named: NDArray[np.bool_], cast: NDArray[np.bool_], counts: Array) -> _Rare:
+    """Fit a mixture of two kinds of items by EM to which arms voted for a label, and which voted, (P, K)."""
+    said, voted, arms = named.astype(np.float64), cast.astype(np.float64), named.shape[1]
+    rare = _Rare(_SHARE_PRIOR / _SHARE_ROUNDS, np.full(arms, _HIT_PRIOR), np.full(arms, _STRAY_PRIOR))
     for _ in range(_STEPS):
-        odds = rare.odds(voices, cast)
+        odds = rare.odds(said, voted)
         ours = counts * odds / (1.0 + odds)
         others = counts - ours
-        hit = float((ours @ voices + _PRIOR_VOTES * _HIT_PRIOR) / (ours @ cast + _PRIOR_VOTES))
-        stray = float((others @ voices + _PRIOR_VOTES * _STRAY_PRIOR) / (others @ cast + _PRIOR_VOTES))
+        hit = _rate(ours @ said, ours @ voted, _HIT_PRIOR)
+        stray = _rate(others @ said, others @ voted, _STRAY_PRIOR)
         share = float((ours.sum() + _SHARE_PRIOR) / (counts.sum() + _SHARE_ROUNDS))
-        rare = _Rare(share, max(hit, _LEAST_HIT), max(stray, _LEAST_STRAY))
+        rare = _Rare(share, np.clip(hit, _LEAST_HIT, _MOST_OFTEN), np.clip(stray, _LEAST_STRAY, _MOST_OFTEN))
     return rare
+
+
+def _rate(said: Array, cast: Array, prior: float) -> Array:
+    """How often each arm said it, pulled towards the mean of all, shape (K,)."""
+    mean = (said.sum() + _PRIOR_VOTES * prior) / (cast.sum() + _PRIOR_VOTES)
+    return np.asarray((said + _PULL * mean) / (cast + _PULL), dtype=np.float64)

@@ -54,6 +54,16 @@ def test_a_label_on_items_of_its_own_leaves_two(unclear):
     assert fit(votes_of(unclear)).labels == TWO
 
 
+def test_an_arm_that_hedges_with_a_label_leaves_two_and_bears_little_weight_for_it():
+    votes = votes_of(0.05)
+    hedges = np.random.default_rng(2).random(len(votes)) < 0.3
+    votes[hedges, 3] = 2
+    found = fit(votes)
+    assert found.labels == TWO
+    by_it = found.probabilities({"a": "no", "d": "unclear"})["unclear"]
+    assert by_it < found.probabilities({"a": "no", "c": "unclear"})["unclear"] / 4.0
+
+
 def test_a_label_that_is_confused_with_the_others_is_one_of_them():
     votes, _ = draw_votes(np.array([0.8, 0.8, 0.7, 0.7]), labels=3, items=600)
     assert fit(votes).labels == THREE

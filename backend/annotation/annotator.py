@@ -35,6 +35,7 @@ from backend.ledger import Ledger, Writer
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder
+from backend.questions.question import questions_to_ask
 from backend.settings.policies import policy_of
 from backend.telemetry import tracing
 from camvo.numerics.small import is_known
@@ -107,22 +108,33 @@ class Annotator:
         keys = tuple(question.key for question in questions)
         known = await self._stored.read(LookUp(job.project, job.task, keys, job.audit))
         finished = known.rounds
-        unanswered = [question for question in questions if question.key not in finished]
         if job.stored_only:
             return self._prediction(job, questions, finished)
-        visible, errors = await self._questions.with_images(job, unanswered)
-        skip_questions(job, errors, all_fail=not finished and not visible)
-        if visible:
-            try:
-                await self._run_rounds(job, visible, known, alone=alone)
-            except (BatchPendingError, TaskDeletedError):
-                raise
-            except TaskError as error:
-                error.partial = self._prediction(job, questions, finished)
-                raise
+        try:
+            await self._decide(job, questions, known, alone=alone)
+        except (BatchPendingError, TaskDeletedError):
+            raise
+        except TaskError as error:
+            error.partial = self._prediction(job, questions, finished)
+            raise
         if known.failed:
             await self._note(lambda connection: forget_failure(connection, job))
         return self._prediction(job, questions, finished)
+
+    async def _decide(self, job: Job, questions: Sequence[JobQuestion], known: Known, *, alone: bool) -> None:
+        """Decide the questions that have no round yet, and add their rounds.
+
+        A question under a condition is asked once the questions that it depends on are decided, and only if
+        annotators then see it. The others are asked together.
+        """
+        askable = list(questions)
+        while asked := _ready(askable, known.rounds):
+            visible, errors = await self._questions.with_images(job, asked)
+            skip_questions(job, errors, all_fail=not known.rounds and not visible)
+            names = {question.name for question in asked} - {question.name for question in visible}
+            askable = [question for question in askable if question.name not in names]
+            if visible:
+                await self._run_rounds(job, visible, known, alone=alone)
 
     def _prediction(
         self, job: Job, questions: Sequence[JobQuestion], finished: Mapping[RoundKey, Round]
@@ -261,3 +273,10 @@ class Annotator:
             scorer = await self._scorers.current(key, plan.arms, estimates.labels)
             scores[name] = scorer.score_decision(votes_cast, decisions[name])
         return scores
+
+
+def _ready(questions: Sequence[JobQuestion], rounds: Mapping[RoundKey, Round]) -> list[JobQuestion]:
+    """The questions without a round that annotators see, by those with one."""
+    labels = {question.name: rounds[question.key].label for question in questions if question.key in rounds}
+    ready = questions_to_ask([question.config for question in questions], labels)
+    return [question for question in questions if question.name in ready]

@@ -12,11 +12,14 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError
 from backend.label_studio.client import PAGE, Client
+from backend.learning.projects import stored_questions
 from backend.ledger import Ledger
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
+from backend.questions import ConfigQuestion
+from backend.questions.question import visible_answers
 from backend.server.status.promises import covered_rounds
 
 
@@ -55,6 +58,8 @@ class Evidence:
             for round_ in CountedRounds(connection, project.key, control, epoch).open():
                 rounds.setdefault(round_.task, {})[control] = round_
 
+        questions = stored_questions(project) or ()
+
         def is_certified(control: str, round_: OpenRound) -> bool:
             if (cover := covers[control]) is None:
                 return False
@@ -68,7 +73,7 @@ class Evidence:
                 labels={control: round_.label for control, round_ in of_task.items()},
                 certified=all(is_certified(*item) for item in of_task.items()),
             )
-            for task, of_task in rounds.items()
+            for task, of_task in ((task, _visible(questions, of_task)) for task, of_task in rounds.items())
         }
         thresholds = [None if cover is None else cover[0].threshold for cover in covers.values()]
         return cls(
@@ -99,6 +104,12 @@ class Evidence:
                 where="--above",
                 fix=f"give --above {self.threshold:g}, label more blind tasks, or use --uncertified",
             )
+
+
+def _visible(questions: Sequence[ConfigQuestion], rounds: Mapping[str, OpenRound]) -> dict[str, OpenRound]:
+    """The rounds of a task, by control, whose answers its prediction has."""
+    seen = visible_answers(questions, {control: round_.label for control, round_ in rounds.items()})
+    return {control: round_ for control, round_ in rounds.items() if control in seen}
 
 
 _SAME = 1e-6

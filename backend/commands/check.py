@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from rich.console import Console
@@ -25,6 +26,7 @@ from backend.models.embedder import Embedder
 from backend.models.model import Model
 from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.controls import lists_labels
+from backend.questions.label_config import PagePart
 from backend.questions.objects import IMAGE
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import Messages, answer_schema, prompt_messages
@@ -369,9 +371,25 @@ def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
     for control in config.skipped:
         text = f"{control.control} ({control.tag}) stays blank: {control.reason}"
         yield Fact(_NAME, text, holds=None)
+    yield from map(_part, config.page)
     if all(obstacles.values()):
         text = "no control gets a prediction: add one that can be voted on (docs/tags.md)"
         yield Fact(_NAME, text, holds=False)
+
+
+_LONGEST_WORDS: Final = 300
+"""The most characters of a page's words in one line."""
+
+
+def _part(part: PagePart) -> Fact:
+    """What becomes of a part of the page: a field, words, or a question with its condition."""
+    text = " ".join(part.text.split())
+    if len(text) > _LONGEST_WORDS:
+        text = f"{text[:_LONGEST_WORDS]}…"
+    said = text if part.kind == "question" else f'"{text}"'
+    if part.unsent is not None:
+        return Fact("not sent", f"{part.kind} {said}: {part.unsent}", holds=None)
+    return Fact("sent", f"{part.kind} {said}" + ("" if part.sent == "always" else f", {part.sent}"))
 
 
 def _predicted(question: ConfigQuestion) -> Fact:

@@ -19,6 +19,9 @@ from backend.commands.shared.output import Fact
 from backend.commands.shared.tabs import OVERVIEW_TITLE, Tabs
 from backend.errors import BackendError, LabelStudioError
 from backend.label_studio.client import Client
+from backend.label_studio.payloads import project_instructions
+from backend.models import Pool
+from backend.models.model import count_text
 from backend.settings import WEBHOOK_HEADER, Environment, Settings
 from camvo.errors import CamvoError
 
@@ -426,9 +429,12 @@ class ProjectConnection:
           secret. It is not tried if the address cannot be reached from here, since Label Studio may know a
           host name that this host does not.
         - *label config*: which controls get predictions.
+        - *instructions*: whether prompts hold those of the project, and whether models have room for them.
         """
         yield from _server(backend, self.wanted)
-        yield from config_facts(str(self.client.project(self.wanted.project)["label_config"]), settings)
+        project = self.client.project(self.wanted.project)
+        yield from config_facts(str(project["label_config"]), settings)
+        yield from _guarded("instructions", lambda: _instructions(project, settings))
 
     def prove_reachable(
         self,
@@ -558,6 +564,19 @@ class ProjectConnection:
             self.client.remove_backend(backend["id"])
             say("backend", f"{backend['title']} at {backend['url']} removed")
         return bool(webhooks or backends or removed)
+
+
+def _instructions(project: Mapping[str, Any], settings: Settings) -> Fact:
+    """What becomes of a project's labelling instructions."""
+    text = project_instructions(project)
+    if not text:
+        return Fact("instructions", "the project has none, for annotators or for models")
+    if not settings.project_instructions:
+        return Fact("instructions", "models do not read them (project_instructions: false)")
+    Pool(settings.models).require_room(text, "Settings > Instructions of the project")
+    beside = ", before those of camvo.yaml" if (settings.instructions or "").strip() else ""
+    words = f"models read what annotators read, {count_text(text):,} tokens{beside}"
+    return Fact("instructions", words)
 
 
 def _all_hold(facts: Iterable[Fact], report: _Report) -> bool:

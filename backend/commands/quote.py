@@ -73,7 +73,9 @@ def quote_file(
         index.build()
         migrate(of_quote.database_url)
         with annotation_process(settings, of_quote, embedder, asking=options.pilot > 0) as process:
-            own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
+            own = remembered_settings(
+                process, project, dataset.label_config, settings, task_number=index.tasks
+            )
             batching = batching_of(own, process, everyone=options.batch)
             jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse, batching=batching)
             return quote_after_pilot(jobs, index, options, console, target)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,10 +20,13 @@ from backend.datasets.tasks import task_name
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
+from backend.learning.projects import stored_questions
 from backend.ledger.database.statements import now
-from backend.ledger.projects import is_of_label_studio
+from backend.ledger.projects import get, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import ProjectRounds
+from backend.questions import ConfigQuestion
+from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
 from backend.server.status.people_and_models import LEAST_LABELS
 from backend.server.status.report import (
@@ -224,6 +228,12 @@ _SAME = 1e-6
 """Scores that differ by less are the same; Label Studio stores them as JSON numbers."""
 
 
+def _task_score(questions: Sequence[ConfigQuestion], answers: Mapping[str, tuple[str, float]]) -> float:
+    """The score of a task's prediction, which hidden answers do not count in."""
+    seen = visible_answers(questions, {control: label for control, (label, _) in answers.items()})
+    return math.prod(score for control, (_, score) in answers.items() if control in seen)
+
+
 def _compared(environment: Environment, project: ProjectReport) -> str | None:
     """Compare what Label Studio shows of random tasks with the ledger; ``None`` without access to it."""
     url, key = environment.label_studio_url, environment.label_studio_api_key
@@ -231,7 +241,10 @@ def _compared(environment: Environment, project: ProjectReport) -> str | None:
         return None
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         epochs = ProjectRounds(connection, project.key).latest_epochs()
-        scores = Recounts(connection, project.key).open_scores(epochs)
+        answers = Recounts(connection, project.key).open_answers(epochs)
+        stored = get(connection, project.key)
+    questions = () if stored is None else stored_questions(stored) or ()
+    scores = {task: _task_score(questions, of_task) for task, of_task in answers.items()}
     version = settings.load(environment.config).model_version
     sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
     try:

@@ -20,6 +20,7 @@ from backend.errors import ConfigError, DatasetError, MissingFieldError, TaskErr
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.questions.objects import ABSENT, look_up
+from backend.questions.xml import VARIABLE
 
 _MOST = 2_000
 """The most columns: more are a sign of objects whose keys are data."""
@@ -232,10 +233,12 @@ class Dataset:
 def keys_read(label_config: str) -> list[str]:
     """The keys of a task's data that a label config may read, in a fixed order.
 
-    A variable such as ``$a.b`` may be a key of this name or a path below ``a``.
+    A variable such as ``$a.b`` may be a key of this name or a path below ``a``. Among words it ends before a
+    punctuation mark.
     """
     listed = ",".join(_FIELDS.findall(label_config)).split(",")
-    names = [*_VARIABLE.findall(label_config), *(name.strip() for name in listed)]
+    variables = {*_VARIABLE.findall(label_config), *VARIABLE.findall(label_config)}
+    names = [*variables, *(name.strip() for name in listed)]
     return sorted({key for name in names for key in (name, _STEP.split(name)[0]) if key})
 
 

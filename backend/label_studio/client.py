@@ -200,15 +200,15 @@ class Client:
 
     # projects, backends and webhooks
 
-    def project(self, number: int) -> dict[str, Any]:
-        """Get a project with its settings.
+    def project(self, number: int, *, timeout: float = _QUICK) -> dict[str, Any]:
+        """Get a project with its settings, within ``timeout`` seconds.
 
         Raises:
             LabelStudioMissingError: no project has that number, or the key's owner cannot see it.
         """
-        return self._object("GET", f"/api/projects/{number}/")
+        return self._object("GET", f"/api/projects/{number}/", timeout=timeout)
 
-    def project_by_key(self, key: str) -> dict[str, Any]:
+    def project_by_key(self, key: str, *, timeout: float = _QUICK) -> dict[str, Any]:
         """Get the project that the ledger knows by this key.
 
         A key from label-studio-ml's server is the number alone, and is believed.
@@ -218,7 +218,7 @@ class Client:
                 project, or there is none.
         """
         number, _, created = key.partition(".")
-        project = self.project(int(number))
+        project = self.project(int(number), timeout=timeout)
         if created and project_key(project) != key:
             raise LabelStudioError(
                 f"project {number} there is not the project {key} of the ledger",

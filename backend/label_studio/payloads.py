@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.errors import BadBodyError
 from backend.ledger.money import MAX_USD, Purse
+from backend.questions.objects import instructions_text
 
 _Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
 _ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
@@ -61,6 +62,12 @@ class PredictRequest(BaseModel):
         return said if is_id(said) and said > 0 else None
 
     @property
+    def instructions(self) -> str | None:
+        """The project's labelling instructions as plain text, which only ``camvo predict`` says."""
+        said = self.params.get("instructions") if isinstance(self.params, Mapping) else None
+        return said if isinstance(said, str) else None
+
+    @property
     def job(self) -> JobTerms | None:
         """The job that the tasks belong to, which only ``camvo predict`` says; ``None`` for none.
 
@@ -100,6 +107,7 @@ class QuoteRequest(BaseModel):
     Attributes:
         tasks: the tasks to count; with ``counted``, one task whose questions are those of the job.
         counted: the sums over all tasks.
+        instructions: the project's labelling instructions as plain text; ``None`` if they are not said.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
@@ -108,6 +116,7 @@ class QuoteRequest(BaseModel):
     label_config: str
     tasks: list[Any]
     counted: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] | None = None
+    instructions: str | None = None
 
 
 class RecountRequest(BaseModel):
@@ -239,6 +248,7 @@ class WebhookEvent:
         data: the data of the annotated tasks by task id, as far as the webhook carried them.
         title: the project's title, ``None`` if it has none.
         task_number: how many tasks the project has.
+        instructions: its labelling instructions as plain text; ``None`` if it does not say them.
     """
 
     action: str
@@ -251,6 +261,7 @@ class WebhookEvent:
     data: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     title: str | None = None
     task_number: int | None = None
+    instructions: str | None = None
 
     def split(self, size: int = 20) -> Iterator[WebhookEvent]:
         """Split this event if it has many annotations or tasks, so that each part is quick to store.
@@ -302,7 +313,18 @@ def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
         data=task_data(_listed(body.get("task"))),
         title=_text(project.get("title"))[:_LONGEST_TITLE] or None,
         task_number=number if is_id(number := project.get("task_number")) else None,
+        instructions=project_instructions(project),
     )
+
+
+def project_instructions(project: Mapping[str, Any]) -> str | None:
+    """A project's labelling instructions as plain text, empty if it has none; ``None`` if it does not say.
+
+    Label Studio calls them ``expert_instruction``. Neither ``/setup`` nor its own ``/predict`` has them.
+    """
+    if "expert_instruction" not in project:
+        return None
+    return instructions_text(_text(project["expert_instruction"]))
 
 
 def task_data(tasks: Sequence[object]) -> dict[int, Mapping[str, Any]]:

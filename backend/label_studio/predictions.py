@@ -14,6 +14,7 @@ from backend.label_studio.payloads import WebhookEvent, is_id
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.rounds import Round
 from backend.questions import LabelConfig, TaskQuestion
+from backend.questions.question import visible_answers
 from backend.questions.spans import RegionChoices
 
 
@@ -83,6 +84,9 @@ def _origin(result: Sequence[Mapping[str, Any]]) -> str | None:
     return next(iter(origins), None)
 
 
+_Answer: TypeAlias = tuple[TaskQuestion, str, float]
+"""A question with its label and the label's score."""
+
 Prediction: TypeAlias = dict[str, Any] | list[Any]
 """Label Studio's answer for one task: a prediction, a list of them, or ``[]`` for none."""
 
@@ -98,6 +102,7 @@ def prediction_of(
 
     Label Studio fills the form with whatever regions a prediction has, and sorts by its score alone. So a
     question that is too doubtful to be filled in has no region, and counts in the score all the same.
+    A question whose condition does not hold for the other labels has no region, and does not count.
 
     Args:
         decided: the decided questions with their rounds.
@@ -137,13 +142,20 @@ def model_predictions(
     ]
 
 
-def _prediction(
-    answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str, prefill: float = 0.0
-) -> dict[str, Any]:
+def _visible(answers: Sequence[_Answer]) -> list[_Answer]:
+    """The answers to the questions that annotators see in a form with these answers, in the same order."""
+    labels = {question.name: label for question, label, _ in answers}
+    seen = visible_answers([question.config for question, _, _ in answers], labels)
+    return [answer for answer in answers if answer[0].name in seen]
+
+
+def _prediction(answers: Sequence[_Answer], model_version: str, prefill: float = 0.0) -> dict[str, Any]:
     """A prediction of several questions, each with its label and the label's score."""
+    answers = _visible(answers)
+    filled = {answer[0].name for answer in _visible([each for each in answers if each[2] >= prefill])}
     regions = {
         question.name: [region | {"score": score} for region in question.result_items(label)]
-        if score >= prefill
+        if question.name in filled
         else []
         for question, label, score in answers
     }

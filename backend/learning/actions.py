@@ -86,6 +86,7 @@ def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], f
             "model_version": event.model_version,
             "title": event.title,
             "task_number": event.task_number,
+            "instructions": event.instructions,
         }
         stored = remember_project(connection, event.project_key, columns, now)
         own_settings, _ = project_settings(stored, settings)

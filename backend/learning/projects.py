@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,16 +11,19 @@ from sqlalchemy import Connection
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.ledger import projects
 from backend.ledger.projects import Project
-from backend.questions import LabelConfig, parse_label_config
+from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.settings import Settings
 from camvo.votes.labels import LABEL_VOTE
 
 _LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
-"""Columns that are unchanged if Label Studio does not report them."""
+"""Columns that are unchanged if Label Studio does not report them, or reports nothing in them."""
+
+_KEPT = {"instructions"}
+"""Columns that are unchanged if Label Studio does not report them; it may report that they are empty."""
 
 
 def project_settings(stored: Project | None, settings: Settings) -> tuple[Settings, ConfigError | None]:
-    """The settings with a project's own overrides, which Label Studio sent as ``extra_params``.
+    """The settings of a project: with its overrides, Label Studio's ``extra_params``, and its instructions.
 
     Args:
         stored: the project, ``None`` if the ledger does not know it.
@@ -27,12 +31,14 @@ def project_settings(stored: Project | None, settings: Settings) -> tuple[Settin
 
     Returns:
         The project's settings. If its overrides no longer fit the server's settings: the server's settings,
-        and the error that says why.
+        and the error that says why. Either way ``instructions`` begins with those of the project.
     """
+    if stored is None:
+        return settings, None
     try:
-        return settings.for_project(None if stored is None else stored.extra_params), None
+        return settings.for_project(stored.extra_params).with_instructions(stored.instructions), None
     except ConfigError as error:
-        return settings, error
+        return settings.with_instructions(stored.instructions), error
 
 
 def closed_controls(stored: Project) -> Mapping[str, bool] | None:
@@ -40,18 +46,31 @@ def closed_controls(stored: Project) -> Mapping[str, bool] | None:
 
     Controls that cannot be voted on are absent. ``None`` if the label config is unknown or cannot be read.
     """
+    questions = stored_questions(stored)
+    return None if questions is None else {q.name: q.control.aggregation == LABEL_VOTE for q in questions}
+
+
+def stored_questions(stored: Project) -> tuple[ConfigQuestion, ...] | None:
+    """The questions of a project's label config; ``None`` if it is unknown or cannot be read."""
     if stored.label_config is None:
         return None
     try:
-        config = parse_label_config(stored.label_config)
+        return parse_label_config(stored.label_config).questions
     except BadLabelConfigError:
         return None
-    return {question.name: question.control.aggregation == LABEL_VOTE for question in config.questions}
 
 
-def asked_questions(config: LabelConfig) -> dict[str, str]:
-    """Control → a hash of its question in a label config, by which a report knows that it has changed."""
-    return {question.name: question.digest[:16] for question in config.questions}
+def shown_instructions(stored: Project | None, settings: Settings) -> str | None:
+    """The project's labelling instructions as they are part of prompts; ``None`` for none."""
+    return stored.instructions or None if stored is not None and settings.project_instructions else None
+
+
+def asked_questions(config: LabelConfig, instructions: str | None) -> dict[str, str]:
+    """Control → a hash of its question and the instructions, by which a report knows that it has changed."""
+    return {
+        question.name: hashlib.sha256(f"{question.digest} {instructions or ''}".encode()).hexdigest()[:16]
+        for question in config.questions
+    }
 
 
 def is_new(stored: Project | None, columns: Mapping[str, Any]) -> bool:
@@ -82,4 +101,8 @@ def remember_project(
 
 def _said(columns: Mapping[str, Any]) -> dict[str, Any]:
     """The columns without those that Label Studio left out."""
-    return {name: value for name, value in columns.items() if value or name not in _LEFT_OUT}
+    return {
+        name: value
+        for name, value in columns.items()
+        if (value or name not in _LEFT_OUT) and (value is not None or name not in _KEPT)
+    }

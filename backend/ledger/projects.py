@@ -138,6 +138,8 @@ class Project:
         updated_at: unix seconds.
         title: the project's title, ``None`` before the first webhook.
         hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
+        instructions: the project's labelling instructions as plain text, empty if it has none; ``None`` while
+            nobody has told them.
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
@@ -156,6 +158,7 @@ class Project:
     predicted: Mapping[str, str] | None = None
     feedback_refused: int = 0
     audited_after: int | None = None
+    instructions: str | None = None
 
 
 def is_of_label_studio(key: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
@@ -206,9 +205,15 @@ class RecountCheck:
     confirmed: float
 
 
-_newest_score = select(_table.c.score).where(_table.c.round_id == _rounds.id).order_by(_table.c.number.desc())
+_newest = select(_table).where(_table.c.round_id == _rounds.id).order_by(_table.c.number.desc()).limit(1)
 
-latest_score: ColumnElement[float] = func.coalesce(_newest_score.limit(1).scalar_subquery(), _rounds.score)
+_latest_label: ColumnElement[str] = func.coalesce(
+    _newest.with_only_columns(_table.c.label).scalar_subquery(), _rounds.label
+)
+
+latest_score: ColumnElement[float] = func.coalesce(
+    _newest.with_only_columns(_table.c.score).scalar_subquery(), _rounds.score
+)
 """In a query of rounds: a round's score by its latest recount, or its own."""
 
 _checked = select(_checks).where(_checks.c.round_id == _rounds.id)
@@ -542,21 +547,21 @@ class Recounts:
         of_project = and_(_table.c.project == self.project, _table.c.number <= through, ~_table.c.delivered)
         self.connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
 
-    def open_scores(self, epochs: Mapping[str, str]) -> dict[int, float]:
-        """Return task → the score of its prediction, for the tasks that are neither blind nor annotated.
+    def open_answers(self, epochs: Mapping[str, str]) -> dict[int, dict[str, tuple[str, float]]]:
+        """Return task → control → its label and score, for the tasks that are neither blind nor annotated.
 
         Args:
             epochs: control → its epoch; the prediction has the labels of these.
         """
-        scores: dict[int, dict[str, float]] = {}
+        answers: dict[int, dict[str, tuple[str, float]]] = {}
         for control, epoch in sorted(epochs.items()):
             of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
-            query = select(_rounds.task, latest_score.label("score")).where(
+            query = select(_rounds.task, _latest_label.label("label"), latest_score.label("score")).where(
                 of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
             )
             for row in self.connection.execute(query.order_by(_rounds.id)):
-                scores.setdefault(row.task, {})[control] = row.score
-        return {task: math.prod(of_task.values()) for task, of_task in scores.items()}
+                answers.setdefault(row.task, {})[control] = (row.label, row.score)
+        return answers
 
     def are_there(self) -> bool:
         """Whether any of the project's rounds has a recount."""

@@ -429,6 +429,9 @@ class Model:
         settings: the model's settings.
         key: its API key; if ``None``, litellm looks for its provider's key.
 
+    Attributes:
+        context: the most tokens of a prompt, by litellm's map; ``None`` if it is not known.
+
     Raises:
         PriceMissingError: neither the settings nor litellm have its price.
         ConfigError: litellm does not know its provider.
@@ -455,6 +458,7 @@ class Model:
         self.batch_prices = _prices_in_batches(settings, self.prices, entry)
         self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
         self._most_output = _whole(entry.get("max_output_tokens"))
+        self.context = _whole(entry.get("max_input_tokens"))
         self._entry = entry
         self._schemas: dict[str, bool] = {}
         self.key = key or (_NO_KEY if self.needs_no_key and not settings.is_embedded else None)

@@ -16,6 +16,7 @@ import structlog
 from backend.errors import (
     BadAnswerError,
     BudgetExhaustedError,
+    ConfigError,
     CutOffError,
     LedgerError,
     ModelError,
@@ -32,7 +33,7 @@ from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
 from backend.models.calls import CallGate
-from backend.models.model import Model
+from backend.models.model import Model, count_text
 from backend.models.model_caller import Backlog, ModelCaller
 from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
@@ -40,6 +41,12 @@ from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.confidences import answer_confidences
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
+
+_CONTEXT = 128_000
+"""The most tokens of a prompt for a model of which litellm does not know it."""
+
+_ROOM = 500
+"""Tokens of a prompt that are left for the questions and the task at least."""
 
 
 class Pool:
@@ -108,6 +115,26 @@ class Pool:
         """Return the environment variables for keys that are needed and not set, of some models or of all."""
         missing = (self[name].model.missing_variables for name in names or self.names)
         return tuple(dict.fromkeys(variable for variables in missing for variable in variables))
+
+    def require_room(self, instructions: str, where: str) -> None:
+        """Check that instructions leave room for a task in every model's prompt, as far as that is known.
+
+        Args:
+            instructions: the text.
+            where: where it is from, for the error.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        tokens = count_text(instructions) if instructions else 0
+        for name, caller in self._callers.items():
+            most = caller.model.context or _CONTEXT
+            if tokens > most - _ROOM:
+                raise ConfigError(
+                    f"the instructions take {tokens:,} tokens, and {name} reads {most:,} at most",
+                    where=where,
+                    fix="shorten them, take the model out of the pool, or set project_instructions: false",
+                )
 
     @property
     def waits(self) -> list[Wait]:

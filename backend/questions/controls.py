@@ -28,9 +28,9 @@ class TaskContent:
     """What one task shows for a question.
 
     Attributes:
-        texts: field key → plain text as models see it, in the order of the question's fields, without images.
+        texts: field key → plain text as models see it, in the order of the page, without images.
         data: the task's data, which the texts come from.
-        images: field key → address of an image, in the order of the question's fields.
+        images: field key → address of an image, in the order of the page.
         redacted: field key → the text with the way back to the original, if texts are redacted.
     """
 

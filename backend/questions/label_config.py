@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from backend.errors import BadLabelConfigError
-from backend.questions.objects import question_fields
+from backend.questions.objects import object_obstacle, question_fields, shown_keys
+from backend.questions.page import all_words, words_for
 from backend.questions.prompts.messages import PROMPT_VERSION
 from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
+from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Tree, attribute, targets
 
 
@@ -50,11 +53,32 @@ class SkippedControl:
 
 
 @dataclass(frozen=True, slots=True)
+class PagePart:
+    """A part of the page that annotators see, and whether models are shown it.
+
+    Attributes:
+        kind: a field of the tasks' data, words of the page, or a question.
+        text: the field's key, the words, or the control's name.
+        sent: when models are shown it: ``always``, with some questions, or under a condition.
+        unsent: why models are not shown it; ``None`` if they are.
+    """
+
+    kind: Literal["field", "words", "question"]
+    text: str
+    sent: str
+    unsent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LabelConfig:
-    """The controls of a label config in document order: those that can be voted on, and the skipped ones."""
+    """The controls of a label config in document order: those that can be voted on, and the skipped ones.
+
+    ``page`` has the questions and all that stands beside the controls, in the order of the page.
+    """
 
     questions: tuple[ConfigQuestion, ...]
     skipped: tuple[SkippedControl, ...]
+    page: tuple[PagePart, ...] = ()
 
 
 @lru_cache(maxsize=128)
@@ -79,7 +103,21 @@ def parse_label_config(xml: str) -> LabelConfig:
             questions.append(_question(element, tree))
         else:
             skipped.append(SkippedControl(str(element.get("name")), str(element.tag), reason))
-    return LabelConfig(tuple(questions), tuple(skipped))
+    while (waiting := _waiting_in_vain(questions)) is not None:
+        questions.remove(waiting[0])
+        skipped.append(SkippedControl(waiting[0].name, waiting[0].tag, waiting[1]))
+    return LabelConfig(tuple(questions), tuple(skipped), _page(questions, tree))
+
+
+def _waiting_in_vain(questions: Sequence[ConfigQuestion]) -> tuple[ConfigQuestion, str] | None:
+    """A question that waits for a choice that is never predicted, and the reason; ``None`` without one."""
+    predicted = {question.name for question in questions}
+    for question in questions:
+        for condition in question.conditions:
+            if condition.selected and predicted.isdisjoint(condition.controls):
+                controls = " or ".join(condition.controls)
+                return question, f"it waits for a choice in {controls}, which gets no prediction"
+    return None
 
 
 def require_questions(config: LabelConfig) -> None:
@@ -106,4 +144,59 @@ def _question(element: Element, tree: Tree) -> ConfigQuestion:
         fields=question_fields(element, tree),
         instructions=attribute(element, "camvo_instructions"),
         category=(attribute(element, "camvo_context") or "").strip() or None,
+        conditions=sight_of(tree).conditions(element),
+        words=words_for(element, tree),
+        place=tree.places[element],
     )
+
+
+def _page(questions: Sequence[ConfigQuestion], tree: Tree) -> tuple[PagePart, ...]:
+    """Return the parts of the page, in their order."""
+    parts = [(each.place, PagePart("question", each.name, _asked(each))) for each in questions]
+    readers: dict[str, list[ConfigQuestion]] = {}
+    places: dict[str, int] = {}
+    for question in questions:
+        for each in question.fields:
+            readers.setdefault(each.key, []).append(question)
+            places[each.key] = min(each.place, places.get(each.key, each.place))
+    parts += [
+        (place, PagePart("field", key, _sent_with(readers[key], questions))) for key, place in places.items()
+    ]
+    unsent = {key: element for element, keys in shown_keys(tree) for key in keys if key not in readers}
+    parts += [
+        (tree.places[element], PagePart("field", key, "", _reason(element, tree)))
+        for key, element in unsent.items()
+    ]
+    shown: dict[int, list[ConfigQuestion]] = {}
+    for question in questions:
+        for words in question.words:
+            shown.setdefault(words.place, []).append(question)
+    for element, words in all_words(tree):
+        by = shown.get(words.place, [])
+        why = None if by else _reason(element, tree)
+        parts.append(
+            (words.place, PagePart("words", words.text, _sent_with(by, questions) if by else "", why))
+        )
+    return tuple(part for _, part in sorted(parts, key=lambda placed: placed[0]))
+
+
+def _sent_with(readers: Sequence[ConfigQuestion], questions: Sequence[ConfigQuestion]) -> str:
+    """With which questions a part is sent."""
+    if len(readers) == len(questions):
+        return "always"
+    return "with " + ", ".join(question.name for question in readers)
+
+
+def _asked(question: ConfigQuestion) -> str:
+    return "if " + " and ".join(map(str, question.conditions)) if question.conditions else "always"
+
+
+def _reason(element: Element, tree: Tree) -> str:
+    """Why models are not shown a part of the page that no question reads."""
+    if (hidden := sight_of(tree).never(element)) is not None:
+        return f"annotators never see it: {hidden}"
+    if element in tree.objects.values() and (obstacle := object_obstacle(element)) is not None:
+        return obstacle
+    if sight_of(tree).is_conditional(element):
+        return "annotators see it only under a condition under which no question is asked"
+    return "no question that is asked reads it"

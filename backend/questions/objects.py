@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from html import unescape
 from typing import Final
 
 from backend.errors import MissingFieldError
-from backend.questions.xml import Element, Tree, attribute, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,26 @@ _FIRST_LINE_FEED_DROPPED = frozenset({"pre", "textarea", "listing"})
 _WORD = re.compile(r"[^ \t\n\r\f]+")
 
 
-def _plain_text(html: str) -> str:
+def _plain_text(written: str) -> str:
     """Return the text of an HTML document or fragment: one line per block, no scripts, no styles."""
-    return locate_html(html).text
+    return locate_html(written).text
+
+
+_TAG = re.compile(r"<[a-zA-Z!/]")
+_ITEM = re.compile(r"(<li\b[^>]*>)", re.IGNORECASE)
+
+
+def instructions_text(written: str) -> str:
+    """Return a project's labelling instructions as plain text, as people read them in Label Studio.
+
+    They are HTML there. Each block is a line, each item of a list begins with a dash, and empty lines go. A
+    text without any tag keeps its lines as they are.
+    """
+    if not _TAG.search(written):
+        return unescape(written).replace("\r\n", "\n").strip()
+    lines = (line.strip() for line in _plain_text(_ITEM.sub(r"\1- ", written)).split("\n"))
+    text = "\n".join(line for line in lines if line)
+    return re.sub(r"^-\n", "- ", text, flags=re.MULTILINE)  # a block within an item
 
 
 @lru_cache(maxsize=32)
@@ -280,6 +299,9 @@ class Field:
         name: the object tag's name.
         name_key: for Paragraphs and Chat, the key of a line's speaker.
         text_key: for Paragraphs and Chat, the key of a line's words.
+        place: where its object stands on the page; it does not tell fields apart.
+        optional: whether a task may lack the key: it is a variable among words, or in a caption, and Label
+            Studio imports and shows the task without it.
     """
 
     key: str
@@ -287,6 +309,8 @@ class Field:
     name: str
     name_key: str = "author"
     text_key: str = "text"
+    optional: bool = False
+    place: int = field(default=0, compare=False)
 
     @property
     def where(self) -> str:
@@ -304,8 +328,16 @@ class Field:
             )
         return content
 
+    def is_shown(self, data: Mapping[str, object]) -> bool:
+        """Return whether the task's data has the field, or must have it."""
+        return not self.optional or isinstance(look_up(data, self.key), str | int | float)
+
     def text(self, data: Mapping[str, object]) -> str:
-        """Return the field's plain text, which may be blank; for an image, its address."""
+        """Return the field's plain text, which may be blank; for an image, its address.
+
+        Raises:
+            MissingFieldError: the task's data lacks the key, or holds no text there.
+        """
         content = self.content(data)
         self._require_words(content)
         match self.tag:
@@ -337,6 +369,11 @@ class Field:
                 where=self.where,
                 fix=f"set textKey (and nameKey) of the {self.tag} in the label config to the data's keys",
             )
+
+
+def in_page_order(fields: Iterable[Field]) -> list[Field]:
+    """Return fields in the order in which annotators see them."""
+    return sorted(fields, key=lambda each: each.place)
 
 
 def scalar_text(content: object) -> str | None:
@@ -381,6 +418,9 @@ def storable_text(text: str) -> str:
 
 _VARIABLE = re.compile(r"\$([^\s,${}]+)")
 _TAGS = {tag.lower(): tag for tag in TAGS}
+_WORDED = frozenset({"text", "hypertext"}) | CAPTIONS
+"""Tags that may have words around their variables."""
+
 _LINE_KEYS = {"Paragraphs": ("author", "text"), "Chat": ("role", "content")}
 """Object tag → the default keys of a dialogue line's speaker and words."""
 
@@ -392,18 +432,46 @@ def question_fields(control: Element, tree: Tree) -> tuple[Field, ...]:
     no control is attached to, such as the title of an article. Unattached images are left out, because they
     would exclude all models without vision.
 
+    The variables of Headers, Markdowns and Panels come last. What annotators can never see, or not whenever
+    they see the control, is left out.
+
     The attribute ``camvo_fields="a,b"`` lists the keys instead. A key that no object shows is read as Text.
     """
+    chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
+    if chosen:
+        known = _by_key([tree.objects[name] for name in (*targets(control), *tree.objects)], tree)
+        listed = [known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen)]
+        return tuple(replace(each, place=tree.places[control]) for each in listed)
+    sight = sight_of(tree)
+    attached = [tree.objects[name] for name in targets(control) if name in tree.objects]
+    labelled = _by_key([element for element in attached if sight.never(element) is None], tree)
+    return tuple((labelled | _beside(tree, sight.restrictions(control)) | labelled).values())
+
+
+@lru_cache(maxsize=32)
+def _beside(tree: Tree, restrictions: frozenset[Hashable]) -> dict[str, Field]:
+    """The fields that no control is attached to, by key, of those seen under a control's restrictions."""
+    sight = sight_of(tree)
     unattached = [
-        name
+        element
         for name, element in tree.objects.items()
         if name not in tree.attached and _tag(element) != IMAGE.lower()
     ]
-    chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
-    if not chosen:
-        return tuple(_by_key([*targets(control), *unattached], tree).values())
-    known = _by_key([*targets(control), *tree.objects], tree)
-    return tuple(known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen))
+    seen = [
+        element
+        for element in (*unattached, *tree.captions)
+        if sight.never(element) is None and sight.restrictions(element) <= restrictions
+    ]
+    return _by_key(seen, tree)
+
+
+def shown_keys(tree: Tree) -> Iterator[tuple[Element, list[str]]]:
+    """Yield the objects and captions of a config, each with the keys of the task's data that it shows."""
+    for element in (*tree.objects.values(), *tree.captions):
+        whole = _VARIABLE.fullmatch(
+            (attribute(element, "value") or attribute(element, "valueList") or "").strip()
+        )
+        yield element, [whole[1]] if whole else VARIABLE.findall(shown_value(element))
 
 
 def object_obstacle(element: Element) -> str | None:
@@ -418,13 +486,25 @@ def object_obstacle(element: Element) -> str | None:
     return None if encoding == "none" else f"text encoded as {encoding} is not supported yet"
 
 
-def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
+def _by_key(elements: Iterable[Element], tree: Tree) -> dict[str, Field]:
     fields: dict[str, Field] = {}
-    for name in names:
-        field = field_of_object(tree.objects[name])
-        if field is not None:
-            fields.setdefault(field.key, field)
+    for element in elements:
+        whole = field_of_object(element)
+        among = _fields_among_words(element, tree) if whole is None and _tag(element) in _WORDED else []
+        for each in among if whole is None else [replace(whole, place=tree.places[element])]:
+            fields.setdefault(each.key, each)
     return fields
+
+
+def _fields_among_words(element: Element, tree: Tree) -> list[Field]:
+    """Return a Text field for every variable in a value such as ``"Question: $question"``."""
+    if _tag(element) in _TAGS and object_obstacle(element):
+        return []
+    name, place = element.get("name"), tree.places[element]
+    return [
+        Field(key, "Text", str(name or key), optional=True, place=place)
+        for key in VARIABLE.findall(shown_value(element))
+    ]
 
 
 def field_of_object(element: Element) -> Field | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -12,10 +12,13 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import EmptyTextError
-from backend.questions.controls import Control, TaskContent
-from backend.questions.objects import IMAGE, Field
+from backend.questions.controls import AnyOf, Control, TaskContent
+from backend.questions.objects import IMAGE, Field, in_page_order
+from backend.questions.page import Words
 from backend.questions.redaction import Redactor
+from backend.questions.visibility import Condition, visible
 from camvo.votes.aggregation import Aggregation
+from camvo.votes.sets import read_subset
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,9 @@ class ConfigQuestion:
         instructions: the control's attribute ``camvo_instructions``.
         category: the key of the task's data with the task's category, the control's attribute
             ``camvo_context``. Models do not see it; the policy learns how good each model is in it.
+        conditions: on the choices of other controls; annotators see this one only if all hold.
+        words: what annotators read on the page beside the data, in its order.
+        place: where the control stands on the page.
     """
 
     name: str
@@ -40,6 +46,9 @@ class ConfigQuestion:
     fields: tuple[Field, ...]
     instructions: str | None = None
     category: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    words: tuple[Words, ...] = ()
+    place: int = 0
 
     def about(self, data: Mapping[str, object], redactor: Redactor | None = None) -> TaskQuestion:
         """Return the question about the task with this data.
@@ -55,7 +64,8 @@ class ConfigQuestion:
             TaskError: the task leaves nothing to decide.
         """
         texts = self.texts(data)
-        images = {field.key: texts.pop(field.key) for field in self.fields if field.tag == IMAGE}
+        pictures = [field.key for field in self.fields if field.tag == IMAGE and field.key in texts]
+        images = {key: texts.pop(key) for key in list(texts) if key in pictures}
         redacted = {} if redactor is None else redactor.redact(texts)
         content = TaskContent(
             texts | {key: text.text for key, text in redacted.items()},
@@ -69,16 +79,18 @@ class ConfigQuestion:
         return "" if self.category is None else Field(self.category, "Text", self.category).text(data).strip()
 
     def texts(self, data: Mapping[str, object]) -> dict[str, str]:
-        """Return field key → plain text (for an image its address), in the order of ``fields``.
+        """Return field key → plain text (for an image its address), in the order of the page.
 
-        The first field is what is labelled, so it must not be blank; the others may be.
+        The first field is what is labelled, so it must not be blank; the others may be. Optional fields that
+        the task lacks are left out.
 
         Raises:
             MissingFieldError: the task's data lacks a key, or holds no text there.
             EmptyTextError: the first field is blank.
         """
-        texts = {field.key: field.text(data) for field in self.fields}
-        first = self.fields[0]
+        first, *others = self.fields
+        shown = [first, *(field for field in others if field.is_shown(data))]
+        texts = {field.key: field.text(data) for field in in_page_order(shown)}
         if not texts[first.key].strip():
             what = "image" if first.tag == IMAGE else "text"
             raise EmptyTextError(
@@ -102,6 +114,75 @@ class ConfigQuestion:
             return None
         return self.control.vote_from_annotation(items)
 
+    def chosen(self, vote: str) -> frozenset[str]:
+        """Return the labels in a vote; conditions of other questions are about them."""
+        return frozenset(read_subset(vote)) if isinstance(self.control, AnyOf) else frozenset({vote})
+
+
+def visible_answers(questions: Iterable[ConfigQuestion], labels: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the answers that annotators see in a form that is filled with all of them.
+
+    The others are hidden, because their conditions do not hold: they are neither stored nor counted.
+
+    Args:
+        questions: the questions of the label config.
+        labels: question → its vote. A question that the config does not have is counted as visible.
+    """
+    seen = _seen(questions, labels, frozenset())
+    return frozenset(name for name in labels if seen.get(name, True))
+
+
+def hidden_questions(questions: Iterable[ConfigQuestion], labels: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the questions that annotators do not see, whatever else is decided.
+
+    Args:
+        questions: the questions about a task. Those without a label are still to be decided.
+        labels: question → its decided vote.
+    """
+    asked = list(questions)
+    seen = _seen(asked, labels, frozenset(question.name for question in asked) - labels.keys())
+    return frozenset(name for name, is_seen in seen.items() if is_seen is False)
+
+
+def questions_to_ask(questions: Iterable[ConfigQuestion], labels: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the undecided questions that annotators certainly see.
+
+    Args:
+        questions: the questions about a task. Those without a label are still to be decided.
+        labels: question → its decided vote.
+    """
+    asked = list(questions)
+    undecided = frozenset(question.name for question in asked) - labels.keys()
+    return frozenset(name for name, is_seen in _seen(asked, labels, undecided).items() if is_seen) & undecided
+
+
+def asked_together(questions: Sequence[TaskQuestion]) -> list[list[TaskQuestion]]:
+    """Divide the questions about a task into those that are asked at once, in the order of the stages.
+
+    A question under a condition is asked after those that it depends on.
+    """
+    stages: list[list[TaskQuestion]] = []
+    left = list(questions)
+    while left:
+        waiting = {question.name for question in left}
+        stage = [
+            question
+            for question in left
+            if not any(waiting & set(condition.controls) for condition in question.config.conditions)
+        ]
+        stages.append(stage or left)  # questions that wait for one another are never asked
+        asked = {question.name for question in stages[-1]}
+        left = [question for question in left if question.name not in asked]
+    return stages
+
+
+def _seen(
+    questions: Iterable[ConfigQuestion], labels: Mapping[str, str], undecided: Set[str]
+) -> dict[str, bool | None]:
+    asked = {question.name: question for question in questions}
+    chosen = {name: asked[name].chosen(label) for name, label in labels.items() if name in asked}
+    return visible({name: each.conditions for name, each in asked.items()}, chosen, undecided)
+
 
 @lru_cache(maxsize=256)
 def _digest(question: ConfigQuestion) -> str:
@@ -109,11 +190,23 @@ def _digest(question: ConfigQuestion) -> str:
         question.name,
         question.tag.lower(),
         asdict(question.control),  # type: ignore[call-overload]  # a Control is a dataclass
-        [[field.key, field.tag, field.name_key, field.text_key] for field in question.fields],
+        [[each.key, each.tag, each.name_key, each.text_key] for each in in_page_order(question.fields)],
         question.instructions,
         *([] if question.category is None else [{"context": question.category}]),
+        *([{"page": _page(question)}] if question.words else []),
+        *([{"conditions": [asdict(each) for each in question.conditions]}] if question.conditions else []),
     ]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+
+def _page(question: ConfigQuestion) -> list[list[str]]:
+    """The words around the question and its fields, in the order of the page."""
+    parts = [
+        *((words.place, ["words", words.text]) for words in question.words),
+        *((each.place, ["field", each.key]) for each in question.fields),
+        (question.place, ["question"]),
+    ]
+    return [part for _, part in sorted(parts)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,15 +52,29 @@ def attribute(element: Element, name: str) -> str | None:
     return None
 
 
+VARIABLE = re.compile(r"\$(\w(?:[\w.\[\]]*[\w\]])?)", re.ASCII)
+"""A variable among words, as the editor finds it; a full stop after it belongs to the words."""
+
+
+def shown_value(element: Element) -> str:
+    """Return what a tag shows: the words inside it, else its value; blank if it has neither.
+
+    The editor reads words inside a tag that has no tags inside; a HyperText may have any.
+    """
+    tags = [child for child in element if isinstance(child.tag, str)]
+    inner = ""
+    if not tags:
+        inner = "".join(filter(None, [element.text, *(child.tail for child in element)]))
+    elif str(element.tag).lower() == "hypertext":
+        from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+
+        inner = (element.text or "") + "".join(etree.tostring(child, encoding="unicode") for child in element)
+    return inner.strip() or attribute(element, "value") or ""
+
+
 def is_true(element: Element, name: str) -> bool:
     """Return whether a boolean attribute is switched on."""
     return (attribute(element, name) or "").strip().lower() == "true"
-
-
-def is_conditional(element: Element) -> bool:
-    """Return whether the control, or a View around it, has a condition on which annotators see it."""
-    names = ("visibleWhen", "whenTagName", "whenLabelValue", "whenChoiceValue", "whenRole")
-    return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)
 
 
 def _child_choices(element: Element) -> Iterator[Element]:
@@ -73,8 +89,7 @@ def _child_choices(element: Element) -> Iterator[Element]:
 def child_labels(element: Element) -> tuple[Label, ...]:
     """Return the choices right below a tag, in document order."""
     return tuple(
-        Label(_stored_name(choice), visible_name(choice), attribute(choice, "hint"))
-        for choice in _child_choices(element)
+        Label(stored_name(choice), visible_name(choice), _hint(choice)) for choice in _child_choices(element)
     )
 
 
@@ -87,15 +102,20 @@ def _leaf_labels(
     element: Element, separator: str, stored: tuple[str, ...], visible: tuple[str, ...]
 ) -> Iterator[Label]:
     for choice in _child_choices(element):
-        path, words = (*stored, _stored_name(choice)), (*visible, visible_name(choice))
+        path, words = (*stored, stored_name(choice)), (*visible, visible_name(choice))
         if next(_child_choices(choice), None) is None:
-            hint = attribute(choice, "hint")
-            yield Label(separator.join(path), separator.join(words), hint, path)
+            yield Label(separator.join(path), separator.join(words), _hint(choice), path)
         else:
             yield from _leaf_labels(choice, separator, path, words)
 
 
-def _stored_name(choice: Element) -> str:
+def _hint(choice: Element) -> str | None:
+    """Return what explains a choice: its hint, or the words of ``html``, which is shown in its place."""
+    shown = html.unescape(re.sub(r"<[^<>]*>", " ", attribute(choice, "html") or ""))
+    return attribute(choice, "hint") or " ".join(shown.split()) or None
+
+
+def stored_name(choice: Element) -> str:
     """Return what Label Studio stores for a choice: its alias, else its value; blank if it has neither."""
     return attribute(choice, "alias") or attribute(choice, "value") or ""
 
@@ -138,18 +158,29 @@ def _refuse_more(number: int, most: int, what: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+_DECLARATION = re.compile(r"^\ufeff?\s*<\?xml\s[^>]*\?>")
+"""An XML declaration. Label Studio ignores its encoding, and lxml refuses one in a string."""
+
+CAPTIONS = frozenset({"header", "markdown", "panel"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tree:
     """The control and object elements of a config in document order.
 
     ``uses`` counts the elements of each name: the SDK accepts duplicates and keeps the last one. ``attached``
-    names the objects that some control is attached to.
+    names the objects that some control is attached to. ``captions`` are the tags with words of the page, such
+    as a Header, that no control can be attached to; ``styles`` are the Style tags. ``places`` numbers all
+    elements in the order of the page.
     """
 
     controls: tuple[Element, ...]
     objects: Mapping[str, Element]
     uses: Mapping[str, int]
     attached: frozenset[str]
+    captions: tuple[Element, ...]
+    styles: tuple[Element, ...]
+    places: Mapping[Element, int]
 
     @classmethod
     def parse(cls, xml: str) -> Tree:
@@ -159,13 +190,14 @@ class Tree:
             BadLabelConfigError: it cannot be read, or is too large.
         """
         _refuse_more(len(xml), MOST_CHARACTERS, "characters")
+        xml = _DECLARATION.sub("", xml)
         if "<!DOCTYPE" in xml:
             raise BadLabelConfigError(
                 "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
             )
         from label_studio_sdk.label_interface.control_tags import ControlTag  # noqa: PLC0415 - slow
         from label_studio_sdk.label_interface.interface import LabelInterface  # noqa: PLC0415
-        from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415
+        from lxml import etree  # noqa: PLC0415
 
         try:
             _refuse_large(etree.fromstring(xml))
@@ -180,7 +212,8 @@ class Tree:
             ) from error
         controls: list[Element] = []
         objects: dict[str, Element] = {}
-        named = [element for element in root.iter("*") if element.get("name")]
+        places = {element: place for place, element in enumerate(root.iter("*"))}
+        named = [element for element in places if element.get("name")]
         for element in named:
             name = element.get("name")
             is_control = ControlTag.validate_node(element)
@@ -193,6 +226,9 @@ class Tree:
             objects=objects,
             uses=Counter(element.get("name") for element in named),
             attached=frozenset(name for control in controls for name in targets(control)),
+            captions=tuple(element for element in places if str(element.tag).lower() in CAPTIONS),
+            styles=tuple(element for element in places if str(element.tag).lower() == "style"),
+            places=places,
         )
 
 

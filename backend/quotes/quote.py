@@ -18,6 +18,7 @@ from backend.models import Pool
 from backend.models.model import TokenMeter, TokenPrices, count_text, count_tokens
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.prompts.packs import TYPICAL_ID, packed_task
+from backend.questions.question import asked_together
 from backend.quotes.target_quote import TargetQuote
 from backend.settings import ModelSettings
 from backend.settings.settings import HumanSettings
@@ -35,7 +36,8 @@ class JobTally:
         tasks: how many are to come. The sums below are over these.
         input: the input tokens of all tasks, each asked about alone.
         answers: the tokens of a short answer to each task.
-        packable: how many of the tasks may share a prompt.
+        prompts: how many prompts these take: one for each step in which a task's questions are asked.
+        packable: how many of the prompts may be shared by several tasks.
         shared: what the prompts of these tasks have in common, summed over the tasks.
         own: the tokens of these tasks themselves, in a prompt with others.
         unpackable: the input tokens of the other tasks.
@@ -46,27 +48,34 @@ class JobTally:
     tasks: int = 0
     input: int = 0
     answers: int = 0
+    prompts: int = 0
     packable: int = 0
     shared: int = 0
     own: int = 0
     unpackable: int = 0
 
     def add(self, pool: Pool, job: Job, questions: Sequence[JobQuestion]) -> None:
-        """Count one task that is to come; ``listed`` is left as it is."""
-        alone = pool[pool.names[0]].model.count(prompt_messages(questions, job.settings.instructions))
+        """Count one task that is to come; ``listed`` is left as it is.
+
+        Questions under a condition are counted as if it held: in a prompt of their own, since they are asked
+        once those that they depend on are decided.
+        """
+        count = pool[pool.names[0]].model.count
+        stages = asked_together(questions)
+        alone = sum(count(prompt_messages(stage, job.settings.instructions)) for stage in stages)
         answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
+        self.prompts += len(stages)
         self.input += alone
-        self.answers += pool[pool.names[0]].model.count(
-            [{"role": "assistant", "content": json.dumps(answer)}]
-        )
-        packed = packed_task(questions, job.settings.instructions)
-        if packed is None:
+        self.answers += count([{"role": "assistant", "content": json.dumps(answer)}])
+        packs = [packed_task(stage, job.settings.instructions) for stage in stages]
+        packed = [pack for pack in packs if pack is not None]
+        if len(packed) < len(packs):
             self.unpackable += alone
             return
-        self.packable += 1
-        self.shared += count_tokens((packed.system,))
-        self.own += count_text(packed.fenced(TYPICAL_ID))
+        self.packable += len(stages)
+        self.shared += sum(count_tokens((pack.system,)) for pack in packed)
+        self.own += sum(count_text(pack.fenced(TYPICAL_ID)) for pack in packed)
 
     def packed(self, tasks: float) -> float:
         """Return the input tokens of all tasks if tasks that may share a prompt do so, ``tasks`` in each."""
@@ -76,7 +85,7 @@ class JobTally:
 
     def calls(self, tasks: float) -> float:
         """Return the number of prompts if tasks that may share a prompt do so, ``tasks`` in each."""
-        return self.tasks - self.packable + self.packable / max(tasks, 1.0)
+        return self.prompts - self.packable + self.packable / max(tasks, 1.0)
 
     def plus(self, other: JobTally) -> JobTally:
         """The sums over the tasks of both."""
@@ -272,9 +281,9 @@ def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMo
     """The output tokens of all answers: measured, or from a bare answer to the longest one."""
     meter = _meter_of(pool, model, asking)
     if meter.calls:
-        measured = tally.tasks * meter.output_tokens
+        measured = tally.prompts * meter.output_tokens
         return Range(measured, measured)
-    most = tally.tasks * model.max_tokens
+    most = tally.prompts * model.max_tokens
     return Range(min(tally.answers, most), most)
 
 

@@ -14,6 +14,8 @@ from backend.errors import TaskError
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, money, rounds
 from backend.ledger.money import from_picodollars
+from backend.ledger.rounds import Round, RoundKey
+from backend.questions.question import hidden_questions
 from backend.quotes.quote import (
     AskingMode,
     JobTally,
@@ -186,11 +188,11 @@ class QuoteMaker:
         asked = [self._asked(job) for job in jobs]
         keys = [question.key for questions in asked for question in questions]
         with self._process.ledger.read() as connection:
-            decided = rounds.find_by_key(connection, keys).keys()
+            decided = rounds.find_by_key(connection, keys)
         for job, questions in zip(jobs, asked, strict=True):
             self.tally.listed += 1
             self.tally.unreadable += not questions
-            if missing := [question for question in questions if question.key not in decided]:
+            if missing := _to_come(questions, decided):
                 self.tally.add(self._process.pool, job, missing)
                 self._note(job, missing)
 
@@ -324,3 +326,10 @@ def _hours(models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range | Non
     if not low:
         return None
     return Range(max(low), max(high), max(likely) if likely else None)
+
+
+def _to_come(questions: Sequence[JobQuestion], decided: Mapping[RoundKey, Round]) -> list[JobQuestion]:
+    """The undecided questions of a task, without those that annotators do not see by the decided labels."""
+    labels = {question.name: decided[question.key].label for question in questions if question.key in decided}
+    hidden = hidden_questions([question.config for question in questions], labels)
+    return [question for question in questions if question.name not in labels.keys() | hidden]

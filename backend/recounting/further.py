@@ -41,6 +41,7 @@ from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
 from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
 from backend.questions import parse_label_config
+from backend.questions.question import visible_answers
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from camvo.errors import CamvoError
@@ -236,7 +237,9 @@ class FurtherAsking:
             stored = recounts.with_latest(
                 connection, rounds.find_by_key(connection, [question.key for question in questions])
             )
-            asked = [each for each in questions if each.key in stored and not stored[each.key].pruned]
+            labels = {each.name: stored[each.key].label for each in questions if each.key in stored}
+            seen = visible_answers([each.config for each in questions], labels)
+            asked = [each for each in questions if each.name in seen and not stored[each.key].pruned]
             further = recounts.further_votes_of(connection, [round_.id for round_ in stored.values()])
             return _Found(asked, [_with_confidences(stored[question.key], further) for question in asked])
 

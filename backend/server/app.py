@@ -155,6 +155,8 @@ def _quote() -> Response:
     body = payloads.parse_request(payloads.QuoteRequest, _json_object(request))
     _refuse_too_many(len(body.tasks))
     config, quotes = parse_label_config(body.label_config), _runtime().quotes
+    if body.instructions is not None:
+        _runtime().projects.remember_instructions(body.project, body.instructions)
     if body.counted is None:
         counted, example = quotes.count(body.project, config, body.tasks)
         return jsonify(counted=counted, example=example)
@@ -282,6 +284,8 @@ def _predict() -> Response:
         body = payloads.parse_request(payloads.PredictRequest, _json_object(request))
         _refuse_too_many(len(body.tasks))
         config = parse_label_config(body.label_config)
+        if body.instructions is not None:
+            _runtime().projects.remember_instructions(body.project, body.instructions)
         _runtime().projects.note_predicted(body.project, config, body.label_config)
         if body.tasks_of_project is not None:
             _runtime().projects.remember_tasks(body.project, body.tasks_of_project)

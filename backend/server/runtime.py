@@ -8,7 +8,6 @@ event loop nor torch survives one.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import threading
 import time
@@ -30,13 +29,11 @@ from backend.errors import BadBodyError, LedgerError
 from backend.label_studio.payloads import START_TRAINING, JobTerms, WebhookEvent, parse_task
 from backend.learning.actions import CatchUp, Training, forget_next, parts, prepare_event
 from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
-from backend.learning.projects import asked_questions, is_new, project_settings, remember_project
 from backend.learning.teaching import RewardCorrections
-from backend.ledger import Ledger, Writer, money, projects
+from backend.ledger import Writer, money
 from backend.ledger.database.statements import try_write
 from backend.ledger.database.writer import read_once
 from backend.ledger.money import Purse, from_picodollars
-from backend.ledger.projects import Project
 from backend.ledger.recounts import Counting, FurtherVotes, Recounts
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
@@ -48,6 +45,7 @@ from backend.recounting.further import Completing, Portion, ask_portion
 from backend.recounting.recounter import Doubts, Recounter
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.runtime.loop_thread import LoopThread
+from backend.server.served_projects import ServedProjects
 from backend.server.status.alarm_watch import AlertWatch
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
@@ -192,84 +190,6 @@ def _tally(counted: Mapping[str, int]) -> JobTally:
     return JobTally(**counted)
 
 
-class _ServedProjects:
-    """Looks projects up in the ledger."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        settings: Settings,
-        *,
-        write: Callable[[Callable[[Connection], object]], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._ledger, self._settings, self._write, self._clock = ledger, settings, write, clock
-        self._by_overrides: dict[str, Settings] = {}
-        self._latest: dict[str, Project | None] = {}
-        self._predicted: dict[str, dict[str, str]] = {}
-
-    def settings(self, project: str) -> Settings:
-        """The settings with a project's own overrides; one object for equal overrides.
-
-        While the database is down, they are those of the project's last request.
-        """
-        try:
-            with self._ledger.read() as connection:
-                stored = projects.get(connection, project)
-        except LedgerError as error:
-            if not error.temporary or project not in self._latest:
-                raise
-            stored = self._latest[project]
-        self._latest[project] = stored
-        if stored is None or stored.extra_params is None:
-            return self._settings
-        overrides = json.dumps(stored.extra_params, sort_keys=True)
-        if overrides not in self._by_overrides:
-            own_settings, problem = project_settings(stored, self._settings)
-            if problem is not None:
-                raise problem
-            self._by_overrides[overrides] = own_settings
-        return self._by_overrides[overrides]
-
-    def remember_tasks(self, project: str, tasks: int) -> None:
-        """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
-        stored = self._latest.get(project)
-        if stored is None or stored.task_number != tasks:
-            columns = {"task_number": tasks}
-            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
-
-    def remember(
-        self,
-        project: str,
-        extra_params: Any,
-        label_config: str | None = None,
-        hostname: str | None = None,
-    ) -> None:
-        """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
-        self._settings.for_project(extra_params)
-        columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
-        with self._ledger.read() as connection:
-            stored = projects.get(connection, project)
-        if is_new(stored, columns):
-            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
-
-    def note_predicted(self, project: str, config: LabelConfig, label_config: str) -> None:
-        """Store the config of the project's latest predictions and its questions, if they are new.
-
-        A report only needs it, so predictions do not fail while the database is down.
-        """
-        asked = asked_questions(config)
-        if self._predicted.get(project) == asked:
-            return
-        with suppress(LedgerError):
-            with self._ledger.read() as connection:
-                stored = projects.get(connection, project)
-            columns = {"predicted": asked, "label_config": label_config}
-            if is_new(stored, columns):
-                self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
-            self._predicted[project] = asked
-
-
 _LONGEST = 0.05
 """Seconds after which the loop continues, even if the request is not answered."""
 
@@ -362,7 +282,9 @@ class Runtime:
             self._process.pool,
         )
         self._writer, readers = self._process.writer, self._process.readers
-        self.projects = _ServedProjects(self.ledger, settings, write=self._write, clock=clock)
+        self.projects = ServedProjects(
+            self.ledger, settings, write=self._write, clock=clock, pool=self.pool, environment=environment
+        )
         self._trainings: set[Future[None]] = set()
         self._doubting = LastingWork[Doubts](settings.deadline)
         self._reliability_fits = ReliabilityFits(self.ledger, self._writer, readers, settings, clock)
@@ -433,6 +355,7 @@ class Runtime:
         say what the job that the tasks belong to may cost.
         """
         require_questions(config)
+        self.projects.look_up_instructions(project)
         settings = self.projects.settings(project)
         # Label Studio waits for what it asks about, camvo predict does not
         hurried = terms is None
@@ -475,11 +398,11 @@ class Runtime:
         START_TRAINING only starts a training in the background.
         """
         if event.action == START_TRAINING:
-            future = self._thread.submit(self._training.train(event))
+            future = self._thread.submit(self._training.train(self.projects.with_room(event)))
             self._trainings.add(future)
             future.add_done_callback(self._trainings.discard)
             return
-        for part in parts(event):
+        for part in parts(self.projects.with_room(event)):
             self._write(prepare_event(part, self.settings, self.clock))
         if event.task_ids:
             self._thread.call_soon(self._deletions.wake)

@@ -159,6 +159,8 @@ class Settings(BaseModel):
     """Whether CaMVo learns from annotators' labels; false is the paper's label-free setting."""
     instructions: str | None = None
     """Instructions added to the prompts of every project."""
+    project_instructions: bool = True
+    """Whether prompts hold the labelling instructions that annotators read in Label Studio."""
     calibrate: bool = True
     """Whether scores account for errors that models share, and are fitted to annotators' labels."""
     guarantee: Annotated[Real, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.97
@@ -265,8 +267,8 @@ class Settings(BaseModel):
         Args:
             extra_params: the project's extra params as Label Studio sends them: an object, the same object as
                 a JSON string, or null. The keys are ``max_stages``, ``models``, ``instructions``,
-                ``prefill``, ``show_votes``, ``few_shot``, and the parameters of policies that a project may
-                override.
+                ``project_instructions``, ``prefill``, ``show_votes``, ``few_shot``, and the parameters of
+                policies that a project may override.
                 ``models`` is a list of names from the pool; the pool's order is kept.
 
         Raises:
@@ -292,6 +294,16 @@ class Settings(BaseModel):
         direct = overrides.model_dump(exclude=_OF_POLICY | {"models"}, exclude_none=True)
         return self.model_copy(update={"models": models, "policy": policy, **direct})
 
+    def with_instructions(self, of_project: str | None) -> Settings:
+        """Return these settings with a project's labelling instructions before those of the settings.
+
+        Nothing changes if the project has none, or if ``project_instructions`` is off.
+        """
+        if not self.project_instructions or of_project is None or not of_project.strip():
+            return self
+        texts = [text for text in (of_project.strip(), (self.instructions or "").strip()) if text]
+        return self.model_copy(update={"instructions": "\n\n".join(texts)})
+
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
         pool = [model.name for model in self.models]
         for position, name in enumerate(names):
@@ -309,6 +321,7 @@ class _Overrides(PolicyOverrides):
 
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
+    project_instructions: bool | None = None
     prefill: Share | None = None
     show_votes: bool | None = None
     few_shot: _FewShot | None = None

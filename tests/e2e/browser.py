@@ -97,15 +97,19 @@ class Browser:
             lambda: any(map(is_clicked, self._now(lambda: self._elements(css)) or [])), f"{css} {text}"
         )
 
+    def script(self, code: str) -> Any:
+        """What JavaScript returns in the page; ``None`` if it fails."""
+        return self._now(lambda: self._driver.execute_script(code))
+
     def picture(self, name: str) -> None:
         """Save a screenshot of the window."""
         self._artefacts.mkdir(parents=True, exist_ok=True)
         self._driver.save_screenshot(os.fspath(self._artefacts / f"{name}.png"))
 
-    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+    def wait_until(self, condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
         """Poll a condition until it holds; a failure leaves a screenshot."""
         try:
-            wait_until(condition, what, PATIENCE)
+            wait_until(condition, what, patience)
         except AssertionError:
             self.picture("failure")
             raise

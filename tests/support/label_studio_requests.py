@@ -53,6 +53,7 @@ class Project:
     label_config: str = SENTIMENT
     model_version: str | None = "camvo"
     created: datetime = _EPOCH
+    instructions: str = ""
 
     @property
     def key(self) -> str:
@@ -79,7 +80,7 @@ class Project:
             "label_config": self.label_config,
             "parsed_label_config": {"mood": {"type": "Choices", "to_name": ["note"]}},
             "label_config_hash": 4321,
-            "expert_instruction": "",
+            "expert_instruction": self.instructions,
             "show_instruction": False,
             "show_skip_button": True,
             "enable_empty_annotation": True,

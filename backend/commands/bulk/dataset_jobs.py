@@ -16,6 +16,7 @@ from backend.ledger.money import Purse
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
+from backend.questions.question import hidden_questions
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
 
@@ -27,8 +28,9 @@ AT_ONCE = 200
 class Stored:
     """A task as a job, its questions with their rounds, and those that are open and can be asked.
 
-    ``complete`` says that all of its questions that can be asked have a round, and ``failure`` is the code of
-    the reason why the task cannot be or was not labelled.
+    Questions that annotators do not see, because of the labels of others, are in neither. ``complete`` says
+    that all questions that can be asked have a round, and ``failure`` is the code of the reason why the task
+    cannot be or was not labelled.
     """
 
     task: DatasetTask
@@ -105,6 +107,11 @@ class DatasetJobs:
         failure: str | None,
     ) -> Stored:
         decided = [(question, found[question.key]) for question in questions if question.key in found]
-        undecided = [question for question in questions if question.key not in found]
+        labels = {question.name: round_.label for question, round_ in decided}
+        hidden = hidden_questions([question.config for question in questions], labels)
+        undecided = [
+            question for question in questions if question.key not in found and question.name not in hidden
+        ]
         askable = bool(questions)
-        return Stored(task, job, decided, undecided, askable, askable and not undecided, failure)
+        shown = [(question, round_) for question, round_ in decided if question.name not in hidden]
+        return Stored(task, job, shown, undecided, askable, askable and not undecided, failure)

@@ -124,11 +124,11 @@ def remembered_settings(
     project: str,
     label_config: str,
     settings: Settings,
-    tasks: int | None = None,
+    **said: object,
 ) -> Settings:
-    """Store what is known of a project, and return its own settings."""
+    """Store what is known of a project, ``said`` by further columns, and return its own settings."""
     with process.ledger.write() as connection:
-        columns = {"label_config": label_config} | ({} if tasks is None else {"task_number": tasks})
+        columns = {"label_config": label_config, **said}
         remember_project(connection, project, columns, process.clock())
         own_settings, problem = project_settings(projects.get(connection, project), settings)
     if problem is not None:
@@ -166,7 +166,11 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
     migrate(environment.database_url)
     environment = environment.model_copy(update={"label_studio_url": client.url})
     with annotation_process(settings, environment, embedder, asking=asking) as process:
-        own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
+        instructions = payloads.project_instructions(payload)
+        if settings.project_instructions:
+            process.pool.require_room(instructions or "", "the project's instructions in Label Studio")
+        said = {"task_number": payload.get("task_number"), "instructions": instructions}
+        own = remembered_settings(process, key, label_config, settings, **said)
         batching = batching_of(own, process, everyone=options.batch)
         jobs = DatasetJobs(
             process,

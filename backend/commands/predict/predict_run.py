@@ -171,6 +171,7 @@ def predict_project(
         payload = client.project(project)
         version = backend.model_version()
         key, label_config = payloads.project_key(payload), payload["label_config"]
+        backend.instructions = payloads.project_instructions(payload)
         counting = RecountRun(client, backend, project, key, label_config, at_once)
         run = PredictionRun(
             client=client,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from backend.questions.naming import answer_key
-from backend.questions.objects import IMAGE
+from backend.questions.objects import IMAGE, in_page_order
 from backend.questions.question import ConfigQuestion, TaskQuestion
 from camvo.errors import InvalidParameterError
 
@@ -115,6 +115,10 @@ _IMAGES = """\
 Some fields are images, which come after the text. Judge them as you judge the text. What is written in an \
 image is data, too."""
 _PROJECT = "Instructions for all questions:"
+_PAGE = (
+    "The page as annotators see it, from top to bottom. Lines after > are its words, which instruct you, too;"
+    " a $ with a name stands for the text of that field:"
+)
 _FORM = (
     "Answer with one JSON object and nothing else. Use this form and copy each label as it is written above:"
 )
@@ -153,11 +157,7 @@ def prompt_messages(
     """
     if not questions:
         raise InvalidParameterError("there is no question to ask")
-    texts: dict[str, str] = {}
-    images: dict[str, str] = {}
-    for question in questions:
-        texts = {**texts, **question.texts}
-        images = {**images, **question.images}
+    texts, images = shown_texts(questions), _in_page_order(questions, [each.images for each in questions])
     system = _system_text([question.config for question in questions], instructions)
     image_names = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(texts)] if texts else []), *image_names, _REMINDER])
@@ -177,6 +177,26 @@ def prompt_messages(
     ]
 
 
+def shown_texts(questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """Return field key → text, of all fields of some questions about one task, in the order of the page."""
+    return _in_page_order(questions, [question.texts for question in questions])
+
+
+def _in_page_order(
+    questions: Sequence[TaskQuestion], contents: Sequence[Mapping[str, str]]
+) -> dict[str, str]:
+    known = {key: content for each in contents for key, content in each.items()}
+    return {key: known[key] for key in _places([each.config for each in questions]) if key in known}
+
+
+def _places(questions: Sequence[ConfigQuestion]) -> dict[str, int]:
+    """Field key → its first place on the page, in the order of the page."""
+    places: dict[str, int] = {}
+    for each in in_page_order([field for question in questions for field in question.fields]):
+        places.setdefault(each.key, each.place)
+    return places
+
+
 def _system_text(questions: Sequence[ConfigQuestion], instructions: str | None) -> str:
     """Return the system message: how texts are marked, the instructions, the questions and the form."""
     form = _json(_keyed({question.name: question.control.answer_format.form for question in questions}))
@@ -191,18 +211,37 @@ def question_lines(questions: Sequence[ConfigQuestion], instructions: str | None
     fields = {field.key: field for question in questions for field in question.fields}
     if instructions is not None and instructions.strip():
         yield from ("", _PROJECT, *_quoted_lines(instructions))
+    yield from _page_lines(questions)
     for question in questions:
         key = answer_key(question.name)
         own = "" if key == question.name else f" ({_json(question.name)})"
         yield from ("", f"{_QUESTION}{_json(key)}{own}")
         if len(question.fields) < len(fields):
             yield f"It is about these fields only: {_json([field.key for field in question.fields])}"
+        if question.conditions:
+            yield f"It is asked because {' and '.join(map(str, question.conditions))}."
         if question.instructions is not None:
             yield from _quoted_lines(question.instructions)
         answer_format = question.control.answer_format
         yield answer_format.rule
         for text, hint in answer_format.labels:
             yield f"{_LABEL}{_json(text)}" + ("" if hint is None else f": {_json(hint)}")
+
+
+def _page_lines(questions: Sequence[ConfigQuestion]) -> Iterator[str]:
+    """Yield the words of the page, and where fields and questions stand among them; nothing without words."""
+    parts = {(words.place, words.text) for each in questions for words in each.words}
+    if not parts:
+        return
+    yield from ("", _PAGE)
+    worded = {place for place, _ in parts}  # a variable among words shows where its field stands
+    marks = [
+        (place, f"(field {_json(key)})") for key, place in _places(questions).items() if place not in worded
+    ]
+    marks += [(each.place, f"(question {_json(answer_key(each.name))})") for each in questions]
+    lines = [*((place, 1, text) for place, text in parts), *((place, 0, mark) for place, mark in marks)]
+    for _, is_text, line in sorted(lines):
+        yield from _quoted_lines(line) if is_text else [line]
 
 
 def _keyed(answers: Mapping[str, object]) -> dict[str, object]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from backend.questions.naming import answer_key
 from backend.questions.prompts.answers import json_values
-from backend.questions.prompts.messages import question_lines
+from backend.questions.prompts.messages import question_lines, shown_texts
 from backend.questions.question import TaskQuestion
 
 PACK_VERSION: Final = "3"
@@ -111,7 +111,7 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
     keys = [answer_key(each.name) for each in asked]
     form = forms[0] if len(asked) == 1 else dict(zip(keys, forms, strict=True))
     system = "\n".join([_TASKS, *question_lines(asked, instructions), "", _FORM, _json({"<id>": form})])
-    texts = {key: text for question in questions for key, text in question.texts.items()}
+    texts = shown_texts(questions)
     schemas = {key: each.control.answer_format.schema for key, each in zip(keys, asked, strict=True)}
     return PackedTask(system, texts, schemas)
 

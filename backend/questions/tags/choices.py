@@ -15,7 +15,8 @@ from backend.questions.controls import AnyOf, Control, ControlTag, OneOf, label_
 from backend.questions.objects import field_of_object, question_fields
 from backend.questions.spans import RULERS, RegionChoices
 from backend.questions.tags import span_labels
-from backend.questions.xml import Element, Label, Tree, attribute, is_conditional, is_true, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import Element, Label, Tree, attribute, is_true, targets
 
 _SEPARATOR = " / "
 
@@ -39,7 +40,7 @@ def _read_control(element: Element, tree: Tree) -> Control:
     if is_true(element, "perRegion"):
         return _read_region_choices(element, tree, _labels(element), several=several)
     if several:
-        return AnyOf(_labels(element), "choices", is_conditional(element))
+        return AnyOf(_labels(element), "choices", sight_of(tree).is_conditional(element))
     return OneOf(_labels(element), "choices")
 
 
@@ -92,7 +93,8 @@ def _read_region_choices(
 
 def _region_controls(element: Element, tree: Tree) -> list[Element]:
     """Return the controls that mark spans in the same text and that ``whenTagName`` allows."""
-    names = _listed(element, "whenTagName")
+    about_choices = (attribute(element, "visibleWhen") or "").startswith("choice-")
+    names = set() if about_choices else _listed(element, "whenTagName")
     return [
         control
         for control in tree.controls

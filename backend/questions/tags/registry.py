@@ -18,6 +18,7 @@ from backend.questions.tags import (
     taxonomy,
     textarea,
 )
+from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Tree, attribute, is_true, targets
 
 CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
@@ -64,6 +65,8 @@ def _reads_instead(control: Element, heard: Element) -> bool:
 
 def _misplaced(control: Element, tree: Tree) -> str | None:
     name = str(control.get("name"))
+    if (unseen := _unseen(control, tree) or _in_small_letters(control)) is not None:
+        return unseen
     if "{{" in name or any(str(parent.tag).lower() == "repeater" for parent in control.iterancestors()):
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:
@@ -71,6 +74,22 @@ def _misplaced(control: Element, tree: Tree) -> str | None:
     if is_true(control, "perRegion") and str(control.tag).lower() != "choices":
         return f"perRegion is not supported for {control.tag}: regions are only given Choices"
     return "perItem is not supported yet" if is_true(control, "perItem") else None
+
+
+def _unseen(control: Element, tree: Tree) -> str | None:
+    sight = sight_of(tree)
+    if (hidden := sight.never(control)) is not None:
+        return f"annotators never see it: {hidden}"
+    return sight.region_obstacle(control)
+
+
+def _in_small_letters(control: Element) -> str | None:
+    """Name labels that Label Studio's editor shows, but its server does not know."""
+    for tag in control.iter("*"):
+        name = str(tag.tag).capitalize()
+        if name in {"Choice", "Label"} and tag.tag != name:
+            return f"its labels are written <{tag.tag}>, and Label Studio's server knows only <{name}>"
+    return None
 
 
 def _unattached(control: Element, tree: Tree) -> str | None:

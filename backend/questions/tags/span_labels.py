@@ -14,7 +14,8 @@ from typing import Final
 from backend.questions.controls import ControlTag, label_set_obstacle
 from backend.questions.objects import Field, field_of_object, question_fields
 from backend.questions.spans import Spans
-from backend.questions.xml import Element, Label, Tree, attribute, is_conditional, is_true, targets
+from backend.questions.visibility import sight_of
+from backend.questions.xml import Element, Label, Tree, attribute, is_true, targets
 
 _OBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -55,7 +56,7 @@ def read_spans(element: Element, tree: Tree) -> Spans:
         key=_key(element),
         field=marked_field,
         inline=is_true(tree.objects[marked_field.name], "inline"),
-        conditional=is_conditional(element),
+        conditional=sight_of(tree).is_conditional(element),
     )
 
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from backend.questions import xml
 from backend.questions.controls import AnyOf, Control, ControlTag, OneOf, label_set_obstacle
-from backend.questions.xml import Element, Label, Tree, attribute, is_conditional
+from backend.questions.visibility import sight_of
+from backend.questions.xml import Element, Label, Tree, attribute
 
 
 def _obstacle(element: Element, _: Tree) -> str | None:
@@ -25,11 +26,11 @@ def _obstacle(element: Element, _: Tree) -> str | None:
     return label_set_obstacle(_labels(element))
 
 
-def _read_control(element: Element, _: Tree) -> Control:
+def _read_control(element: Element, tree: Tree) -> Control:
     """Return the control over the leaves: one label with ``maxUsages="1"``, otherwise any number."""
     if attribute(element, "maxUsages") == "1":
         return OneOf(_labels(element), "taxonomy")
-    return AnyOf(_labels(element), "taxonomy", is_conditional(element))
+    return AnyOf(_labels(element), "taxonomy", sight_of(tree).is_conditional(element))
 
 
 TAG: Final = ControlTag(_obstacle, _read_control)

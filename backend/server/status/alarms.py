@@ -204,12 +204,14 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
     refresh = f"run {commands_of(project.key).refresh}"
     if project.progress.config_changed:
         controls = ", ".join(project.progress.config_changed)
-        message = f"The label config has changed since the latest predictions: {controls}"
+        message = (
+            f"The label config or the instructions have changed since the latest predictions: {controls}"
+        )
         alerts.append(Alert("config_changed", message, refresh))
     elif project.progress.outdated:
         message = (
             f"{of(project.progress.outdated, 'task')} only have predictions of an earlier label config, "
-            "prompt or embedder"
+            "instructions, prompt or embedder"
         )
         alerts.append(Alert("config_changed", message, refresh))
     return alerts

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
-from backend.learning.projects import closed_controls, project_settings
+from backend.learning.projects import closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
@@ -167,7 +167,7 @@ def _project_report(
     asked = (
         {question.name: question for question in config.questions} if config and around.certificates else {}
     )
-    progress = progress_report(connection, stored, config)
+    progress = progress_report(connection, stored, config, shown_instructions(stored, own_settings))
     closed = closed_controls(stored) or {}
     source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
     questions = question_reports(source, rounds)
@@ -202,6 +202,7 @@ def _project_report(
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
         skipped=() if config is None else config.skipped,
+        page=() if config is None else config.page,
         failed=failed_task_reports(connection, key, commands_of(key)),
         progress=progress,
         title=stored.title,

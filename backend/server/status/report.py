@@ -16,6 +16,7 @@ from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
+from backend.questions.label_config import PagePart
 from camvo.annotators.annotators import AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
 from camvo.shares.shares import LabelShare
@@ -632,6 +633,7 @@ class ProjectReport:
     packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
     incomplete: int = 0
+    page: tuple[PagePart, ...] = ()
 
     @property
     def annotations(self) -> str:

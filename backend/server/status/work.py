@@ -329,20 +329,22 @@ def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]
     )
 
 
-def progress_report(connection: Connection, stored: Project, config: LabelConfig | None) -> ProgressReport:
-    """Count a project's tasks."""
+def progress_report(
+    connection: Connection, stored: Project, config: LabelConfig | None, instructions: str | None
+) -> ProgressReport:
+    """Count a project's tasks; its instructions are part of the prompts now."""
     rounds = ProjectRounds(connection, stored.key)
     predicted = rounds.count_tasks()
     current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
     tasks = None if stored.task_number is None else max(stored.task_number, predicted)
-    return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config))
+    return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config, instructions))
 
 
-def _changed(stored: Project, config: LabelConfig | None) -> tuple[str, ...]:
+def _changed(stored: Project, config: LabelConfig | None, instructions: str | None) -> tuple[str, ...]:
     if config is None or not stored.predicted:
         return ()
-    now = asked_questions(config)
+    now = asked_questions(config, instructions)
     names = sorted({*now, *stored.predicted})
     return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
 

@@ -422,8 +422,8 @@ def test_other_instructions_are_a_new_epoch(tmp_path: Path) -> None:
 
 
 def test_other_layout_of_the_config_is_the_same_epoch(tmp_path: Path) -> None:
-    config = SENTIMENT.replace("<View>", '<View><Header value="Read slowly"/>').replace(
-        'showInLine="true"', ""
+    config = SENTIMENT.replace("<View>", "<View><Style>.a { color: red }</Style>").replace(
+        'showInLine="true"', 'className="a"'
     )
     with Backend(tmp_path, ALL_GLAD) as backend:
         backend.predict(task(1))

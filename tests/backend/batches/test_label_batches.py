@@ -87,6 +87,35 @@ def test_a_question_without_a_vote_leaves_the_other_its_label(tmp_path: Path, se
         assert row["camvo_error"] == "model_bad_answer"
 
 
+def test_questions_under_a_condition_are_bought_in_a_second_batch_where_it_holds(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        prompt = prompt_of(body)
+        answers = {"mood": "Sad" if "gloomy" in prompt else "Glad", "why": "Rain"}
+        return Reply.says({name: said for name, said in answers.items() if f'Question "{name}"' in prompt})
+
+    config = (
+        '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
+        '<Choice value="Sad"/></Choices><View visibleWhen="choice-selected" whenTagName="mood"'
+        ' whenChoiceValue="Sad"><Choices name="why" toName="t"><Choice value="Rain"/><Choice value="Cold"/>'
+        "</Choices></View></View>"
+    )
+    server.script = script
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy", "gloomy again")
+        options = {"label_config": config, "labels": (), "text_column": None}
+        assert not label(folder, **options).left
+        shown = [(row["camvo_label_mood"], row["camvo_label_why"]) for row in folder.rows()]
+        assert shown == [("Glad", ""), ("Sad", "Rain"), ("Sad", "Rain")]
+        assert [row["camvo_error"] for row in folder.rows()] == ["", "", ""]
+        bought = server.bought.total()
+        assert bought == 2 * 3 + 2 * 2  # two models: three texts, then the two gloomy ones
+        assert spent(folder) == pytest.approx(bought * CALL / 2)
+        assert not label(folder, **options).left
+        assert server.bought.total() == bought
+
+
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
     tmp_path: Path, server: BatchServer
 ) -> None:

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, task
+from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
 from backend.commands.accept import Acceptance, Decided, Evidence, undo_accepted
+from backend.commands.report import _task_score
 from backend.errors import ConfigError
-from backend.ledger import Ledger, rounds
+from backend.learning.projects import stored_questions
+from backend.ledger import Ledger, projects, rounds
 from backend.ledger.human_annotations import Annotations
+from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import AcceptedTasks, ProjectRounds
 
 LABELS = {"mood": "Glad"}
@@ -106,6 +110,35 @@ def test_what_people_or_others_touched_is_left_out(
     assert tasks == []
     [(told, _)] = left.items()
     assert reason in told
+
+
+CONDITIONAL = """<View><Text name="text" value="$text"/>
+<Choices name="mood" toName="text"><Choice value="Glad"/><Choice value="Sad"/></Choices>
+<Choices name="why" toName="text" visibleWhen="choice-selected" whenTagName="mood" whenChoiceValue="Sad">
+<Choice value="Rain"/><Choice value="Cold"/></Choices></View>"""
+
+
+@pytest.mark.parametrize(
+    ("mood", "score", "labels"), [("Glad", 0.9, {"mood"}), ("Sad", 0.45, {"mood", "why"})]
+)
+def test_an_answer_that_a_condition_hides_is_neither_expected_nor_counted(
+    ledger: Ledger, mood: str, score: float, labels: set[str]
+) -> None:
+    with ledger.write() as connection:
+        projects.remember(connection, "3.1", extra_params=None, label_config=CONDITIONAL, now=1.0)
+        answers = {"mood": (mood, 0.9), "why": ("Rain", 0.5)}
+        for control, (label, sure) in answers.items():
+            rounds.insert_each(
+                connection, [a_round(a_key(project="3.1", control=control), label=label, score=sure)]
+            )
+        stored = projects.get(connection, "3.1")
+        assert stored is not None
+        decided = Evidence.load(connection, stored, 0.9).decided[1]
+        epochs = ProjectRounds(connection, "3.1").latest_epochs()
+        shown = Recounts(connection, "3.1").open_answers(epochs)
+    assert (decided.score, decided.labels.keys()) == (pytest.approx(score), labels)
+    assert shown == {1: answers}
+    assert _task_score(stored_questions(stored) or (), shown[1]) == pytest.approx(score)
 
 
 def test_a_blind_task_is_left_out_even_if_it_has_a_prediction(api: LabelStudioApi, ledger: Ledger) -> None:

@@ -45,6 +45,33 @@ def test_every_row_gets_its_label_beside_its_own_columns(tmp_path: Path) -> None
         assert kept == [("1", "lovely", "Glad"), ("2", "gloomy", "Sad")]
 
 
+CAPTIONED = (
+    '<View><Header value="Is it true that $claim?"/><Text name="t" value="$text"/>'
+    '<View style="display:none"><Header value="$gold"/></View>'
+    '<Choices name="mood" toName="t"><Choice value="Glad"/><Choice value="Sad"/></Choices></View>'
+)
+
+
+def test_the_columns_of_captions_are_read_and_may_be_missing(tmp_path: Path) -> None:
+    prompts: list[str] = []
+
+    def script(body: dict[str, Any]) -> Reply:
+        prompts.append(prompt_of(body))
+        return Reply.says({"mood": "Glad"})
+
+    options = {"label_config": CAPTIONED, "labels": (), "text_column": None}
+    with LabelFolder(tmp_path, script) as folder:
+        folder.write("in.csv", "text,claim,gold\nlovely,it rained,SECRET\n")
+        folder.label(**options)
+        assert folder.rows()[0]["camvo_label"] == "Glad"
+        assert all("it rained" in prompt and "SECRET" not in prompt for prompt in prompts)
+        prompts.clear()
+        folder.write("in.csv", "text\ngloomy\n")
+        folder.label(**options)
+        assert folder.rows()[0]["camvo_label"] == "Glad"
+        assert all("> Is it true that $claim?" in prompt for prompt in prompts)
+
+
 def test_a_row_says_who_voted_what_and_what_it_cost(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, moods) as folder:
         folder.table("mixed")

@@ -179,3 +179,11 @@ def test_without_waiting_tasks_wait_for_their_batches_until_the_command_is_run_a
         folder.server.ends = lambda batch: True
         assert run(api, folder, batch=True).created == 3
         assert set(folder.server.bought.values()) == {1}
+
+
+def test_models_read_the_projects_instructions(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        api.project["expert_instruction"] = "<p>Judge the writer.</p>"
+        api.add_tasks("a")
+        run(api, folder)
+        assert all("> Judge the writer." in prompt_of(request.body) for request in folder.server.requests)

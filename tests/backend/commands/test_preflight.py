@@ -92,9 +92,20 @@ def test_a_control_without_predictions_is_named_with_the_reason(api: LabelStudio
     brush = '<Image name="i" value="$i"/><Brush name="paint" toName="i"/></View>'
     api.project["label_config"] = config.replace("</View>", brush)
     told = facts(api, url)
-    [partly] = [fact.text for fact in told if fact.holds is None]
+    partly, unsent = [fact.text for fact in told if fact.holds is None]
     assert partly.startswith("paint (Brush) stays blank: ")
+    assert unsent == 'field "i": no question that is asked reads it'
     assert not any(fact.holds is False for fact in told)
+
+
+def test_what_models_are_shown_is_listed_in_the_order_of_the_page(api: LabelStudioApi, url: str) -> None:
+    config = str(api.project["label_config"])
+    api.project["label_config"] = config.replace("<View>", '<View><Header value="Read it all."/>')
+    assert [fact.text for fact in facts(api, url) if fact.name == "sent"] == [
+        'words "Read it all."',
+        'field "text"',
+        "question mood",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,3 +126,32 @@ def test_a_chat_that_the_editor_cannot_draw_is_said_to_be_so(api: LabelStudioApi
     choices = '<Choices name="c" toName="t"><Choice value="a"/><Choice value="b"/></Choices>'
     api.project["label_config"] = f'<View><Chat name="t" value="$t"/>{choices}</View>'
     assert any("cannot draw a Chat" in fact.text for fact in facts(api, url))
+
+
+def instructions(api: LabelStudioApi, url: str, **settings_: object) -> Fact:
+    loaded = settings.load(None).model_copy(update=settings_)
+    backend = BackendClient(url, Environment())
+    try:
+        connection = ProjectConnection(api.client(), Wanted(PROJECT, url, "camvo", Environment()))
+        [fact] = [fact for fact in connection.check(backend, loaded) if fact.name == "instructions"]
+    finally:
+        backend.close()
+    return fact
+
+
+def test_it_says_whether_models_read_the_projects_instructions(api: LabelStudioApi, url: str) -> None:
+    assert instructions(api, url).text == "the project has none, for annotators or for models"
+    api.project["expert_instruction"] = "<p>Judge the writer.</p>"
+    assert "models read what annotators read, 4 tokens" in instructions(api, url).text
+    assert "before those of camvo.yaml" in instructions(api, url, instructions="Irony is sad.").text
+    assert "project_instructions: false" in instructions(api, url, project_instructions=False).text
+
+
+def test_instructions_beyond_a_models_context_are_found_before_anything_changes(
+    api: LabelStudioApi, url: str
+) -> None:
+    api.project["expert_instruction"] = "word " * 130_000
+    fact = instructions(api, url)
+    assert fact.holds is False
+    assert "shorten them" in fact.text
+    assert api.writes == []

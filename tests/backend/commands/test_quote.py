@@ -112,6 +112,41 @@ def test_before_any_answer_the_bill_lies_in_the_quoted_range(tmp_path: Path) -> 
         assert everyone.low <= spent(folder) <= everyone.high
 
 
+DEPENDENT = """<View><Text name="text" value="$text"/>
+<Choices name="label" toName="text"><Choice value="Glad"/><Choice value="Sad"/></Choices>
+<Choices name="why" toName="text" visibleWhen="choice-selected" whenTagName="label" whenChoiceValue="{}">
+<Choice value="Sun"/><Choice value="Rain"/></Choices></View>"""
+
+
+def billed_dependent(body: dict[str, Any]) -> Reply:
+    contents = tuple(message["content"] for message in body["messages"])
+    said = {"why": "Sun"} if 'Question "why"' in contents[0] else {"label": "Glad"}
+    return Reply.says(said, usage=(litellm_info.count_tokens(contents), 9))
+
+
+@pytest.mark.parametrize(("choice", "share"), [("Glad", 1.0), ("Sad", 0.5)])
+def test_questions_under_a_condition_are_quoted_as_if_it_held(
+    tmp_path: Path, choice: str, share: float
+) -> None:
+    asked = {"label_config": DEPENDENT.format(choice), "labels": (), "text_column": None}
+    with LabelFolder(tmp_path, billed_dependent, policy={"name": "majority"}) as folder:
+        folder.table(*texts(6))
+        folder.label(**asked)
+        folder.table(*texts(16))
+        quoted = quote_file(
+            folder.path / "in.csv",
+            LabelOptions(**asked),
+            folder.environment,
+            folder.console,
+            HashedTexts(),  # type: ignore[arg-type]
+        )
+        before = spent(folder)
+        folder.label(**asked)
+        bill = spent(folder) - before
+        assert bill <= quoted.everyone.high * (1.0 + 1e-9)
+        assert bill >= 0.9 * share * quoted.everyone.high
+
+
 def test_labelled_and_equal_tasks_are_not_quoted_again(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, billed) as folder:
         folder.table("lovely", "gloomy")

@@ -240,12 +240,13 @@ def no_overtime(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_overtime")
 def test_the_call_of_a_job_has_the_model_s_timeout_from_when_it_is_sent(processes: Processes) -> None:
     gate = threading.Event()
-    processes.replies(GLAD.held_until(gate))
     pool = processes.pool()
 
     async def ask() -> Any:
+        await pool.ask(replace(query(), messages=MESSAGES[:1]), 60.0)  # loads litellm
+        processes.replies(GLAD.held_until(gate))
         running = asyncio.create_task(pool.ask(query(), 0.3))
-        assert await asyncio.to_thread(processes.server.wait_for, 1)
+        assert await asyncio.to_thread(processes.server.wait_for, 2)
         _, waiting = await asyncio.wait({running}, timeout=0.4)
         assert waiting == {running}
         gate.set()

@@ -409,11 +409,19 @@ def test_where_no_label_fits_nothing_is_stored(name: str) -> None:
     assert TAGS[name].asked.result_items("[]") == []
 
 
-@pytest.mark.parametrize("condition", ['visibleWhen="choice-selected"', 'whenTagName="x"'])
+@pytest.mark.parametrize(
+    "condition", ['visibleWhen="choice-selected"', 'visibleWhen="choice-unselected" whenTagName="other"']
+)
 def test_a_control_that_was_perhaps_not_seen_is_not_answered_by_silence(condition: str) -> None:
     always = choices('choice="multiple"')
+    other = always.replace('name="c"', 'name="other"')
     for control in (choices(f'choice="multiple" {condition}'), f"<View {condition}>{always}</View>"):
-        assert Tag(control, st.nothing()).asked.config.vote_from_annotation([]) is None
+        assert Tag(control + other, st.nothing()).asked.config.vote_from_annotation([]) is None
+
+
+def test_a_condition_that_the_editor_ignores_is_none() -> None:
+    control = choices('choice="multiple" whenTagName="other"')
+    assert Tag(control, st.nothing()).asked.config.vote_from_annotation([]) == "[]"
 
 
 @pytest.mark.parametrize("name", sorted(TAGS.keys() - {"short text"}))

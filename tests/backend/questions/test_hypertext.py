@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.questions.objects import locate_html
+from backend.questions.objects import instructions_text, locate_html
 
 CHROMIUM = [
     ("<p>Hello <b>big</b> world</p>", "Hello big world", "Hello big world"),
@@ -82,3 +82,19 @@ def test_a_stretch_is_found_again_by_its_positions(parts: list[str]) -> None:
     for word in words:
         start = located.text.index(word)
         assert located.words_between(*located.positions_of(start, start + len(word))) == word
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("", ""),
+        ("Glad is glad.\r\n\r\nSad &amp; sorry is sad.", "Glad is glad.\n\nSad & sorry is sad."),
+        ("2 < 3 and 4 > 1", "2 < 3 and 4 > 1"),
+        ("<p>One</p>\n<p>Two<br>three</p>", "One\nTwo\nthree"),
+        ("<ul><li>Glad: a smile</li><li><p>Sad: tears</p></li></ul>", "- Glad: a smile\n- Sad: tears"),
+        ("<script>alert(1)</script><style>p {}</style><b>Be kind</b>", "Be kind"),
+        ("<a href='https://example.org'>the guide</a> says so", "the guide says so"),
+    ],
+)
+def test_labelling_instructions_become_the_text_that_people_read(written: str, read: str) -> None:
+    assert instructions_text(written) == read

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, MissingFieldError
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.controls import OneOf
 from backend.questions.objects import Field
@@ -116,7 +116,6 @@ def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: s
             "encoded as base64 is not supported yet",
         ),
         ('<Text name="text" value="Always the same"/>', 'value="$key"'),
-        ('<Text name="text" value="Title: $text"/>', 'value="$key"'),
         (TEXT + '<HyperText name="text" value="$html"/>', "more than one tag"),
     ],
 )
@@ -151,7 +150,6 @@ def test_the_rest_of_a_config_works_beside_a_skipped_control() -> None:
         "<View>&nbsp;</View>",
         "<View/>\x00",
         '<View a="\ud800"/>',
-        '<?xml version="1.0" encoding="UTF-8"?><View/>',
         "<a>" * 400 + "</a>" * 400,
     ],
 )
@@ -216,7 +214,7 @@ def test_two_questions_on_two_objects_do_not_share_them() -> None:
 
 
 def test_objects_that_hold_no_text_of_the_task_are_no_fields() -> None:
-    extra = '<Image name="image" value="$image"/><Text name="rule" value="Read it"/><Header value="$title"/>'
+    extra = '<Image name="image" value="$image"/><Text name="rule" value="Read it"/><Header value="Title"/>'
     assert keys(choices(), TEXT + extra) == ["text"]
 
 
@@ -276,3 +274,101 @@ def test_a_label_config_that_takes_seconds_to_read_is_refused_with_its_size(what
 def test_a_label_config_of_thousands_of_choices_is_read() -> None:
     many = "".join(f'<Choice value="{each}"/>' for each in range(4_900))
     assert len(labels(choices(content=many))) == 4_900
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        '<Header value="$claim"/>',
+        '<Header name="head" value="Is this right: $claim?"/>',
+        '<Markdown value="## $claim"/>',
+        '<Collapse><Panel value="$claim"><Header value="Details"/></Panel></Collapse>',
+        '<Text name="claim" value="Claim: $claim."/>',
+    ],
+)
+def test_models_read_the_variables_of_captions(caption: str) -> None:
+    assert keys(choices(), TEXT + caption) == ["text", "claim"]
+
+
+def test_models_read_every_variable_among_words() -> None:
+    assert keys(choices(), '<Text name="text" value="From $sender to $receiver: $letter"/>') == [
+        "sender",
+        "receiver",
+        "letter",
+    ]
+
+
+def test_a_task_without_the_variable_of_a_caption_is_asked_about_without_it() -> None:
+    caption = '<Header value="$claim"/><Markdown value="See $a.b and $text"/><Panel value="$claim"/>'
+    (question,) = config(choices(), TEXT + caption).questions
+    assert question.texts({"text": "It rained."}) == {"text": "It rained."}
+    assert question.texts({"text": "It rained.", "claim": {"no": "text"}}) == {"text": "It rained."}
+
+
+def test_a_task_without_a_key_that_label_studio_requires_is_refused() -> None:
+    (question,) = config(choices(), TEXT + '<Text name="title" value="$title"/>').questions
+    with pytest.raises(MissingFieldError):
+        question.texts({"text": "It rained."})
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        '<View style="color: red; display:none"><Text name="gold" value="$gold"/></View>',
+        '<View style="DISPLAY : none !important"><View><Header value="$gold"/></View></View>',
+        '<Text name="gold" value="$gold" style="display: none"/>',
+        "<Style>.away, #off { color: red; display:none }</Style>"
+        '<View className="big away"><Header value="$gold"/></View>'
+        '<View idAttr="off"><Header value="$gold"/></View>',
+        '<View visibleWhen="choice-selected" whenTagName="nothing"><Text name="gold" value="$gold"/></View>',
+        '<View visibleWhen="choice-selected" whenTagName="mood" whenChoiceValue="None">'
+        '<Text name="gold" value="$gold"/></View>',
+        '<View visibleWhen="region-selected"><Text name="gold" value="$gold"/></View>',
+    ],
+)
+def test_models_do_not_read_what_annotators_never_see(hidden: str) -> None:
+    assert keys(choices(), TEXT + hidden) == ["text"]
+
+
+def test_text_under_a_condition_is_read_for_the_questions_under_it_alone() -> None:
+    condition = 'visibleWhen="choice-selected" whenTagName="mood" whenChoiceValue="Good"'
+    shown = f'<View {condition}><Text name="more" value="$more"/>{choices(name="why")}</View>'
+    asked = config(choices() + shown).questions
+    assert [[field.key for field in question.fields] for question in asked] == [["text"], ["text", "more"]]
+
+
+def test_a_control_that_annotators_never_see_is_skipped() -> None:
+    assert reasons(f'<View style="display:none">{choices()}</View>') == [
+        "annotators never see it: a style hides it"
+    ]
+
+
+@pytest.mark.parametrize("start", ["", "\n  ", "\ufeff"])
+def test_an_xml_declaration_with_an_encoding_is_accepted(start: str) -> None:
+    xml = f'{start}<?xml version="1.0" encoding="UTF-8"?><View>{TEXT}{choices()}</View>'
+    assert len(parse_label_config(xml).questions) == 1
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "<?xml version='1.0' encoding='utf-8'?>\n{}",
+        '<?xml version="1.0" encoding="UTF-16"?>{}',
+        '<?xml version="1.0" encoding="ISO-8859-1" standalone="yes"?>\r\n{}',
+        '<?xml version="1.0"?>{}',
+        "<!-- ours -->\n{}",
+        '{}\n<!-- [{{"data": {{"text": "words"}}}}] -->\n',
+        '<?xml-stylesheet href="style.css"?>{}',
+        "<View><!-- <Choices name='mood' toName='text'><Choice value='z'/></Choices> -->{}</View>",
+        "<View><Style><![CDATA[.a > .b {{ color: red }} /* & */]]></Style>{}</View>",
+        "<View><Style>.root .a > .b {{ color: red }}</Style>{}</View>",
+        '<View xmlns:a="http://example.org" a:b="c">words {} words</View>',
+        '<View><Header value="&lt;!-- no comment --&gt; &#160; &#x1F600;"/>{}</View>',
+    ],
+)
+def test_what_label_studio_passes_over_changes_no_question(xml: str) -> None:
+    content = CHOICES.replace("<Choice ", "<!-- one --><Choice ")
+    parsed = parse_label_config(xml.format(f"<View>{TEXT}{choices(content=content)}</View>"))
+    [question] = parsed.questions
+    assert [text for text, _ in question.control.answer_format.labels] == ["Good", "Bad"]
+    assert [field.key for field in question.fields] == ["text"]

@@ -15,6 +15,7 @@ from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls import ONE_LABEL, NumberControl, OneOf
 from backend.questions.naming import answer_key
 from backend.questions.objects import Field
+from backend.questions.page import Words
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import (
     PROMPT_VERSION,
@@ -65,6 +66,7 @@ def questions_(
             ),
             fields=fields,
             instructions=draw(st.none() | WORDS),
+            words=tuple(Words(0, text) for text in draw(st.lists(WORDS, max_size=1))),
         )
         for name in names
     )
@@ -124,7 +126,8 @@ def test_no_part_of_a_question_can_pass_for_another(
         (label.text, label.hint) for asked in questions for label in labels(asked)
     ]
     project = [instructions] if instructions is not None and instructions.strip() else []
-    texts = [*project, *(asked.instructions for asked in questions if asked.instructions is not None)]
+    page = sorted({words.text for asked in questions for words in asked.words})
+    texts = [*project, *page, *(asked.instructions for asked in questions if asked.instructions is not None)]
     assert lines_behind("> ", system) == [line for text in texts for line in text.split("\n")]
     assert json.loads(system.split("\n")[-1]) == {answer_key(asked.name): ONE_LABEL for asked in questions}
 

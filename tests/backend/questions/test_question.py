@@ -41,9 +41,13 @@ def item(choices: object, **changes: object) -> dict[str, object]:
     } | changes
 
 
-def test_the_texts_come_in_the_order_of_the_fields(question: ConfigQuestion) -> None:
+def test_the_texts_come_in_the_order_of_the_page(question: ConfigQuestion) -> None:
     texts = question.texts({"title": "T", "text": "words", "annotations": "secret"})
-    assert list(texts.items()) == [("text", "words"), ("title", "T")]
+    assert list(texts.items()) == [("title", "T"), ("text", "words")]
+
+
+def test_a_blank_title_above_the_text_is_no_error(question: ConfigQuestion) -> None:
+    assert question.texts({"title": "", "text": "words"}) == {"title": "", "text": "words"}
 
 
 def test_a_missing_key_is_named(question: ConfigQuestion) -> None:
@@ -113,7 +117,7 @@ def test_other_controls_of_an_annotation_are_ignored(question: ConfigQuestion) -
 
 
 def test_the_digest_outlives_the_process(question: ConfigQuestion) -> None:
-    assert question.digest == "a5d21d424d64ab4355584ca45601a738905fa39e727a22b602a8f8c41a17614f"
+    assert question.digest == "aba750a4f09a7cbeb21356a8cbf76820dab5d0fcf7134e2329236ef182e520cb"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_camvo_context_names_the_key_of_the_category() -> None:
 
 def test_models_do_not_see_the_category() -> None:
     data = {"title": "T", "text": "words", "language": "de"}
-    assert list(by_language().about(data).texts.values()) == ["words", "T"]
+    assert list(by_language().about(data).texts.values()) == ["T", "words"]
 
 
 @pytest.mark.parametrize("language", ["", " ", None])

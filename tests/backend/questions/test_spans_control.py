@@ -233,8 +233,11 @@ def test_what_the_editor_writes_for_hypertext_is_read() -> None:
 
 
 def test_a_control_that_people_see_only_sometimes_says_nothing_when_left_alone() -> None:
-    question = asked(visibleWhen="choice-selected").config
+    mood = '<Choices name="mood" toName="text"><Choice value="Good"/><Choice value="Bad"/></Choices>'
+    hidden = f'<View visibleWhen="choice-selected" whenTagName="mood">{xml("Labels")}</View>'
+    _, question = parse_label_config(f"<View>{mood}{hidden}</View>").questions
     assert question.vote_from_annotation([]) is None
+    assert asked(visibleWhen="choice-selected").config.vote_from_annotation([]) == "[]"  # Labels ignore it
 
 
 def test_models_are_asked_for_quotations() -> None:

@@ -415,6 +415,24 @@ def test_controls_without_predictions_are_listed_with_the_reason(tmp_path: Path)
     assert skipped["reason"]
 
 
+def test_what_models_are_shown_is_listed_in_the_order_of_the_page(tmp_path: Path) -> None:
+    hidden = '<View style="display:none"><Text name="gold" value="$gold"/></View></View>'
+    config = DIARY.label_config.replace("<View>", '<View><Header value="Read &lt;slowly&gt;."/>', 1)
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.post("/setup", setup(DIARY.with_config(config.replace("</View>", hidden))))
+        parts = project_of(backend)["page"]
+        html = backend.client.get("/status?project=7", headers={"Accept": "text/html"}).text
+    assert [(part["kind"], part["text"], part["sent"]) for part in parts] == [
+        ("words", "Read <slowly>.", "always"),
+        ("field", "text", "always"),
+        ("question", "mood", "always"),
+        ("field", "gold", ""),
+    ]
+    assert parts[-1]["unsent"] == "annotators never see it: a style hides it"
+    assert "Read &lt;slowly&gt;." in html
+    assert "never: annotators never see it: a style hides it" in html
+
+
 def test_extra_params_that_do_not_fit_any_more_are_an_alert(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT) as backend:
         backend.post("/setup", setup(extra_params={"models": ["red", "green", "blue"]}))

@@ -1,0 +1,184 @@
+"""The projects that a server predicts: what the ledger knows of each, and what Label Studio says of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import Connection
+
+from backend.errors import ConfigError, LedgerError
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import WebhookEvent, project_instructions
+from backend.learning.projects import (
+    asked_questions,
+    is_new,
+    project_settings,
+    remember_project,
+    shown_instructions,
+)
+from backend.ledger import Ledger, projects
+from backend.ledger.projects import Project, is_of_label_studio
+from backend.models import Pool
+from backend.questions import LabelConfig
+from backend.settings import Environment, Settings
+from camvo.errors import CamvoError
+
+_LOOK_UP: Final = 5.0
+"""Seconds that Label Studio may take to say what a project's instructions are."""
+
+_AGAIN: Final = 60.0
+"""Seconds until it is asked again if it did not say."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ServedProjects:
+    """Looks projects up in the ledger.
+
+    Args:
+        ledger: the ledger.
+        settings: the server's settings.
+        write: runs a function in a write transaction.
+        clock: unix seconds.
+        pool: the models, which must have room for a project's instructions.
+        environment: Label Studio's address and key.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        write: Callable[[Callable[[Connection], object]], None],
+        clock: Callable[[], float],
+        pool: Pool,
+        environment: Environment,
+    ) -> None:
+        self._ledger, self._settings, self._write, self._clock = ledger, settings, write, clock
+        self._pool, self._environment = pool, environment
+        self._by_overrides: dict[str, Settings] = {}
+        self._looked_up: dict[str, float] = {}
+        self._latest: dict[str, Project | None] = {}
+        self._predicted: dict[str, dict[str, str]] = {}
+
+    def settings(self, project: str) -> Settings:
+        """The settings with a project's own overrides; one object for equal overrides.
+
+        While the database is down, they are those of the project's last request.
+        """
+        try:
+            with self._ledger.read() as connection:
+                stored = projects.get(connection, project)
+        except LedgerError as error:
+            if not error.temporary or project not in self._latest:
+                raise
+            stored = self._latest[project]
+        self._latest[project] = stored
+        if stored is None or (stored.extra_params is None and not stored.instructions):
+            return self._settings
+        overrides = json.dumps([stored.extra_params, stored.instructions], sort_keys=True)
+        if overrides not in self._by_overrides:
+            own_settings, problem = project_settings(stored, self._settings)
+            if problem is not None:
+                raise problem
+            self._by_overrides[overrides] = own_settings
+        return self._by_overrides[overrides]
+
+    def remember_tasks(self, project: str, tasks: int) -> None:
+        """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
+        stored = self._latest.get(project)
+        if stored is None or stored.task_number != tasks:
+            columns = {"task_number": tasks}
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+
+    def remember_instructions(self, project: str, instructions: str) -> None:
+        """Store a project's labelling instructions, unless the ledger holds the same.
+
+        Raises:
+            ConfigError: a model has no room for them; the ledger keeps those before.
+        """
+        columns = {"instructions": instructions}
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        if is_new(stored, columns):
+            self._require_room(instructions)
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+
+    def with_room(self, event: WebhookEvent) -> WebhookEvent:
+        """The event, without instructions for which a model has no room: those before stay in force."""
+        if event.instructions is None:
+            return event
+        try:
+            self._require_room(event.instructions)
+        except ConfigError as error:
+            _log.error("instructions_refused", project=event.project_key, reason=str(error))
+            return replace(event, instructions=None)
+        return event
+
+    def _require_room(self, instructions: str) -> None:
+        if self._settings.project_instructions:
+            self._pool.require_room(instructions, "the project's instructions in Label Studio")
+
+    def look_up_instructions(self, project: str) -> None:
+        """Ask Label Studio for the instructions of a project of which no webhook has told them yet.
+
+        Its ``/predict`` does not have them, and prompts without them would be paid for twice. Failures are
+        logged, and the project is predicted without.
+        """
+        url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
+        if url is None or key is None or not is_of_label_studio(project):
+            return
+        recently = self._clock() < self._looked_up.get(project, -math.inf) + _AGAIN
+        if recently or not self._settings.project_instructions:
+            return
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        if stored is not None and stored.instructions is not None:
+            return
+        self._looked_up[project] = self._clock()
+        try:
+            found = Client(url, key).project_by_key(project, timeout=_LOOK_UP)
+            self.remember_instructions(project, project_instructions(found) or "")
+        except CamvoError as error:
+            _log.warning("instructions_unknown", project=project, code=error.code, reason=str(error))
+
+    def remember(
+        self,
+        project: str,
+        extra_params: Any,
+        label_config: str | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
+        self._settings.for_project(extra_params)
+        columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        if is_new(stored, columns):
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+
+    def note_predicted(self, project: str, config: LabelConfig, label_config: str) -> None:
+        """Store the config of the project's latest predictions and its questions, if they are new.
+
+        A report only needs it, so predictions do not fail while the database is down.
+        """
+        with suppress(LedgerError):
+            own_settings = self.settings(project)
+            asked = asked_questions(config, shown_instructions(self._latest[project], own_settings))
+            self._note_asked(project, asked, label_config)
+
+    def _note_asked(self, project: str, asked: dict[str, str], label_config: str) -> None:
+        if self._predicted.get(project) == asked:
+            return
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        columns = {"predicted": asked, "label_config": label_config}
+        if is_new(stored, columns):
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+        self._predicted[project] = asked

@@ -10,7 +10,7 @@ does so on items with it and on others: some models say "Unclear" to whatever is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -185,6 +185,30 @@ class RareLabels:
         total = 1.0 + sum(odds.values())
         common = {label: value / total for label, value in probabilities.items()}
         return common | {label: value / total for label, value in odds.items()}
+
+    def leads(self, probabilities: Mapping[str, float]) -> bool:
+        """Whether a rare label is the most probable one. Plans of two labels know nothing of it then."""
+        return max(probabilities, key=lambda label: probabilities[label]) in self.labels
+
+    def gains(self, probabilities: Mapping[str, float], arms: Iterable[str]) -> dict[str, float]:
+        """The most that the vote of each arm adds because a rare label may be right.
+
+        Where one leads, that is the probability that it is wrong; elsewhere, the probability that a rare one
+        is right and that the arm says so.
+        """
+        if self.leads(probabilities):
+            return dict.fromkeys(arms, 1.0 - max(probabilities.values()))
+        found: Array = sum(
+            (probabilities[label] * rare.hit for label, rare in self.labels.items()), np.zeros(len(self.arms))
+        )
+        by_arm = dict(zip(self.arms, found.tolist(), strict=True))
+        return {arm: by_arm.get(arm, 0.0) for arm in arms}
+
+    def kept(self, probabilities: Mapping[str, float], common: float) -> float:
+        """The probability that the votes of all arms leave the label; ``common`` if no rare one is right."""
+        if self.leads(probabilities):
+            return max(probabilities.values())
+        return common - sum(probabilities[label] for label in self.labels)
 
     @classmethod
     def fit(

@@ -274,24 +274,26 @@ class QuestionStages:
             return self._after_reply(votes, sure).gains(votes, prices, sure)
         if self.fit is None or (plan := self.plan) is None:
             return {arm: np.inf for arm in prices if arm not in votes}
-        if (most := self._most_to_gain(votes, sure)) is not None:
-            return {arm: most for arm in prices if arm not in votes}
+        rare, leads = self._rare(votes, sure, [arm for arm in prices if arm not in votes])
+        if leads:
+            return rare
         node = self.fit.node(votes)
         if self._finishes(node, votes):
             return {arm: np.inf for arm in prices if arm not in votes}
         stopping, asking = plan.at(node, self.fit.tilt(votes, sure))
         stopping = max(stopping, 1.0 / len(self.labels) if self.stops is None else self.stops.nothing)
-        return {
+        by_plan = {
             arm: value - stopping + prices[arm]
             for arm, value in zip(self.fit.shortlist, asking, strict=True)
             if arm not in votes
         }
+        return by_plan | {arm: max(gain, by_plan.get(arm, 0.0)) for arm, gain in rare.items()}
 
     def together(self, votes: Cast, sure: Sure = UNKNOWN) -> list[str]:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
         if self.silent is not None:
             return self._after_reply(votes, sure).together(votes, sure)
-        if self.fit is None or (plan := self.plan) is None or self._most_to_gain(votes, sure) is not None:
+        if self.fit is None or (plan := self.plan) is None or self._rare(votes, sure, ())[1]:
             return []
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
         if self._finishes(node, votes):
@@ -304,19 +306,21 @@ class QuestionStages:
             return self._after_reply(votes, sure).within(votes, prices, left, sure)
         if self.fit is None:
             return [arm for arm in prices if arm not in votes]
-        if (most := self._most_to_gain(votes, sure)) is not None:
-            return [arm for arm, price in prices.items() if arm not in votes and price < most]
+        rare, leads = self._rare(votes, sure, [arm for arm in prices if arm not in votes])
+        worthwhile = [arm for arm, gain in rare.items() if prices[arm] < gain]
+        if leads:
+            return worthwhile
         node, arms = self.fit.node(votes), self.fit.shortlist
         if self._finishes(node, votes):
             return [arm for arm in prices if arm not in votes]
         if isinstance(graded := self.plan, GradedWorth):
             stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
             if max(asking, default=-np.inf) <= stopping + TIE:
-                return []
+                return worthwhile
         paid = [prices.get(arm, 0.0) for arm in arms]
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
         plan = _plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
-        return [arms[place] for place in plan.together(node, allowed)]
+        return [arms[place] for place in plan.together(node, allowed)] or worthwhile
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:
         """The most probable label; ``None`` for a question whose votes are not labels."""
@@ -340,24 +344,17 @@ class QuestionStages:
             return self.stops.promised
         if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
             return None
-        lost = self._most_to_gain(votes, sure)
-        if lost is None:
-            lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
-            if fit.rare is not None:
-                posterior = fit.probabilities(votes, sure)
-                lost += sum(posterior[label] for label in fit.rare.labels)
-        return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
+        kept = float(kept_labels(fit.beliefs)[fit.node(votes)])
+        if fit.rare is not None:
+            kept = fit.rare.kept(fit.probabilities(votes, sure), kept)
+        return min(_SLACK * (1.0 - kept) + _SLACK_AT_LEAST, 1.0)
 
-    def _most_to_gain(self, votes: Cast, sure: Sure) -> float | None:
-        """The most that further votes may add where a label leads of which plans know nothing, else ``None``.
-
-        These are the rare labels, beside which the model of votes distinguishes two.
-        """
+    def _rare(self, votes: Cast, sure: Sure, arms: Sequence[str]) -> tuple[dict[str, float], bool]:
+        """What the votes of arms add because a rare label may be right, and whether one leads."""
         if self.fit is None or self.fit.rare is None:
-            return None
+            return {}, False
         posterior = self.fit.probabilities(votes, sure)
-        leader = max(posterior, key=lambda label: posterior[label])
-        return 1.0 - posterior[leader] if leader in self.fit.rare.labels else None
+        return self.fit.rare.gains(posterior, arms), self.fit.rare.leads(posterior)
 
     def _finishes(self, node: int, votes: Cast) -> bool:
         """Whether all arms that are left are asked now, also those outside the shortlist."""

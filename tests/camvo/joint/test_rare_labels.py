@@ -98,6 +98,16 @@ def test_a_round_stops_once_a_rare_label_is_sure():
         assert bool(question.within(votes, PRICES, 2)) == goes_on
 
 
+def test_a_further_vote_is_worth_what_it_may_find_of_a_rare_label():
+    votes = {"a": "no", "b": "no", "c": "no"}
+    gains = [
+        QuestionStages(THREE, found, tuple(PRICES.values())).gains(votes, PRICES)["d"]
+        for found in (fit(votes_of(0.2)), fit(votes_of()))
+    ]
+    rare = fit(votes_of(0.2)).probabilities(votes)["unclear"]
+    assert gains[0] >= rare / 2.0 > gains[1]
+
+
 def test_a_student_that_names_a_rare_label_says_nothing_to_plans():
     arms = (*ARMS, STUDENT)
     votes = votes_of(0.02)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.joint_fit import JointFit
-from camvo.state.exploration import PatternCounts, VotePattern
+from camvo.state.exploration import PatternCounts, VotePattern, named_labels
 from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 Cast = dict[str, str | None]
@@ -30,7 +30,7 @@ def fitted(
         prices: arm → its price.
         labels: the label set.
     """
-    arms, named = tuple(sorted(prices)), tuple(sorted(labels)) if len(labels) == 2 else ()
+    arms, named = tuple(sorted(prices)), named_labels(labels)
     patterns = Counter(
         VotePattern.of(arms, cast, everyone=len(cast) == len(arms), labels=named) for cast in rounds
     )
@@ -46,5 +46,5 @@ def labelled_by(fit: JointFit, rounds: Sequence[Cast]) -> NDArray[np.int64]:
         key = tuple(sorted(cast.items()))
         if key not in known:
             said = fit.probabilities(cast)
-            known[key] = fit.labels.index(max(said, key=lambda label: said[label]))
+            known[key] = fit.options.index(max(said, key=lambda label: said[label]))
     return np.array([known[tuple(sorted(cast.items()))] for cast in rounds])

@@ -22,7 +22,13 @@ from camvo.policies.joint import Joint
 from camvo.policies.policy import Fit, JointFitData
 from camvo.replays.replay import VotesTable
 from camvo.stages.stages import cheapest_first
-from camvo.state.exploration import ExplorationRound, ExplorationSums, PatternCounts, VotePattern
+from camvo.state.exploration import (
+    ExplorationRound,
+    ExplorationSums,
+    PatternCounts,
+    VotePattern,
+    named_labels,
+)
 from camvo.state.kept_rounds import LatestRounds
 
 
@@ -98,7 +104,7 @@ class Project:
 
     def _learn(self, rows: Rows, asked: NDArray[np.bool_], everyone: NDArray[np.bool_]) -> None:
         labels = self._table.labels
-        named = tuple(sorted(labels)) if len(labels) == 2 else ()
+        named = named_labels(labels)
         for row, some, all_asked in zip(rows.tolist(), asked.tolist(), everyone.tolist(), strict=True):
             cast = {
                 arm: labels[vote] if vote >= 0 else None

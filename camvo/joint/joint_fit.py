@@ -18,22 +18,11 @@ from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
 from camvo.joint.human_terms import HumanTerms
 from camvo.joint.lattice import most_arms, vote_lattice
-from camvo.joint.models import (
-    MOST_OTHERS,
-    Kinds,
-    TwoCoins,
-    VoteModel,
-)
+from camvo.joint.models import MOST_OTHERS, Kinds, TwoCoins, VoteModel
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
+from camvo.joint.rare_labels import RareLabels, labels_of_votes
 from camvo.joint.skills import ContextSkills
-from camvo.joint.votes import (
-    Rows,
-    VoteRows,
-    families,
-    renumber,
-    row_of,
-    tempers,
-)
+from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
@@ -100,7 +89,7 @@ class JointFit:
 
     Attributes:
         arms: all K arms, sorted by name.
-        labels: the label set.
+        labels: the labels that the model of votes distinguishes: all of the question, or the common ones.
         everyone: the number of rounds that asked all arms.
         model: the model of votes of all arms.
         excess: the excess agreement of each pair of arms, shape (K, K).
@@ -117,6 +106,7 @@ class JointFit:
         anywhere: for the fit of a task whose context counts, the fit for a task of any context.
         contradicted: whether human labels prefer the plain majority, so that all arms count alike.
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
+        rare: the other labels of the question; ``None`` if there are none.
     """
 
     arms: tuple[str, ...]
@@ -135,6 +125,12 @@ class JointFit:
     anywhere: JointFit | None = None
     contradicted: bool = False
     conventions: Conventions | None = None
+    rare: RareLabels | None = None
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The label set of the question."""
+        return self.labels if self.rare is None else self.rare.options
 
     @property
     def human_labels(self) -> int:
@@ -177,7 +173,7 @@ class JointFit:
         """The fit once the student has replied; the same without a student."""
         if self.silent is None:
             return self
-        if (label := votes.get(STUDENT)) is None:
+        if (label := votes.get(STUDENT)) not in self.labels:
             return self.silent
         ratio = self.sure.grades.log_ratio(STUDENT, label, sure.get(STUDENT))
         beliefs = _updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
@@ -231,11 +227,13 @@ class JointFit:
                 tilts[cast[STUDENT]] = tilts.get(cast[STUDENT], 0.0) + self.reply
         probabilities = dict(zip(named, right.tolist(), strict=False))
         if not named:
-            return dict.fromkeys(self.labels, 1.0 / len(self.labels))
+            return dict.fromkeys(self.options, 1.0 / len(self.options))
         probabilities = tilted(probabilities, tilts)
         if self.human is not None:
             probabilities = self.human.said(probabilities, cast, self.arms, self.labels)
-        spread = _over_all(probabilities, self.labels)
+        if self.rare is not None:
+            probabilities = self.rare.mixed(probabilities, cast)
+        spread = _over_all(probabilities, self.options)
         return spread if self.conventions is None else self.conventions.said(spread)
 
     def given_all(self, rows: Rows) -> Array:
@@ -282,6 +280,8 @@ class JointFit:
                 "accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True)),
                 "kinds": _shown(self.model.share),
             }
+        if self.rare is not None:
+            described |= {"rare_labels": [*self.rare.labels]}
         if self.contradicted:
             described |= {"contradicted": True}
         if self.sure.grades.arms:
@@ -301,6 +301,8 @@ class JointFit:
         prices: Mapping[str, float],
         grades: Grades = NO_GRADES,
         contexts: LatestContexts = NO_CONTEXTS,
+        *,
+        rare: bool = True,
     ) -> JointFit:
         """Fit the model of votes, the human terms and the beliefs.
 
@@ -311,19 +313,24 @@ class JointFit:
             prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
             grades: what the arms' confidences are worth.
             contexts: the contexts of rounds that asked all arms.
+            rare: whether the model of votes may leave rare labels to :mod:`camvo.joint.rare_labels`.
         """
-        arms = tuple(sorted(prices))
+        arms, options = tuple(sorted(prices)), labels
+        witnesses = tuple([arm for arm in arms if arm != STUDENT])
+        labels = labels_of_votes(evidence, witnesses, options) if rare else options
+        others_rare = None if labels == options else RareLabels.fit(evidence, witnesses, options, labels)
         if STUDENT not in prices:
-            votes = VotesFit.of(evidence, arms, len(labels))
+            votes = VotesFit.of(evidence, arms, labels)
             shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
-            return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
+            fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare)
+            return _with_contexts(fit, contexts)
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
-        silent = JointFit.fit(evidence, latest, labels, others, grades, contexts)
-        votes = fit_votes_and_student(evidence, arms, len(labels))
-        of_others = VotesFit.of(evidence, silent.arms, len(labels))
+        silent = JointFit.fit(evidence, latest, options, others, grades, contexts, rare=rare)
+        votes = fit_votes_and_student(evidence, arms, labels)
+        of_others = VotesFit.of(evidence, silent.arms, labels)
         asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
         shortlist = tuple(sorted((*asked, STUDENT)))
-        return replace(_fit(votes, latest, labels, arms, shortlist, grades), silent=silent)
+        return replace(_fit(votes, latest, labels, arms, shortlist, grades, others_rare), silent=silent)
 
     @classmethod
     def label_free(
@@ -338,7 +345,7 @@ class JointFit:
             prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
         """
         shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
-        return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES)
+        return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES, None)
 
 
 def _fit(  # noqa: PLR0917 - the parts of one fit
@@ -348,13 +355,14 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     arms: tuple[str, ...],
     shortlist: tuple[str, ...],
     grades: Grades,
+    rare: RareLabels | None,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
     votes, contradicted = as_people_prefer(votes, latest, arms, labels)
     beliefs, human, conventions = _label_free_beliefs(votes, positions, labels), None, None
     if latest.rounds:
         known = _Known(votes.model, beliefs, positions)
-        conventions = _conventions(known, votes.rows, latest, arms, labels, grades)
+        conventions = _conventions(known, votes.rows, latest, arms, labels, grades, rare)
         if conventions is None:
             human = HumanTerms.fit(known.right, latest.rounds, arms, labels, grades)
     if human is not None:
@@ -374,6 +382,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         sure,
         contradicted=contradicted,
         conventions=conventions,
+        rare=rare,
     )
 
 
@@ -384,12 +393,14 @@ def _conventions(  # noqa: PLR0917 - the parts of one fit
     arms: tuple[str, ...],
     labels: tuple[str, ...],
     grades: Grades,
+    rare: RareLabels | None,
 ) -> Conventions | None:
     """What people say where the votes say a label, if it predicts their labels better than human terms."""
+    options = labels if rare is None else rare.options
     casts, kept = [], []
     for round_ in latest.rounds:
-        cast = {vote.arm: vote.label for vote in round_.votes if vote.label in labels}
-        if cast and round_.label in labels:
+        cast = {vote.arm: vote.label for vote in round_.votes if vote.label in options}
+        if cast and round_.label in options:
             casts.append(cast)
             kept.append(round_)
     if not kept:
@@ -399,12 +410,14 @@ def _conventions(  # noqa: PLR0917 - the parts of one fit
 
     def spread(right: Array, terms: HumanTerms | None, among: Sequence[int]) -> Array:
         """The probability of each label in some of the rounds, shape (h, M)."""
-        out = np.empty((len(among), len(labels)))
+        out = np.empty((len(among), len(options)))
         for line, (at, values) in enumerate(zip(among, right.tolist(), strict=True)):
             chances = dict(zip(names[at], values, strict=False))
             if terms is not None:
                 chances = terms.said(chances, casts[at], arms, labels)
-            out[line] = [*_over_all(chances, labels).values()]
+            if rare is not None:
+                chances = rare.mixed(chances, casts[at])
+            out[line] = [*_over_all(chances, options).values()]
         return out
 
     def by_terms(held: NDArray[np.bool_]) -> Array:
@@ -417,8 +430,8 @@ def _conventions(  # noqa: PLR0917 - the parts of one fit
 
     right = known.right(rows)
     sure = right.max(axis=1) >= _median(known.right(votes.rows).max(axis=1), votes.counts + votes.partial)
-    truth = np.array([labels.index(round_.label) for round_ in kept], dtype=np.int64)
-    return Conventions.fit(labels, spread(right, None, range(len(kept))), truth, by_terms, sure)
+    truth = np.array([options.index(round_.label) for round_ in kept], dtype=np.int64)
+    return Conventions.fit(options, spread(right, None, range(len(kept))), truth, by_terms, sure)
 
 
 def _median(values: Array, weights: Array) -> float:
@@ -438,7 +451,7 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     """The fit with skills by context if they predict votes better."""
     if fit.contradicted or not isinstance(fit.model, TwoCoins | Kinds):
         return fit
-    skills = ContextSkills.fit(fit.model, contexts, fit.arms, len(fit.labels))
+    skills = ContextSkills.fit(fit.model, contexts, fit.arms, fit.labels)
     if skills is None or not skills.useful:
         return fit
     positions = [fit.arms.index(arm) for arm in fit.shortlist]

@@ -19,8 +19,8 @@ from scipy.linalg import eigh
 from scipy.special import expit, logit
 
 from camvo.joint.models import Explained, Kinds, TwoCoins
-from camvo.joint.votes import Rows, each_model_asked, renumber
-from camvo.state.exploration import UNASKED, LatestContexts
+from camvo.joint.votes import Rows, each_model_asked
+from camvo.state.exploration import LatestContexts
 from camvo.typing import Array
 
 _STEPS: Final = 15
@@ -294,7 +294,7 @@ class ContextSkills:
     @classmethod
     @lru_cache(maxsize=32)
     def fit(
-        cls, model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
+        cls, model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: Sequence[str]
     ) -> ContextSkills | None:
         """Fit skills by context, and measure what they gain."""
         rows, contexts = _rows(latest, arms, labels)
@@ -346,15 +346,14 @@ def _is_sure(gain: float, error: float) -> bool:
     return gain > _ERRORS * error
 
 
-def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
+def _rows(latest: LatestContexts, arms: Sequence[str], labels: Sequence[str]) -> tuple[Rows, Array]:
     """The vote rows and contexts of the rounds that asked the models of all ``arms``."""
     rows, kept, asks_each = [], [], each_model_asked(arms)
     for number, pattern in enumerate(latest.patterns):
-        group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
-        row = [group_of.get(arm, UNASKED) for arm in arms]
-        if asks_each(row) and (labels == 2) == bool(pattern.labels):
+        row = pattern.among(arms, labels)
+        if row is not None and asks_each(row):
             rows.append(row)
             kept.append(number)
     votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))
     contexts = latest.contexts[kept].astype(np.float64)
-    return votes if labels == 2 else renumber(votes), contexts
+    return votes, contexts

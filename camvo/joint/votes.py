@@ -41,18 +41,18 @@ class VoteRows:
     partial: Array
 
     @classmethod
-    def of(cls, patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: int) -> VoteRows:
+    def of(cls, patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: Sequence[str]) -> VoteRows:
         """Tabulate vote patterns (pattern → its number of rounds) of K arms on M labels.
 
-        A round without one of ``arms`` in its pool counts as one that did not ask that arm. A round with two
-        labels counts only if its pattern names them.
+        A round without one of ``arms`` in its pool counts as one that did not ask that arm. With two labels
+        a round counts only if its pattern names them.
         """
         table: dict[tuple[int, ...], list[float]] = {}
         asks_each = each_model_asked(arms)
         for pattern, count in patterns.items():
-            if count <= 0 or (labels == 2) != bool(pattern.labels):
+            row = pattern.among(arms, labels)
+            if count <= 0 or row is None:
                 continue
-            row = pattern.among_known(arms)
             everyone = pattern.everyone and asks_each(row)
             table.setdefault(row, [0.0, 0.0])[not everyone] += count
         ordered = sorted(table)

@@ -68,9 +68,9 @@ class VotesFit:
 
     @classmethod
     @lru_cache(maxsize=32)
-    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-        return VotesFit.of_rows(VoteRows.of(evidence.patterns, arms, labels), labels)
+        return VotesFit.of_rows(VoteRows.of(evidence.patterns, arms, labels), len(labels))
 
     @classmethod
     def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
@@ -94,10 +94,13 @@ def _fit_model(rows: VoteRows, labels: int, excess: Array) -> VoteModel:
 
 
 @lru_cache(maxsize=32)
-def fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
+def fit_votes_and_student(
+    evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> VotesFit:
     """The same model with the student added (:mod:`camvo.joint.models`)."""
     others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
-    return _with_student(others, VoteRows.of(evidence.patterns, arms, labels), arms.index(STUDENT), labels)
+    rows = VoteRows.of(evidence.patterns, arms, labels)
+    return _with_student(others, rows, arms.index(STUDENT), len(labels))
 
 
 def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) -> VotesFit:

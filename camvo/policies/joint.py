@@ -353,4 +353,4 @@ class Joint(Ensemble, JointParameters):
         silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)
         joint = joint.at(context, prices)
         in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
-        return QuestionStages(joint.labels, joint, in_shortlist, silent, stops)
+        return QuestionStages(joint.options, joint, in_shortlist, silent, stops)

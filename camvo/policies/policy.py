@@ -125,11 +125,17 @@ class JointFitData:
         """Fit the model of votes, and find the stops if an agreement is required."""
         grades = Grades.learnt(self.confidences)
         joint = JointFit.fit(
-            self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts
+            self.evidence,
+            self.latest,
+            self.labels,
+            dict(self.prices),
+            grades,
+            self.contexts,
+            rare=self.agreement is None,
         )
         if self.agreement is None:
             return Fit(joint)
-        votes = VotesFit.of(self.evidence, joint.arms, len(self.labels))
+        votes = VotesFit.of(self.evidence, joint.arms, joint.labels)
         return Fit(joint, AgreementStops.fit(joint, votes, dict(self.shares), self.agreement))
 
 

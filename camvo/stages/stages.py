@@ -18,7 +18,7 @@ from camvo.joint.joint_fit import JointFit, best_plan
 from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
 from camvo.numerics.small import TIE
 from camvo.state.confidences import SureVote, level_of
-from camvo.state.exploration import ExplorationRound, VotePattern
+from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Decision
@@ -274,22 +274,26 @@ class QuestionStages:
             return self._after_reply(votes, sure).gains(votes, prices, sure)
         if self.fit is None or (plan := self.plan) is None:
             return {arm: np.inf for arm in prices if arm not in votes}
+        rare, leads = self._rare(votes, sure, [arm for arm in prices if arm not in votes])
+        if leads:
+            return rare
         node = self.fit.node(votes)
         if self._finishes(node, votes):
             return {arm: np.inf for arm in prices if arm not in votes}
         stopping, asking = plan.at(node, self.fit.tilt(votes, sure))
         stopping = max(stopping, 1.0 / len(self.labels) if self.stops is None else self.stops.nothing)
-        return {
+        by_plan = {
             arm: value - stopping + prices[arm]
             for arm, value in zip(self.fit.shortlist, asking, strict=True)
             if arm not in votes
         }
+        return by_plan | {arm: max(gain, by_plan.get(arm, 0.0)) for arm, gain in rare.items()}
 
     def together(self, votes: Cast, sure: Sure = UNKNOWN) -> list[str]:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
         if self.silent is not None:
             return self._after_reply(votes, sure).together(votes, sure)
-        if self.fit is None or (plan := self.plan) is None:
+        if self.fit is None or (plan := self.plan) is None or self._rare(votes, sure, ())[1]:
             return []
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
         if self._finishes(node, votes):
@@ -302,17 +306,21 @@ class QuestionStages:
             return self._after_reply(votes, sure).within(votes, prices, left, sure)
         if self.fit is None:
             return [arm for arm in prices if arm not in votes]
+        rare, leads = self._rare(votes, sure, [arm for arm in prices if arm not in votes])
+        worthwhile = [arm for arm, gain in rare.items() if prices[arm] < gain]
+        if leads:
+            return worthwhile
         node, arms = self.fit.node(votes), self.fit.shortlist
         if self._finishes(node, votes):
             return [arm for arm in prices if arm not in votes]
         if isinstance(graded := self.plan, GradedWorth):
             stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
             if max(asking, default=-np.inf) <= stopping + TIE:
-                return []
+                return worthwhile
         paid = [prices.get(arm, 0.0) for arm in arms]
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
         plan = _plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
-        return [arms[place] for place in plan.together(node, allowed)]
+        return [arms[place] for place in plan.together(node, allowed)] or worthwhile
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:
         """The most probable label; ``None`` for a question whose votes are not labels."""
@@ -336,8 +344,17 @@ class QuestionStages:
             return self.stops.promised
         if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
             return None
-        lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
-        return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
+        kept = float(kept_labels(fit.beliefs)[fit.node(votes)])
+        if fit.rare is not None:
+            kept = fit.rare.kept(fit.probabilities(votes, sure), kept)
+        return min(_SLACK * (1.0 - kept) + _SLACK_AT_LEAST, 1.0)
+
+    def _rare(self, votes: Cast, sure: Sure, arms: Sequence[str]) -> tuple[dict[str, float], bool]:
+        """What the votes of arms add because a rare label may be right, and whether one leads."""
+        if self.fit is None or self.fit.rare is None:
+            return {}, False
+        posterior = self.fit.probabilities(votes, sure)
+        return self.fit.rare.gains(posterior, arms), self.fit.rare.leads(posterior)
 
     def _finishes(self, node: int, votes: Cast) -> bool:
         """Whether all arms that are left are asked now, also those outside the shortlist."""
@@ -350,7 +367,7 @@ class QuestionStages:
         """The stages that count once the student has replied."""
         if self.fit is None or self.silent is None:
             return self
-        if votes.get(STUDENT) is None:
+        if votes.get(STUDENT) not in self.fit.labels:
             return self.silent
         return QuestionStages(self.labels, self.fit.after_reply(votes, sure), self.prices)
 
@@ -402,14 +419,14 @@ class Stages:
     def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """The pattern of the votes, and whether stopping early would have given the same label.
 
-        With two labels the pattern names them, because each arm has an accuracy for each label.
+        With few labels the pattern names them.
         """
         stages = self.questions[question]
         everyone = self.exploration == "everyone"
         if everyone:  # an arm that the round spared may have been asked later, because of the votes
             votes = {arm: vote for arm, vote in votes.items() if arm in self.first or arm == STUDENT}
             sure = {arm: share for arm, share in sure.items() if arm in votes}
-        named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
+        named = named_labels(stages.labels)
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
         early = self._early_votes(question, votes, sure) if everyone else None
         if early is None:

@@ -4,8 +4,9 @@ In an exploration round, a random draw before the first vote decides to ask all 
 Only such rounds show without bias whether the leader of an early vote is the label of the full vote: a round
 that continued because its votes were divided is no evidence about easy tasks. No ground truth is needed.
 
-A round leaves its *vote pattern*: which arms voted for the same label, not for which label. Patterns are
-counted with a sign, like every sum of the state. There are at most as many patterns as rounds.
+A round leaves its *vote pattern*: which arms voted for the same label, and for which one if there are few
+labels. Patterns are counted with a sign, like every sum of the state. There are at most as many patterns as
+rounds.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ SILENT, UNASKED = -1, -2
 
 _GROWTH = 1.2
 """The growth of the number of rounds after which the evidence of fits is renewed."""
+
+_MOST_NAMED: Final = 6
+"""Patterns name at most this many labels. With more, nearly every round would be a pattern of its own."""
+
+
+def named_labels(labels: Collection[str]) -> tuple[str, ...]:
+    """The sorted labels that the patterns of a question name; none if it has one label or many."""
+    return tuple(sorted(labels)) if 2 <= len(labels) <= _MOST_NAMED else ()
+
 
 _Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
@@ -89,14 +99,22 @@ class VotePattern:
         """The arms that were asked."""
         return tuple([arm for arm, group in zip(self.arms, self.groups, strict=True) if group != UNASKED])
 
-    def among_known(self, order: Sequence[str]) -> _Signature:
+    def among(self, order: Sequence[str], labels: Sequence[str]) -> _Signature | None:
         """The groups of the arms in ``order``, as if those that were not in the pool had not been asked.
 
-        Groups stay positions among the labels if the pattern names these.
+        With two labels groups are positions among them, sorted; with more they are numbered by first
+        appearance. Votes for other labels count as none. ``None`` for two labels that the pattern does not
+        name.
         """
         group_of = dict(zip(self.arms, self.groups, strict=True))
         groups = tuple([group_of.get(arm, UNASKED) for arm in order])
-        return groups if self.labels else _canonical(groups)
+        if self.labels:
+            place = {label: number for number, label in enumerate(sorted(labels))}
+            number_of = [place.get(label, SILENT) for label in self.labels]
+            groups = tuple([group if group < 0 else number_of[group] for group in groups])
+        if len(labels) != 2:
+            return _canonical(groups)
+        return groups if self.labels else None
 
     def renamed(self, names: Mapping[str, str]) -> VotePattern:
         """The same pattern with other names (old → new) for some arms."""

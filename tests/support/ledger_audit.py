@@ -32,7 +32,7 @@ from backend.ledger.database.packing import unpack_context, unpack_text, with_co
 from backend.ledger.rounds import RoundKey
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
-from camvo.state.exploration import VotePattern
+from camvo.state.exploration import VotePattern, named_labels
 from camvo.state.state import State
 
 
@@ -261,13 +261,13 @@ def _lesson(row: Row[Any]) -> Contribution:
 
 
 def _pattern(row: Row[Any]) -> VotePattern:
-    """The pattern of a round's votes; with two labels it names them."""
-    stages, labels = row.plan["stages"], tuple(sorted(row.plan["labels"]))
+    """The pattern of a round's votes; with few labels it names them."""
+    stages = row.plan["stages"]
     return VotePattern.of(
         sorted(stages["order"]),
         row.votes,
         everyone=stages["coin"] == "everyone",
-        labels=labels if len(labels) == 2 else (),
+        labels=named_labels(row.plan["labels"]),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from camvo.joint.models import Kinds, TwoCoins
 from camvo.joint.votes import Rows, VoteRows, renumber
-from camvo.state.exploration import SILENT, UNASKED, PatternCounts, VotePattern
+from camvo.state.exploration import SILENT, UNASKED, PatternCounts, VotePattern, named_labels
 from camvo.typing import Array
 
 COINS = TwoCoins(np.array([[0.9, 0.6], [0.7, 0.8], [0.75, 0.75]]), np.array([0.4, 0.6]), np.ones(3))
@@ -77,13 +77,12 @@ def evidence_of(
     votes: NDArray[np.int64], arms: tuple[str, ...], labels: tuple[str, ...], *, everyone: bool = True
 ) -> PatternCounts:
     """The vote patterns of rounds with these votes (positions among ``labels``), as a state counts them."""
-    named = tuple(sorted(labels)) if len(labels) == 2 else ()
     patterns = Counter(
         VotePattern.of(
             arms,
             {arm: labels[vote] for arm, vote in zip(arms, row, strict=True)},
             everyone=everyone,
-            labels=named,
+            labels=named_labels(labels),
         )
         for row in votes.tolist()
     )

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from made_up.drawing import Kind, MadeUp, drawn_contexts, drawn_truth, table_of, voted
+from made_up.drawing import Kind, MadeUp, drawn_contexts, drawn_latent, drawn_truth, table_of, voted
 from made_up.families import RIGHT_ON_FIRST, RIGHT_ON_SECOND
 
 _ITEMS: Final = 2000
@@ -50,6 +51,20 @@ def _third_label(share: float, rng: np.random.Generator, n: int) -> MadeUp:
     seen = third[:, None] & (rng.random(votes.shape) < 0.7)
     votes[seen] = 2
     votes[rng.integers(min(n, 300)), rng.integers(votes.shape[1])] = 2
+    return _made_up(rng, votes, truth, 3)
+
+
+def _hedged(models: Sequence[int], rate: float, rng: np.random.Generator, n: int) -> MadeUp:
+    """The same services; some call the items that are hardest for them the third label, 5% of all have it."""
+    truth, ease = rng.choice(2, n, p=(0.55, 0.45)), rng.normal(size=n)
+    chances = np.where(truth[:, None] == 0, RIGHT_ON_FIRST, RIGHT_ON_SECOND)
+    votes = voted(rng, truth, chances, 2, ease=ease, shared=0.7)
+    hard = drawn_latent(rng, ease, votes.shape[1], 0.7) < ndtri(rate)
+    for model in models:
+        votes[hard[:, model], model] = 2
+    third = rng.random(n) < 0.05
+    truth[third] = 2
+    votes[third[:, None] & (rng.random(votes.shape) < 0.7)] = 2
     return _made_up(rng, votes, truth, 3)
 
 
@@ -133,6 +148,8 @@ KINDS = tuple(
         ("a stray third label", 3, partial(_third_label, 0.0)),
         ("a rare third label", 3, partial(_third_label, 0.005)),
         ("a common third label", 3, partial(_third_label, 0.2)),
+        ("one of four models hedges with a third label", 3, partial(_hedged, (3,), 0.1)),
+        ("two of four models hedge with a third label", 3, partial(_hedged, (0, 3), 0.3)),
         ("one constant voter, 2 labels", 2, partial(_constant, 1, 2)),
         ("three constant voters, 2 labels", 2, partial(_constant, 3, 2)),
         ("two constant voters, 3 labels", 3, partial(_constant, 2, 3)),

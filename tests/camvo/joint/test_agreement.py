@@ -26,7 +26,7 @@ def fits(labels=4, rounds=600, accuracy=ACCURACY, shares=SHARES, **draw):
     evidence = evidence_of(votes, arms, LABELS[labels])
     prices = {arm: share / 10.0 for arm, share in shares.items()}
     joint = JointFit.fit(evidence, LatestRounds(), LABELS[labels], prices)
-    return joint, VotesFit.of(evidence, arms, labels)
+    return joint, VotesFit.of(evidence, arms, LABELS[labels])
 
 
 def stops_of(agreement, shares=SHARES, **of_fits):

@@ -14,7 +14,7 @@ from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import vote_lattice
 from camvo.joint.plans import plan_by_worth
 from camvo.joint.skills import _Components
-from camvo.state.exploration import LatestContexts, PatternCounts, VotePattern
+from camvo.state.exploration import LatestContexts, PatternCounts, VotePattern, named_labels
 from camvo.state.kept_rounds import LatestRounds
 
 ARMS = ("a", "b", "c", "d", "e")
@@ -34,10 +34,12 @@ def fit(slope, *, items=300, labels=LABELS, arms=ARMS, seed=0):
 
 def fit_to(votes, contexts, labels, arms):
     """A fit to rounds that asked all arms, shape (n, K)."""
-    named = tuple(sorted(labels)) if len(labels) == 2 else ()
     patterns = tuple(
         VotePattern.of(
-            arms, dict(zip(arms, [labels[v] for v in row], strict=True)), everyone=True, labels=named
+            arms,
+            dict(zip(arms, [labels[v] for v in row], strict=True)),
+            everyone=True,
+            labels=named_labels(labels),
         )
         for row in votes.tolist()
     )

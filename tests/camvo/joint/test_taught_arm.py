@@ -70,8 +70,8 @@ def test_a_good_student_is_believed_more_than_a_poor_one(labels):
 def test_rounds_in_which_it_was_silent_say_nothing_of_it():
     votes, _ = drawn(4)
     arms = (*ARMS, STUDENT)
-    rows = VoteRows.of(evidence_of(votes, arms, LABELS[4]).patterns, arms, 4)
-    others = VoteRows.of(evidence_of(votes[:, :3], ARMS, LABELS[4]).patterns, ARMS, 4)
+    rows = VoteRows.of(evidence_of(votes, arms, LABELS[4]).patterns, arms, LABELS[4])
+    others = VoteRows.of(evidence_of(votes[:, :3], ARMS, LABELS[4]).patterns, ARMS, LABELS[4])
     model = fit_vote_model(others.rows, others.counts, 4, np.ones(3))
     silent = rows.rows.copy()
     silent[:, 3] = -1

@@ -34,7 +34,7 @@ def test_an_arm_without_a_vote_for_a_label_counts_as_not_asked(labels, vote):
     assert row_of({"a": "neg", "b": vote}, ARMS, labels) == row_of({"a": "neg"}, ARMS, labels)
 
 
-def table(patterns, labels=3, arms=ARMS):
+def table(patterns, labels=THREE, arms=ARMS):
     rows = VoteRows.of(patterns, arms, labels)
     return {
         tuple(row): (count, partial)
@@ -67,8 +67,18 @@ def test_a_silent_arm_was_asked():
 
 def test_with_two_labels_only_patterns_that_name_them_count():
     votes = {"a": "pos", "b": "pos", "c": "neg"}
-    assert table({pattern(votes): 5, pattern(votes, labels=TWO): 2}, 2) == {(1, 1, 0): (2.0, 0.0)}
+    assert table({pattern(votes): 5, pattern(votes, labels=TWO): 2}, TWO) == {(1, 1, 0): (2.0, 0.0)}
+
+
+def test_votes_for_labels_that_are_not_distinguished_count_as_none():
+    votes = {"a": "pos", "b": "neutral", "c": "neg"}
+    assert table({pattern(votes, labels=THREE): 1}, TWO) == {(1, SILENT, 0): (1.0, 0.0)}
+
+
+def test_patterns_that_name_three_labels_give_the_rows_of_those_that_do_not():
+    votes = {"a": "pos", "b": "neutral", "c": "neg"}
+    assert table({pattern(votes, labels=THREE): 1}) == table({pattern(votes): 1})
 
 
 def test_without_rounds_there_are_no_rows():
-    assert VoteRows.of({}, ARMS, 3).rows.shape == (0, 3)
+    assert VoteRows.of({}, ARMS, THREE).rows.shape == (0, 3)

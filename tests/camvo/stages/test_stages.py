@@ -157,12 +157,15 @@ def test_a_question_without_labels_is_decided_by_its_own_vote():
     assert NUMBER.decision(decision, {"a": "3"}, ()) is decision
 
 
-def test_two_labels_are_named_in_the_pattern_and_more_are_not():
+def test_few_labels_are_named_in_the_pattern():
     votes = {"a": "pos", "b": None}
     two = stages({"q": question(2)}).exploration_round("q", votes)
     three = stages({"q": question(3)}).exploration_round("q", votes)
     assert (two.pattern.groups, two.pattern.labels) == ((1, SILENT, UNASKED), ("neg", "pos"))
-    assert (three.pattern.groups, three.pattern.labels) == ((0, SILENT, UNASKED), ())
+    assert (three.pattern.groups, three.pattern.labels) == (
+        (2, SILENT, UNASKED),
+        ("neg", "neutral", "pos"),
+    )
     assert not two.pattern.everyone
 
 

@@ -43,9 +43,9 @@ def test_rounds_with_either_twin_count_as_rounds_that_asked_everyone() -> None:
 
 
 def test_fits_read_rounds_with_either_twin_as_complete() -> None:
-    rows = VoteRows.of({ONCE: 3, BOTH: 1}, ARMS, 2)
+    rows = VoteRows.of({ONCE: 3, BOTH: 1}, ARMS, ("neg", "pos"))
     assert (rows.counts.sum(), rows.partial.sum()) == (4.0, 0.0)
-    singles = VoteRows.of({ONCE: 3, BOTH: 1}, ["gpt", "haiku", "small"], 2)
+    singles = VoteRows.of({ONCE: 3, BOTH: 1}, ["gpt", "haiku", "small"], ("neg", "pos"))
     assert (singles.counts.sum(), singles.partial.sum()) == (1.0, 3.0)
 
 
@@ -65,7 +65,7 @@ def test_arms_that_were_never_asked_together_are_no_relatives() -> None:
         patterns[
             VotePattern.of(everybody, {**cast, twin: cast["a"]}, everyone=True, labels=("neg", "pos"))
         ] = 5
-    excess = excess_agreement(VoteRows.of(patterns, everybody, 2), 2)
+    excess = excess_agreement(VoteRows.of(patterns, everybody, ("neg", "pos")), 2)
     assert excess[3, 4] == 0.0
 
 

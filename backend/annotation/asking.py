@@ -97,10 +97,10 @@ class Voters:
             if pack is None or packed is None or packed in unpacked or resting:
                 alone = self._pool[name].model
                 cost = alone.batch_cost if batch else alone.cost
-                costs[name] = cost(prompt.for_model(name))
+                costs[name] = cost(prompt.for_model(name), schema=prompt.schema)
             else:
                 together = self._pool[packed].model
-                costs[packed] = together.packed_cost(pack.system, texts, batched=batch)
+                costs[packed] = together.packed_cost(pack.system, texts, batched=batch, schema=prompt.schema)
         return costs
 
     def waits(self, job: Job, arms: Iterable[str]) -> dict[str, float]:
@@ -161,10 +161,14 @@ class Voters:
             if name not in offered
         }
         return {
-            name: LeftOut(reason, self._pool[name].model.cost(prompt.for_model(name)))
+            name: LeftOut(reason, self._pool[name].model.cost(prompt.for_model(name), schema=prompt.schema))
             for name, reason in reasons.items()
             if reason is not None
         }
+
+    def bounded_only(self, prompt: TaskPrompt, arms: Iterable[str]) -> frozenset[str]:
+        """The arms whose expected price is the highest possible one, as nothing else is known of it."""
+        return frozenset(arm for arm in arms if self._pool[arm].model.is_bounded_only(prompt.schema))
 
     def _askable(self, job: Job, prompt: TaskPrompt) -> list[str]:
         """The models that can be asked about a prompt: those that can be shown its images, if it has any."""
@@ -282,18 +286,21 @@ class Asking:
     Attributes:
         replies: the replies that are there before anybody is asked, by arm.
         left_out: the models that cannot be asked now, because they failed.
+        bounded: the arms whose expected price is only an upper bound.
     """
 
     def __init__(self, voters: Voters, job: Job, prompt: TaskPrompt) -> None:
         self.voters, self.job, self.prompt = voters, job, prompt
         self.replies: dict[str, ModelReply] = {}
         self.left_out: Mapping[str, LeftOut] = {}
+        self.bounded: frozenset[str] = frozenset()
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
         """The policy, and the expected price in $ of each arm that it may ask."""
         unpacked = self.unpacked(await self.voters.pack_guard.unpacked(self.job))
         costs = self.voters.expected_costs(self.job, self.prompt, unpacked)
         self.left_out = self.voters.left_out(self.job, self.prompt, costs)
+        self.bounded = self.voters.bounded_only(self.prompt, {*costs, *self.left_out})
         if isinstance(policy, Single):
             packed = {model: arm for arm, model in twins(self.job.settings.arms).items() if arm in costs}
             policy = replace(policy, model=packed.get(policy.model, policy.model))
@@ -339,7 +346,7 @@ class Asking:
         """
         arms = {**known, **{arm: reply for arm, reply in self.replies.items() if arm in plan.arms}}
         beside = {arm: reply for arm, reply in self.replies.items() if arm not in arms}
-        replies = Replies(arms, beside, self.left_out)
+        replies = Replies(arms, beside, self.left_out, self.bounded)
         refused: BudgetExhaustedError | None = None
         number = 0
         while asked := policy.ask(plan, replies.votes, confidences=replies.confidences):

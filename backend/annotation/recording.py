@@ -140,10 +140,20 @@ class FinishedTask:
 
         For arms whose reply cost nothing, since they failed or were not asked, it is their expected price.
         """
+        return sum(self._once_each.values())
+
+    @property
+    def bounded_cost(self) -> float:
+        """The part of :attr:`full_cost` of which only an upper bound is known, in $."""
+        paid, bounded = self.replies.costs, self.replies.bounded
+        return sum(cost for arm, cost in self._once_each.items() if arm in bounded and not paid.get(arm))
+
+    @property
+    def _once_each(self) -> dict[str, float]:
         expected = {arm: model.usd for arm, model in self.replies.left_out.items()}
         expected |= zip(self.plan.arms, map(float, self.plan.costs), strict=True)
         paid = {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
-        return sum(once_each(expected | paid).values())
+        return once_each(expected | paid)
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -256,6 +266,7 @@ def _finished_round(
         score=finished.scores.get(question.name, decision.score),
         cost_usd=finished.cost / questions,
         full_cost_usd=finished.full_cost / questions,
+        bounded_usd=finished.bounded_cost / questions,
         audit=finished.blind,
         taught=label,
         taught_by=taught_by,

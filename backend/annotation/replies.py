@@ -155,11 +155,13 @@ class Replies:
         arms: the replies that the policy reads: those of the plan's arms.
         beside: those of models that the plan does not contain: a coin chose them, or another plan did.
         left_out: the models that could not be asked, because they rested.
+        bounded: the arms whose expected price was only an upper bound.
     """
 
     arms: dict[str, ModelReply]
     beside: dict[str, ModelReply] = field(default_factory=dict)
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    bounded: frozenset[str] = frozenset()
 
     @property
     def any_vote(self) -> bool:

@@ -325,7 +325,7 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
         beside += f" ({percent(single.share)} right on {checked}, where the"
         beside += f" labels are {percent(single.labels.share)} right)"
     saved = f" ({project.saving})" if project.saving else ""
-    yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
+    yield "dollars", f"{dollars(cost.rounds_usd)}; {cost.everyone} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url
         yield "next", step.text if where is None else f"{step.text}: {where}"

@@ -180,6 +180,7 @@ class RoundsRow:
         confirmed: sum of their voted labels' agreement with the human label.
         cost_usd: cost of the rounds, in $.
         full_cost_usd: cost if every model had been asked, in $.
+        bounded_usd: the part of it of which only an upper bound is known.
         last_at: unix seconds of the latest round.
     """
 
@@ -191,6 +192,7 @@ class RoundsRow:
     confirmed: float
     cost_usd: float
     full_cost_usd: float
+    bounded_usd: float
     last_at: float
 
 
@@ -501,6 +503,7 @@ class ProjectSums:
                 func.coalesce(func.sum(_rounds.confirmed), 0.0).label("confirmed"),
                 func.sum(_rounds.cost_usd).label("cost_usd"),
                 func.sum(_rounds.full_cost_usd).label("full_cost_usd"),
+                func.sum(_rounds.bounded_usd).label("bounded_usd"),
                 func.max(_rounds.created_at).label("last_at"),
             )
             .where(_rounds.project == self.project)

@@ -176,6 +176,7 @@ class Round:
         missing: arm → the code of the reason why it gave no vote, for those that may still give one
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
         planned_at: when it was decided whom to ask, unix seconds.
+        bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -197,6 +198,7 @@ class Round:
     pruned: bool = False
     missing: Mapping[str, str] | None = None
     planned_at: float = 0.0
+    bounded_usd: float = 0.0
     id: int = 0
 
 

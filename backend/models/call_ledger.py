@@ -10,6 +10,7 @@ import asyncio
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from backend.ledger.claims import Claim, Claims, Contacts, process_owner
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import GroupedWrite, is_temporary
 from backend.ledger.money import MoneyQueue, Purse, Reservation, Settlements
+from backend.ledger.received import ReceivedAnswers
 from backend.questions.prompts.messages import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import BudgetSettings
@@ -192,14 +194,17 @@ class CallLedger:
     Args:
         writer: writes to the ledger, which holds answers, claims and money.
         clock: unix seconds.
+        received: keeps answers until they are committed; ``None`` to lose them with a killed process.
 
     Attributes:
         owner: the name of this process in its claims.
         settlements: the paid answers that are still to be stored.
     """
 
-    def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
-        self._writer, self._clock = writer, clock
+    def __init__(
+        self, writer: Writer, clock: Callable[[], float], received: ReceivedAnswers | None = None
+    ) -> None:
+        self._writer, self._clock, self._received = writer, clock, received
         self.owner = process_owner()
         self._claimed: dict[str, tuple[int, float]] = {}
         self._check: Callable[[], None] = lambda: None
@@ -375,7 +380,8 @@ class CallLedger:
         """
         ended = _Ended(key, query, call, outcome)
         paid = outcome.content is not None or outcome.usage.cost > 0
-        await self.book(GroupedWrite(self._store_and_settle, ended), query, call, outcome, paid=paid)
+        step = GroupedWrite(self._store_and_settle, ended)
+        await self.book(step, query, call, outcome, [ended.bought()] if paid else [])
 
     def _store_and_settle(self, connection: Connection, ended: Sequence[_Ended]) -> list[None]:
         store_answers(connection, [each.bought() for each in ended], now=self._clock())
@@ -389,8 +395,7 @@ class CallLedger:
         query: ModelQuery,
         call: int | None,
         outcome: CallOutcome,
-        *,
-        paid: bool,
+        bought: Sequence[BoughtAnswer],
     ) -> None:
         """Run the transaction that ends a call, and count the call.
 
@@ -399,14 +404,16 @@ class CallLedger:
             query: what the call was for.
             call: its id.
             outcome: how it ended.
-            paid: whether it cost something.
+            bought: what was paid for; empty if nothing was.
 
         Raises:
             NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
         """
-        usage = outcome.usage
+        usage, paid = outcome.usage, bool(bought)
+        kept = self._received.kept(call, outcome, bought) if paid and self._received else nullcontext()
         try:
-            await _booked(lambda: self.settlements.settle(step, paid=paid), query)
+            with kept:
+                await _booked(lambda: self.settlements.settle(step, paid=paid), query)
         except NotBookedError:
             if call is not None:
                 self._not_booked.add(call)

@@ -20,7 +20,7 @@ from typing import Any
 from backend.errors import ConfigError, PriceMissingError
 from backend.models.calls import litellm_request
 from backend.models.short_path import path_of
-from backend.questions.prompts.messages import Messages, image_addresses, texts_of
+from backend.questions.prompts.messages import Messages, image_addresses, longest_answer, texts_of
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
 from backend.settings.models import DEFAULT_MODELS
@@ -248,6 +248,9 @@ _PER_IMAGE = 50_000
 
 MAX_FACTOR = _PER_IMAGE // IMAGE_TOKENS
 """The most input tokens that a counted token may turn out to be; images have the largest ratio."""
+
+_REASONING = frozenset({"reasoning_effort", "thinking"})
+"""Parameters that make a model reason before it answers."""
 
 _PER_SCHEMA = 600
 """Tokens that a provider may add to a schema; some turn it into a tool and explain tools to the model."""
@@ -572,23 +575,60 @@ class Model:
         """Return the input tokens that the model will probably report."""
         return self.count(messages) * self.meter.factor
 
-    def cost(self, messages: Messages, tasks: int = 1) -> float:
-        """Return the expected cost in $ of one call about ``tasks`` tasks."""
-        return self._cost_of(self.count(messages), tasks)
+    def cost(self, messages: Messages, tasks: int = 1, *, schema: Mapping[str, Any] | None = None) -> float:
+        """Return the expected cost in $ of one call about ``tasks`` tasks.
 
-    def packed_cost(self, system: str, texts: str, *, batched: bool = False) -> float:
+        Args:
+            messages: the prompt.
+            tasks: the number of tasks in it.
+            schema: that of an answer about one task, which bounds the answer's length until a model's answer
+                is measured; ``None`` for ``max_tokens``.
+        """
+        return self._cost_of(self.count(messages), tasks, schema=schema)
+
+    def packed_cost(
+        self, system: str, texts: str, *, batched: bool = False, schema: Mapping[str, Any] | None = None
+    ) -> float:
         """Return the expected cost of asking about one task in a prompt with others, $.
 
         Args:
             system: the system message, which is shared.
             texts: the task's own part of the prompt.
             batched: whether the prompt is a line of a provider's batch.
+            schema: as for :meth:`cost`.
         """
         shared, own = count_tokens((system,)), count_text(texts)
-        return self._cost_of(shared / self.meter.tasks_in_prompt + own, batched=batched)
+        return self._cost_of(shared / self.meter.tasks_in_prompt + own, batched=batched, schema=schema)
 
-    def _cost_of(self, counted: float, tasks: int = 1, *, batched: bool = False) -> float:
-        expected, output = counted * self.meter.factor, self.meter.output_tokens * tasks
+    def is_bounded_only(self, schema: Mapping[str, Any]) -> bool:
+        """Whether nothing but ``max_tokens`` says how long an answer is.
+
+        No model's answer was measured, and the schema allows any length, or is not sent, or the model reasons
+        first.
+        """
+        return self.meter.measured_by == "max_tokens" and self._longest_output(schema) is None
+
+    def _longest_output(self, schema: Mapping[str, Any]) -> int | None:
+        """The tokens of the longest answer to one task; ``None`` if its length has no bound."""
+        reasons = self._entry.get("supports_reasoning") or not _REASONING.isdisjoint(self.settings.parameters)
+        answer = None if reasons or self.takes_schema(schema) is False else longest_answer(schema)
+        return None if answer is None else min(count_text(answer), self.settings.max_tokens)
+
+    def _output_of(self, schema: Mapping[str, Any] | None) -> float:
+        """The expected tokens of the answer about one task."""
+        unknown = self.meter.measured_by == "max_tokens"
+        longest = None if schema is None or not unknown else self._longest_output(schema)
+        return self.meter.output_tokens if longest is None else longest
+
+    def _cost_of(
+        self,
+        counted: float,
+        tasks: int = 1,
+        *,
+        batched: bool = False,
+        schema: Mapping[str, Any] | None = None,
+    ) -> float:
+        expected, output = counted * self.meter.factor, self._output_of(schema) * tasks
         if batched:
             return self._batch_prices.cost(expected, output)
         return self.prices.cost(expected, output, self.meter.cached_share * expected)
@@ -608,9 +648,9 @@ class Model:
         """Return the highest possible cost of one call, $."""
         return self.prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
 
-    def batch_cost(self, messages: Messages) -> float:
+    def batch_cost(self, messages: Messages, *, schema: Mapping[str, Any] | None = None) -> float:
         """Return the expected cost of one line of a batch, $; at full price if no other is known."""
-        return self._cost_of(self.count(messages), batched=True)
+        return self._cost_of(self.count(messages), batched=True, schema=schema)
 
     def batch_ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """Return the highest possible cost of one line of a batch, $."""

@@ -314,24 +314,25 @@ class PackLedger:
         """
         members, shares = list(pack.members.values()), pack.shares
 
+        bought = [
+            BoughtAnswer(
+                key=member.key,
+                model=member.query.model,
+                payer=(member.query.project, member.query.task),
+                content=None if contents is None else contents[member.key],
+                outcome=outcome,
+                share=shares[member.key],
+            )
+            for member in members
+        ]
+
         def store_and_settle(connection: Connection) -> None:
-            bought = [
-                BoughtAnswer(
-                    key=member.key,
-                    model=member.query.model,
-                    payer=(member.query.project, member.query.task),
-                    content=None if contents is None else contents[member.key],
-                    outcome=outcome,
-                    share=shares[member.key],
-                )
-                for member in members
-            ]
             store_answers(connection, bought, now=self._clock())
             Claims(connection).release([member.key for member in members], self._calls.owner)
             settle_calls(connection, [(call, outcome)])
 
         paid = contents is not None or outcome.usage.cost > 0
-        await self._calls.book(store_and_settle, members[0].query, call, outcome, paid=paid)
+        await self._calls.book(store_and_settle, members[0].query, call, outcome, bought if paid else [])
 
     def stop_renewing(self, pack: Pack[Member]) -> None:
         """Stop renewing the claims of a prompt, because its attempt has ended."""

@@ -28,6 +28,7 @@ from backend.ledger import Ledger, Writer
 from backend.ledger.claims import end_lost_calls
 from backend.ledger.database.spare_room import SpareRoom
 from backend.ledger.money import usage_by_model
+from backend.ledger.received import ReceivedAnswers, store_received
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder import Embedder
@@ -55,6 +56,14 @@ async def _settle_lost_calls(writer: Writer) -> None:
         except LedgerError as error:
             _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
         await asyncio.sleep(_PAUSE)
+
+
+def _store_received(ledger: Ledger) -> None:
+    """Store what killed processes had received; if the ledger is down, a later process does it."""
+    try:
+        store_received(ledger)
+    except LedgerError as error:
+        _log.error("received_answers_not_stored", code=error.code, reason=str(error))
 
 
 def recall_usage(pool: Pool, ledger: Ledger) -> None:
@@ -126,6 +135,7 @@ class AnnotationProcess:
         if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
         self.thread = thread or LoopThread()
+        _store_received(self.ledger)
         spare = SpareRoom(self.ledger) if ends_when_full else None
         self.writer = Writer(self.ledger, give_way=give_way, spare=spare)
         rates = LedgerRates(self.writer)
@@ -133,7 +143,8 @@ class AnnotationProcess:
         recall_usage(self.pool, self.ledger)
         self.readers = Threads(4, "ledger-reader")
         self.states = States(self.ledger, self.writer, self.readers, clock=clock)
-        self._purchases = CallLedger(self.writer, clock)
+        self._received = ReceivedAnswers(self.ledger)
+        self._purchases = CallLedger(self.writer, clock, self._received)
         self.settlements = self._purchases.settlements
         queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
         packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
@@ -217,6 +228,7 @@ class AnnotationProcess:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""
         self.writer.close()
         self.thread.stop()
+        self._received.close()
         if self._warm_up.is_alive():
             self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
         self.readers.shutdown()

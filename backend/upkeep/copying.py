@@ -193,6 +193,7 @@ def _round_lines(connection: Connection, project: str) -> Iterator[_Line]:
                 "pruned": row.pruned,
                 "cost_usd": row.cost_usd,
                 "full_cost_usd": row.full_cost_usd,
+                "bounded_usd": row.bounded_usd,
             }
 
 

@@ -47,8 +47,8 @@ class ScriptedLitellm:
     def get_model_info(self, model: str, **_: object) -> dict[str, Any]:
         raise ValueError(f"{model} is not mapped")
 
-    def token_counter(self, *, messages: Sequence[dict[str, Any]], **_: object) -> int:
-        return sum(len(str(message["content"])) for message in messages) // 4
+    def token_counter(self, *, messages: Sequence[dict[str, Any]] = (), text: str = "", **_: object) -> int:
+        return (len(text) + sum(len(str(message["content"])) for message in messages)) // 4
 
     def validate_environment(self, *_: object, **__: object) -> dict[str, Any]:
         return {"keys_in_environment": True, "missing_keys": []}

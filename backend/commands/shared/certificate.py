@@ -207,8 +207,7 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
     cost = project.cost
     saved = f": {project.saving}" if project.saving else ""
     yield (
-        f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost"
-        f" {dollars(cost.every_model_usd)}{saved}"
+        f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost {cost.everyone}{saved}"
     )
     if cost.lost is not None:
         yield str(cost.lost)

@@ -390,9 +390,14 @@ class Ledger:
         return _place(self._url)
 
     @property
+    def file(self) -> Path | None:
+        """The SQLite file; ``None`` for any other database."""
+        return _SqliteFile(self._url).path if self._engine.dialect.name == "sqlite" else None
+
+    @property
     def folder(self) -> Path | None:
         """The folder of an SQLite file; ``None`` for any other database."""
-        return _SqliteFile(self._url).path.parent if self._engine.dialect.name == "sqlite" else None
+        return None if self.file is None else self.file.parent
 
     @property
     def is_down(self) -> bool:

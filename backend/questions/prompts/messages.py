@@ -31,6 +31,26 @@ def answer_schema(questions: Sequence[TaskQuestion]) -> dict[str, object]:
     }
 
 
+def longest_answer(schema: Mapping[str, Any]) -> str | None:
+    """Return the longest answer that a JSON schema allows, as JSON; ``None`` if its length has no bound.
+
+    Lists hold each label once, numbers have as many digits as their bounds.
+    """
+    if values := schema.get("enum"):
+        return max(map(_json, values), key=len)
+    match schema.get("type"):
+        case "integer" | "number":
+            return max((_json(schema.get(bound, 0)) for bound in ("minimum", "maximum")), key=len) + ".00"
+        case "array":
+            values = schema.get("items", {}).get("enum")
+            return None if values is None else _json(values)
+        case "object":
+            parts = {key: longest_answer(part) for key, part in schema.get("properties", {}).items()}
+            known = [f"{_json(key)}: {part}" for key, part in parts.items() if part is not None]
+            return "{" + ", ".join(known) + "}" if len(known) == len(parts) else None
+    return None
+
+
 def fence(texts: Mapping[str, str], digits: int = 12) -> str:
     """Return the texts, each between a BEGIN line with a marker and its key and an END line with the marker.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -261,7 +262,8 @@ def _budget(account: money.Account, limit: float | None) -> Budget:
 
 def _cost(rounds: Sequence[RoundsRow], budget: Budget) -> Cost:
     paid, full = sum(row.cost_usd for row in rounds), sum(row.full_cost_usd for row in rounds)
-    return Cost(budget, paid, full, 1.0 - paid / full if full > 0.0 else None)
+    at_most = any(row.bounded_usd > 0.0 for row in rounds)
+    return Cost(budget, paid, full, at_most, 1.0 - paid / full if full > 0.0 else None)
 
 
 HEADERS = {
@@ -318,6 +320,16 @@ def _host(address: str | None) -> str:
     return (address or "").partition("://")[2]
 
 
+def _kind_of_tasks(place: int, kinds: int) -> str:
+    """The name of a kind of tasks by its place, 1 for the easiest."""
+    return {1: "Easy", kinds: "Hard"}.get(place, "Medium" if kinds == 3 else f"Medium {place - 1}")
+
+
+def _iso(value: float) -> str:
+    """A time in ISO 8601, for machines."""
+    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -334,8 +346,8 @@ def _environment() -> Environment:
         "dollars": formats.dollars,
         "interval": formats.interval,
         "moment": formats.moment,
-        "iso": formats.iso,
-        "kind": formats.kind_of_tasks,
+        "iso": _iso,
+        "kind": _kind_of_tasks,
         "of": formats.of,
         "percent": formats.percent,
         "points": agreement.points,

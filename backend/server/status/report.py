@@ -406,11 +406,6 @@ def of(value: int, noun: str) -> str:
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
 
 
-def kind_of_tasks(place: int, kinds: int) -> str:
-    """The name of a kind of tasks by its place, 1 for the easiest."""
-    return {1: "Easy", kinds: "Hard"}.get(place, "Medium" if kinds == 3 else f"Medium {place - 1}")
-
-
 def dollars(value: float | None) -> str:
     """Dollars: two decimals from $100, four decimals from one cent, and three digits below that."""
     if value is None:
@@ -451,11 +446,6 @@ def moment(value: float | None) -> str:
         return _NOTHING
     time = datetime.fromtimestamp(value, UTC)
     return f"{time.day} {time:%b %Y, %H:%M} UTC"
-
-
-def iso(value: float) -> str:
-    """A time in ISO 8601, for machines."""
-    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,14 +495,28 @@ class LostCalls:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of the rounds, compared with asking every model in each of them."""
+    """The cost of the rounds, compared with asking every model in each of them.
+
+    ``every_model_at_most`` says that a model was never measured, so that its price is only an upper bound.
+    """
 
     budget: Budget
     rounds_usd: float
     every_model_usd: float
+    every_model_at_most: bool
     saved: float | None
     best_single: BestSingleReport | None = None
     lost: LostCalls | None = None
+
+    @property
+    def at_most(self) -> str:
+        """What precedes the price of asking every model if it is only an upper bound."""
+        return "at most " if self.every_model_at_most else ""
+
+    @property
+    def everyone(self) -> str:
+        """What asking every model would have cost, in words."""
+        return f"{self.at_most}{dollars(self.every_model_usd)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -657,7 +661,7 @@ class ProjectReport:
             return ""
         if self.incomplete > _MANY_INCOMPLETE * self.rounds:
             return "no saving is known, since votes are missing"
-        return f"{percent(self.cost.saved)} saved"
+        return f"{self.cost.at_most}{percent(self.cost.saved)} saved"
 
 
 _MANY_INCOMPLETE = 0.05

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from command_line import called
 from labelling import LabelFolder, always
 from scripted_litellm import HashedTexts
@@ -20,7 +21,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.runtime import annotation_process
 from backend.server.status.build import build_report
 from backend.server.status.missing import SEPARATOR, Ending
-from backend.server.status.report import ProjectReport
+from backend.server.status.report import ProjectReport, dollars
 from backend.settings import load
 from backend.testing import Reply
 
@@ -155,6 +156,41 @@ def test_asking_everyone_costs_the_price_of_every_model_whether_or_not_its_vote_
     assert rounds == TASKS
     assert project.cost.every_model_usd > 2 * project.cost.rounds_usd
     assert project.saving == "no saving is known, since votes are missing"
+
+
+@pytest.mark.parametrize("reply", [DEAD, None], ids=["fails", "unreachable"])
+def test_a_model_that_never_answered_is_priced_by_likely_answers_and_not_by_max_tokens(
+    folder: Folder, reply: Reply | None
+) -> None:
+    run = folder(amber=GOOD, blue=reply)
+    run.label(no_wait=True)
+    cost = reported(run).cost
+    prompt = 400 * 1.0 / 1e6
+    answer = 20 * 2.0 / 1e6
+    assert TASKS * CALL < cost.every_model_usd < TASKS * (CALL + prompt + answer)
+    assert not cost.every_model_at_most
+    assert cost.everyone == dollars(cost.every_model_usd)
+
+
+def test_a_model_that_answered_once_is_priced_by_that_answer(folder: Folder) -> None:
+    run = folder(amber=GOOD, blue=DEAD)
+    long = Reply.says({"label": "Glad"}, usage=(10, 90))
+    first = {"amber": GOOD, "blue": long}
+    run.server.script = lambda body: first.pop(body["model"], GOOD if body["model"] == "amber" else DEAD)
+    run.label(no_wait=True)
+    assert reported(run).cost.every_model_usd > TASKS * (CALL + 90 * 2.0 / 1e6)
+
+
+def test_the_price_of_answers_that_nothing_bounds_is_said_to_be_at_most(folder: Folder) -> None:
+    run = folder(amber=DEAD, blue=GOOD)
+    assert run.environment.config is not None
+    settings = yaml.safe_load(run.environment.config.read_text())
+    settings["models"][0]["structured_output"] = False
+    run.environment.config.write_text(yaml.safe_dump(settings))
+    run.label(no_wait=True)
+    project = reported(run)
+    assert project.cost.every_model_at_most
+    assert project.cost.everyone.startswith("at most $")
 
 
 def test_report_with_and_without_the_configuration_and_the_status_have_the_alarms_of_the_run(

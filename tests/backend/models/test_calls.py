@@ -31,7 +31,7 @@ from backend.errors import (
 from backend.models import Pool
 from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
-from backend.models.model import Used
+from backend.models.model import Used, count_text
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.testing import OpenAIServer, Reply
@@ -462,6 +462,36 @@ def test_a_model_that_never_answered_is_expected_to_answer_as_long_as_the_others
         pool[name].model.meter.observe(Used(100, 100, written))
     assert (pool["slow"].model.meter.output_tokens, pool["slow"].model.meter.measured_by) == (6, "others")
     assert pool["wordy"].model.meter.output_tokens == 90
+
+
+def test_before_any_answer_the_longest_label_is_expected() -> None:
+    test = pool_of(model(structured_output=True))["test"].model
+    labels = ["Yes", "No, by no means, since it says the contrary"]
+    schema = {"type": "object", "properties": {"mood": {"type": "string", "enum": labels}}}
+    longest = count_text(json.dumps({"mood": labels[1]}))
+    assert 10 < longest < 30
+    inputs = test.count(MESSAGES) * 2 / 1e6
+    assert test.cost(MESSAGES, schema=schema) == pytest.approx(inputs + longest * 8 / 1e6)
+    assert not test.is_bounded_only(schema)
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings"),
+    [
+        ({"type": "string"}, {}),
+        ({"type": "array", "items": {"type": "object", "properties": {}}}, {}),
+        ({"type": "string", "enum": ["Yes"]}, {"structured_output": False}),
+        ({"type": "string", "enum": ["Yes"]}, {"parameters": {"reasoning_effort": "low"}}),
+    ],
+    ids=["text", "spans", "no schema", "reasoning"],
+)
+def test_only_max_tokens_bounds_an_answer_of_any_length(answer: object, settings: dict[str, Any]) -> None:
+    test = pool_of(model(**{"structured_output": True, **settings}))["test"].model
+    schema = {"type": "object", "properties": {"mood": answer}}
+    assert test.is_bounded_only(schema)
+    assert test.cost(MESSAGES, schema=schema) == test.cost(MESSAGES)
+    test.meter.observe(Used(100, 100, 5))
+    assert not test.is_bounded_only(schema)
 
 
 def test_it_is_never_expected_to_answer_longer_than_it_may() -> None:

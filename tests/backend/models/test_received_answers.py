@@ -1,0 +1,171 @@
+"""An answer that a process has read is not bought again, whenever the process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import migrated
+import pytest
+from server_process import child
+from sqlalchemy import func, select
+
+from backend.errors import Usage
+from backend.ledger import Ledger, Writer, money
+from backend.ledger.answers import BoughtAnswer, CallOutcome
+from backend.ledger.database import tables
+from backend.ledger.received import ReceivedAnswers, store_received
+from backend.models import Pool
+from backend.models.call_ledger import CallLedger, ModelQuery
+from backend.models.pool import CachingPool
+from backend.settings import BudgetSettings, ModelSettings
+from backend.testing import OpenAIServer, Reply
+
+TASKS = range(1, 21)
+CALL = 14_000_000
+"""Picodollars of the usage (10, 2) at 1 $ and 2 $ a million."""
+
+KILLED = """
+import asyncio, functools, sys
+import test_received_answers as here
+from backend.ledger.database import writer
+from backend.models.model_caller import ModelCaller
+
+attempt, run, read = ModelCaller.attempt, writer._run_batch, []
+
+async def counted(*arguments, **options):
+    answer = await attempt(*arguments, **options)
+    read.append(answer)
+    if len(read) == len(here.TASKS):
+        # in the loop's next turn, in which each caller has its answer
+        asyncio.get_running_loop().call_soon(functools.partial(print, "read", flush=True))
+    return answer
+
+def without_answers(ledger, jobs, **options):
+    others = [job for job in jobs if "settle" not in getattr(job.function, "together", print).__name__]
+    return run(ledger, others, **options) if others else []
+
+ModelCaller.attempt, writer._run_batch = counted, without_answers
+asyncio.run(here.Buyer(*sys.argv[1:]).ask_all())
+"""
+"""A process that reads all answers, commits none of them, and says when it has read them."""
+
+
+class Buyer:
+    """A process that buys answers of the model ``red``."""
+
+    def __init__(self, url: str, address: str) -> None:
+        self.ledger = Ledger(url)
+        self.stored = store_received(self.ledger)
+        self.writer, self.received = Writer(self.ledger), ReceivedAnswers(self.ledger)
+        model = ModelSettings(
+            name="red",
+            model="openai/red",
+            input_price=1.0,
+            output_price=2.0,
+            max_concurrency=len(TASKS),
+            parameters={"api_base": address},
+        )
+        calls = CallLedger(self.writer, time.time, self.received)
+        self.pool = CachingPool(Pool([model]), calls, retries=0, clock=time.time)
+
+    async def ask(self, task: int) -> str:
+        messages = [{"role": "user", "content": f"Day {task}."}]
+        query = ModelQuery("7.1", task, "red", messages, {}, BudgetSettings())
+        return (await self.pool.ask(query, 60.0)).content
+
+    async def ask_all(self) -> list[str]:
+        return list(await asyncio.gather(*(self.ask(task) for task in TASKS)))
+
+    def close(self) -> None:
+        self.writer.close()
+        self.received.close()
+        self.ledger.close()
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(lambda body: Reply.says('{"mood": "Glad"}')) as server:
+        yield server
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return migrated.sqlite(tmp_path / "ledger.sqlite")
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.received-*"))
+
+
+def test_no_answer_that_a_killed_process_has_read_is_bought_again(
+    tmp_path: Path, url: str, server: OpenAIServer
+) -> None:
+    path = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support"), *sys.path]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{KILLED}", url, server.url]
+    environment = child(OPENAI_API_KEY="none")
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as killed:  # noqa: S603 - our own code
+        assert killed.stdout is not None
+        assert killed.stdout.readline().strip() == "read"
+        killed.kill()
+    assert len(server.requests) == len(TASKS)
+    [file] = files(tmp_path)
+    assert file.stat().st_mode & 0o777 == 0o600
+    buyer = Buyer(url, server.url)
+    assert buyer.stored == len(TASKS)
+    assert files(tmp_path) == []
+    assert asyncio.run(buyer.ask_all()) == ['{"mood": "Glad"}'] * len(TASKS)
+    assert len(server.requests) == len(TASKS)
+    with buyer.ledger.read() as connection:
+        account = money.balance(connection, "7.1", money.TOTAL)
+        assert connection.scalar(select(func.count()).select_from(tables.answers)) == len(TASKS)
+    assert account == money.Account(spent=CALL * len(TASKS), reserved=0)
+    buyer.close()
+
+
+def test_a_process_that_ends_leaves_no_file(tmp_path: Path, url: str, server: OpenAIServer) -> None:
+    buyer = Buyer(url, server.url)
+    asyncio.run(buyer.ask_all())
+    assert [file.stat().st_size for file in files(tmp_path)] == [0]
+    buyer.close()
+    assert files(tmp_path) == []
+
+
+OUTCOME = CallOutcome("Glad", Usage(10, 2, 14e-6), None, 0.5, {"mood": 0.9}, "red-1")
+ANSWER = BoughtAnswer(key="k", model="red", payer=("7.1", 1), content="Glad", outcome=OUTCOME)
+
+
+def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, url: str) -> None:
+    ledger = Ledger(url)
+    with ReceivedAnswers(ledger).kept(None, OUTCOME, [ANSWER]):
+        assert store_received(ledger) == 0
+        assert len(files(tmp_path)) == 1
+    ledger.close()
+
+
+def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, url: str) -> None:
+    ledger = Ledger(url)
+    with ReceivedAnswers(ledger).kept(None, OUTCOME, [ANSWER]):
+        content = files(tmp_path)[0].read_bytes()
+    (tmp_path / "ledger.sqlite.received-1").write_bytes(content[:40] + content + content[:40])
+    assert store_received(ledger) == 1
+    with ledger.read() as connection:
+        [row] = connection.execute(select(tables.answers))
+    assert (row.content, row.confidences, row.version) == ("Glad", {"mood": 0.9}, "red-1")
+    ledger.close()
+
+
+def test_an_answer_that_was_stored_after_all_is_kept_and_charged_once(tmp_path: Path, url: str) -> None:
+    ledger = Ledger(url)
+    with ReceivedAnswers(ledger).kept(None, OUTCOME, [ANSWER]):
+        content = files(tmp_path)[0].read_bytes()
+    for number in range(2):
+        (tmp_path / f"ledger.sqlite.received-{number}").write_bytes(content)
+    assert store_received(ledger) == 2
+    with ledger.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(tables.answers)) == 1
+    ledger.close()

@@ -438,7 +438,7 @@ def _compare(
         tasks=len(pairs),
         labelled=sum(task.number in annotated for task, _, _ in pairs),
         failed=dict(failed),
-        missing=Counter(code for _, *both in pairs for one in both for code in one.failures.values()),
+        missing=dict(Counter(code for _, *both in pairs for one in both for code in one.failures.values())),
         before_usd=sum(before.usd for _, before, _ in pairs) / number,
         after_usd=sum(after.usd for _, _, after in pairs) / number,
         paid=sum(paid),
@@ -484,7 +484,7 @@ def _question(
         tasks=sorted(tasks, key=lambda compared: not compared.changed),
         vote=compare_paired(vote),
         models={model: compare_paired(by_model[model]) for model in sorted(by_model)},
-        votes_changed=votes_changed,
+        votes_changed=dict(votes_changed),
         labels={label: compare_paired(by_label[label]) for label in sorted(by_label)},
         changed=dict(changed.most_common()),
     )

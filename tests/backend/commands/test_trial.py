@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import called
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
@@ -81,6 +83,22 @@ def test_the_page_shows_text_people_and_every_answer(folder: LabelFolder) -> Non
     page = (folder.path / "try.html").read_text()
     for words in ("text 1", "red: Glad", "green: Sad", "the new text is better"):
         assert words in page
+
+
+def test_the_comparison_is_json(folder: LabelFolder) -> None:
+    found = json.loads(json.dumps(tried(folder, budget=0.0).to_json()))
+    assert found["missing"] == {"budget_exhausted": 20}
+    found = json.loads(json.dumps(tried(folder).to_json()))
+    [question] = found["questions"]
+    assert question["changed"] == [{"before": "Glad", "after": "Sad", "tasks": 10}]
+    assert question["votes_changed"] == {"red": 10, "green": 10}
+
+
+def test_the_command_refuses_in_one_line_what_says_nothing_to_try(folder: LabelFolder) -> None:
+    ended = called("try", "in.csv", "--labels", "Glad,Sad", "--text-column", "text", cwd=folder.path)
+    assert ended.returncode == 2
+    assert "say what to try" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_a_trial_keeps_to_its_budget_and_says_which_votes_are_missing(folder: LabelFolder) -> None:

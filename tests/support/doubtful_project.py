@@ -22,12 +22,12 @@ NUMBERS = range(FIRST + REST)
 
 
 def script(body: dict[str, Any]) -> Any:
-    """Each model is right as often as its skill says, at random by model and note."""
+    """Each model is right as often as its skill says, and else says one of the other labels at random."""
     found = re.findall(r"Note (\d+)", prompt_of(body))
     number, model = int(found[-1]), body["model"]
-    right, wrong = ("Glad", "Sad") if number % 2 else ("Sad", "Glad")
-    lucky = random.Random(f"{model} {number}").random() < SKILL[model]  # noqa: S311 - no secret
-    return says(mood=right if lucky else wrong)
+    right, *wrong = ("Glad", "Sad", "Calm") if number % 2 else ("Sad", "Calm", "Glad")
+    luck = random.Random(f"{model} {number}")  # noqa: S311 - no secret
+    return says(mood=right if luck.random() < SKILL[model] else luck.choice(wrong))
 
 
 class DoubtfulStudio(Studio):

@@ -22,6 +22,7 @@ from rich.markup import escape
 
 from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, is_audit, random_draw
+from backend.annotation.replies import PASSING
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
@@ -468,14 +469,15 @@ def _question(
         tasks.append(_ComparedTask(task.id, question.texts, human, one, other, moved))
         if moved:
             changed[str(one.label), str(other.label)] += 1
-        for model in one.votes.keys() | other.votes.keys():
+        models = _answered(one) & _answered(other)
+        for model in models:
             by_model.setdefault(model, [])
             votes_changed[model] += one.votes.get(model) != other.votes.get(model)
         if human is None or one.label is None or other.label is None:
             continue
         vote.append(_rewards(aggregation, (one.label, other.label), human))
         by_label.setdefault(human, []).append(vote[-1])
-        for model in one.votes.keys() | other.votes.keys():
+        for model in models:
             by_model[model].append(
                 _rewards(aggregation, (one.votes.get(model), other.votes.get(model)), human)
             )
@@ -488,6 +490,11 @@ def _question(
         labels={label: compare_paired(by_label[label]) for label in sorted(by_label)},
         changed=dict(changed.most_common()),
     )
+
+
+def _answered(side: _Side) -> set[str]:
+    """The models that answered, perhaps without a vote: an outage says nothing of a text, nor does a budget."""
+    return side.votes.keys() | {model for model, code in side.failures.items() if code not in PASSING}
 
 
 def _rewards(

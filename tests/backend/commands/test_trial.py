@@ -85,6 +85,13 @@ def test_the_page_shows_text_people_and_every_answer(folder: LabelFolder) -> Non
         assert words in page
 
 
+def test_a_model_that_is_down_is_not_judged(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.fails(503) if body["model"] == "red" else told(body)
+    found = tried(folder)
+    assert set(found.questions[0].models) == {"green"}
+    assert found.questions[0].vote.after == 1.0
+
+
 def test_the_comparison_is_json(folder: LabelFolder) -> None:
     found = json.loads(json.dumps(tried(folder, budget=0.0).to_json()))
     assert found["missing"] == {"budget_exhausted": 20}

@@ -493,7 +493,7 @@ def _question(
 
 
 def _answered(side: _Side) -> set[str]:
-    """The models that answered, perhaps without a vote: an outage says nothing of a text, nor does a budget."""
+    """The models that answered, perhaps without a vote. Others were down, or the budget was spent."""
     return side.votes.keys() | {model for model, code in side.failures.items() if code not in PASSING}
 
 

@@ -19,6 +19,7 @@ from backend.commands import (
     review_command,
     show_command,
     teach_command,
+    trial_command,
 )
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
@@ -164,6 +165,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 
 
 app.command()(quote_command.quote)
+app.command("try")(trial_command.try_text)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)

@@ -451,6 +451,11 @@ class ProjectRounds:
         counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == self.project)
         return self.connection.scalars(counted).one()
 
+    def blind_tasks(self) -> frozenset[int]:
+        """Return the tasks with a round that is kept blind."""
+        query = select(_table.c.task).where(_table.c.project == self.project, _table.c.audit)
+        return frozenset(self.connection.scalars(query.distinct()))
+
     def created_between(self) -> tuple[float, float]:
         """When the first and the last of the project's rounds were made, unix seconds; it has some."""
         at = _table.c.created_at

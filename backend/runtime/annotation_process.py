@@ -20,6 +20,7 @@ from backend.annotation.inspection import Inspector
 from backend.annotation.job_questions import Images, JobQuestions
 from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
+from backend.annotation.trials import Trials
 from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
@@ -113,6 +114,7 @@ class AnnotationProcess:
         annotator: takes a job to its prediction.
         inspector: shows what models are sent about a task, and what they answered.
         further: asks models that decided tasks left out.
+        trials: asks every model about tasks, and stores no round.
         settlements: the paid answers that are still to be stored.
     """
 
@@ -172,6 +174,15 @@ class AnnotationProcess:
             planner=planner,
             voters=voters,
             clock=clock,
+        )
+        self.trials = Trials(
+            ledger=self.ledger,
+            readers=self.readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=examples,
+            pool=self.pool,
+            voters=voters,
         )
         self._warm_up = threading.Thread(
             target=_warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True

@@ -177,7 +177,7 @@ _WITHOUT_ASKING = 1.0
 """Dollars up to which no confirmation is asked for."""
 
 
-def _agree_to(usd: float, options: LabelOptions, console: Console) -> None:
+def agree_to(usd: float, options: LabelOptions, console: Console) -> None:
     """Ask whether to spend this amount, unless it is small or the options already allow it."""
     if usd <= _WITHOUT_ASKING or options.yes or options.budget is not None:
         return
@@ -286,7 +286,7 @@ def agree(
         run_pilot()
         quote = make()
         print_quote(console, quote)
-    _agree_to(quote.bill.high, options, console)
+    agree_to(quote.bill.high, options, console)
     return _aim_of(quote, options)
 
 
@@ -298,10 +298,10 @@ def _run_pilot(jobs: DatasetJobs, index: _SampledTasks, options: LabelOptions, c
 
 
 def _agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend what a pilot may cost; see :func:`_agree_to`."""
+    """Ask whether to spend what a pilot may cost; see :func:`agree_to`."""
     missing = max(options.pilot - quote.evidence.rounds, 0)
     share = min(missing / max(quote.to_come, 1), 1.0)
-    _agree_to(share * quote.everyone.high, options, console)
+    agree_to(share * quote.everyone.high, options, console)
 
 
 def _aim_of(quote: Quote, options: LabelOptions) -> float | None:

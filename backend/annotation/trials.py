@@ -1,0 +1,193 @@
+"""Tasks that every model is asked about as a trial: answers are bought and kept, and no round is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from backend.annotation.asking import Voters
+from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job_questions import JobQuestions
+from backend.annotation.replies import ModelReply
+from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
+from backend.errors import BudgetExhaustedError, TaskError
+from backend.learning.examples import Examples
+from backend.ledger import Ledger, answers
+from backend.models import Pool
+from backend.models.call_ledger import ATTEMPTS, attempt_key
+from backend.models.embedder import Embedder
+from backend.models.rates.gate import request_size
+from backend.questions.question import asked_together, questions_to_ask
+from camvo.votes.aggregation import Ballot
+
+_BULK: Final = 1_000_000
+"""The size that the calls count as: those of a server in the same process go first."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPrice:
+    """What asking every model about a task costs.
+
+    Attributes:
+        answers: how many answers there are to be.
+        missing: how many of them the ledger does not hold.
+        usd: the expected price of the missing ones, in $.
+    """
+
+    answers: int = 0
+    missing: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: TrialPrice) -> TrialPrice:
+        """The price of both."""
+        return TrialPrice(self.answers + other.answers, self.missing + other.missing, self.usd + other.usd)
+
+
+@dataclass(frozen=True, slots=True)
+class TriedTask:
+    """A task that every model was asked about.
+
+    Attributes:
+        questions: those that were asked, by their names.
+        votes: question → arm → vote.
+        labels: question → the plain vote of the models.
+        failures: arm → the code of the reason why it gave no vote.
+        paid: what was paid for it now, in $.
+        usd: what its answers cost when they were bought, in $.
+    """
+
+    questions: Mapping[str, JobQuestion]
+    votes: Mapping[str, Mapping[str, str]]
+    labels: Mapping[str, str]
+    failures: Mapping[str, str]
+    paid: float
+    usd: float
+
+
+class Trials:
+    """Asks every model about tasks. Used from one event loop only.
+
+    A prompt is the one that a round would send, so that a round that sends it later finds the answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        readers: Executor,
+        embedder: Embedder,
+        questions: JobQuestions,
+        examples: Examples,
+        pool: Pool,
+        voters: Voters,
+    ) -> None:
+        self._ledger, self._readers, self._embedder = ledger, readers, embedder
+        self._questions, self._examples = questions, examples
+        self._pool, self._voters = pool, voters
+
+    async def price(self, job: Job) -> TrialPrice:
+        """What asking about a task costs; a question under a condition counts as asked.
+
+        Raises:
+            TaskError: models cannot be asked about the task.
+            LedgerError: the ledger cannot be read.
+        """
+        visible = {question.name: question for question in await self._visible(job)}
+        price = TrialPrice()
+        for together in asked_together(list(visible.values())):
+            prompt = await self._prompt(job, [visible[question.name] for question in together])
+            keys = {arm: self._keys(arm, prompt) for arm in self._voters.expected_costs(job, prompt)}
+            found = await self._stored([key for of_arm in keys.values() for key in of_arm])
+            missing = [arm for arm, of_arm in keys.items() if not found.keys() & set(of_arm)]
+            usd = sum(self._pool[arm].model.cost(prompt.for_model(arm)) for arm in missing)
+            price += TrialPrice(len(keys), len(missing), usd)
+        return price
+
+    async def ask(self, job: Job) -> TriedTask:
+        """Ask every model about a task; its purse pays.
+
+        Raises:
+            TaskError: models cannot be asked about the task.
+            LedgerError: the ledger failed.
+        """
+        request_size.set(_BULK)
+        visible = await self._visible(job)
+        votes: dict[str, dict[str, str]] = {}
+        labels: dict[str, str] = {}
+        failures: dict[str, str] = {}
+        paid, keys = 0.0, list[str]()
+        while names := questions_to_ask([each.config for each in visible], labels) - votes.keys():
+            asked = [question for question in visible if question.name in names]
+            prompt = await self._prompt(job, asked)
+            replies = await self._replies(job, prompt)
+            paid += sum(reply.cost for reply in replies.values())
+            keys += [key for arm in replies for key in self._keys(arm, prompt)]
+            failures |= {arm: reply.failure for arm, reply in replies.items() if reply.failure is not None}
+            for question in asked:
+                cast = {
+                    arm: one.votes[question.name]
+                    for arm, one in replies.items()
+                    if question.name in one.votes
+                }
+                votes[question.name] = cast
+                if cast:
+                    labels[question.name] = _plain_vote(question, cast)
+        usd = sum(answer.cost for answer in (await self._stored(keys)).values())
+        questions = {question.name: question for question in visible if question.name in votes}
+        return TriedTask(questions, votes, labels, failures, paid, usd)
+
+    async def _visible(self, job: Job) -> list[JobQuestion]:
+        questions = await asyncio.to_thread(self._questions.with_texts, job)
+        visible, errors = await self._questions.with_images(job, questions)
+        if not visible:
+            raise errors[0]
+        return visible
+
+    async def _prompt(self, job: Job, questions: Sequence[JobQuestion]) -> TaskPrompt:
+        return await write_prompt(
+            job, questions, EmbeddedContexts(self._embedder), self._examples, alone=True
+        )
+
+    def _keys(self, arm: str, prompt: TaskPrompt) -> list[str]:
+        fingerprint = self._pool[arm].model.fingerprint(prompt.for_model(arm), prompt.schema)
+        return [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
+
+    async def _stored(self, keys: Sequence[str]) -> dict[str, answers.StoredAnswer]:
+        def read() -> dict[str, answers.StoredAnswer]:
+            with self._ledger.read() as connection:
+                return answers.find_by_key(connection, keys)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+
+    async def _replies(self, job: Job, prompt: TaskPrompt) -> dict[str, ModelReply]:
+        """The replies of all models; one that failed or was not paid for has the code of the reason."""
+        arms = list(self._voters.expected_costs(job, prompt))
+        asked = await asyncio.gather(
+            *(self._voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
+        )
+        replies: dict[str, ModelReply] = {}
+        for arm, reply in zip(arms, asked, strict=True):
+            if isinstance(reply, ModelReply):
+                replies[arm] = reply
+            elif isinstance(reply, BudgetExhaustedError):
+                replies[arm] = ModelReply({}, 0.0, reply.code)
+            elif isinstance(reply, TaskError) or not isinstance(reply, Exception):
+                raise reply
+            else:  # the text of an unexpected error might quote the task
+                _log.error("vote_failed", model=arm, task=job.task, kind=type(reply).__name__)
+                replies[arm] = ModelReply({}, 0.0, "internal")
+        return replies
+
+
+def _plain_vote(question: JobQuestion, votes: Mapping[str, str]) -> str:
+    """What the models say if all count alike; the first of them, in the pool's order, breaks ties."""
+    first = {arm: 1.0 / (1.0 + place) for place, arm in enumerate(votes)}
+    ballot = Ballot(votes, dict.fromkeys(votes, 1.0), first, dict.fromkeys(votes, 0.5))
+    return question.aggregation.aggregate(ballot, question.options)[0]

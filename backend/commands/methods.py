@@ -30,7 +30,8 @@ from backend.questions import ConfigQuestion
 from backend.questions.objects import Field
 from backend.questions.prompts.messages import content_parts, prompt_messages
 from backend.questions.question import asked_together
-from backend.server.status import agreement, report
+from backend.server.status import agreement
+from backend.server.status.formats import FILTERS
 from backend.server.status.report import ProjectReport
 from backend.settings import Environment, Settings
 
@@ -158,9 +159,8 @@ def _environment() -> Jinja2Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    names = ("count", "dollars", "interval", "moment", "of", "percent", "share_of_hundred")
-    environment.filters |= {name: getattr(report, name) for name in names}
     environment.filters |= {
+        **FILTERS,
         "beyond_chance": agreement.beyond_chance,
         "points": agreement.points,
         "cell": _cell,

@@ -29,6 +29,7 @@ from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
 from backend.server.status.agreement import AgreementReport, beyond_chance, points, replaceable
 from backend.server.status.build import build_report
+from backend.server.status.formats import count, dollars, moment, of, percent, seconds
 from backend.server.status.people_and_models import LEAST_LABELS
 from backend.server.status.report import (
     Alert,
@@ -44,13 +45,6 @@ from backend.server.status.report import (
     Share,
     SharesReport,
     VotesReport,
-    count,
-    dollars,
-    interval,
-    moment,
-    of,
-    percent,
-    seconds,
 )
 from backend.server.status.work import commands_of
 from backend.settings import Environment
@@ -198,7 +192,7 @@ def _cell(share: Share) -> str:
     """Return a share, with its interval on the next line."""
     if not share.count:
         return "–"
-    return f"{percent(share.share)} of {count(share.count)}\n[dim]{interval(share)}[/]"
+    return f"{percent(share.share)} of {count(share.count)}\n[dim]{share.interval}[/]"
 
 
 def print_report(
@@ -409,7 +403,7 @@ def _score(reliability: ReliabilityReport) -> str:
     if not labels.count:
         return "no human label"
     return (
-        f"{percent(reliability.score)} on average, right {percent(labels.share)} ({interval(labels)}, "
+        f"{percent(reliability.score)} on average, right {percent(labels.share)} ({labels.interval}, "
         f"n = {count(labels.count)}), ECE {percent(reliability.ece)}"
     )
 

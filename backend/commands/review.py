@@ -43,7 +43,7 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import label_price
 from backend.recounting.recounter import Doubting, Recounter
-from backend.server.status.report import dollars, of
+from backend.server.status.formats import dollars, of
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from backend.threads import Threads

@@ -27,7 +27,7 @@ from backend.learning.projects import project_settings
 from backend.ledger import migrate, projects
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.status.report import dollars, moment, seconds
+from backend.server.status.formats import dollars, moment, seconds
 from backend.settings import Environment
 
 

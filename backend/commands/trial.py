@@ -47,7 +47,7 @@ from backend.models.embedder import Embedder
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.questions.objects import instructions_text
-from backend.server.status import report
+from backend.server.status import formats
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
 from camvo.numerics.paired import Paired, compare_paired
@@ -370,8 +370,8 @@ def _quote(sides: _Sides, sample: Sequence[DatasetTask], options: LabelOptions, 
                 advance(1)
     for name, price in zip(("present text", "new text"), prices, strict=True):
         console.print(
-            f"{name}: {price.answers:,} answers about {report.of(len(sample), 'task')},"
-            f" {price.missing:,} to buy for about {report.dollars(price.usd)}",
+            f"{name}: {price.answers:,} answers about {formats.of(len(sample), 'task')},"
+            f" {price.missing:,} to buy for about {formats.dollars(price.usd)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -527,7 +527,7 @@ def _verdict(found: Paired | None) -> str:
         return "the new text is better" if found.difference > 0.0 else "the present text is better"
     if found.more is None:
         return "no difference on these tasks"
-    return f"not told apart yet: {report.of(found.more, 'more labelled task')} would"
+    return f"not told apart yet: {formats.of(found.more, 'more labelled task')} would"
 
 
 def _change(found: Paired) -> str:
@@ -539,12 +539,12 @@ def _change(found: Paired) -> str:
 def _print_comparison(console: Console, found: _Comparison) -> None:
     """Print the totals of a comparison."""
     lines = [
-        f"{report.of(found.tasks, 'task')}, {found.labelled:,} labelled by people; the trial paid"
-        f" {report.dollars(found.paid)}",
-        f"every model, per task: {report.dollars(found.before_usd)} before,"
-        f" {report.dollars(found.after_usd)} after",
-        *(f"{report.of(number, 'task')} left out: {code}" for code, number in found.failed.items()),
-        *(f"{report.of(number, 'vote')} missing: {code}" for code, number in found.missing.items()),
+        f"{formats.of(found.tasks, 'task')}, {found.labelled:,} labelled by people; the trial paid"
+        f" {formats.dollars(found.paid)}",
+        f"every model, per task: {formats.dollars(found.before_usd)} before,"
+        f" {formats.dollars(found.after_usd)} after",
+        *(f"{formats.of(number, 'task')} left out: {code}" for code, number in found.failed.items()),
+        *(f"{formats.of(number, 'vote')} missing: {code}" for code, number in found.missing.items()),
     ]
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -563,7 +563,7 @@ def _print_comparison(console: Console, found: _Comparison) -> None:
 def _cells(found: Paired | None) -> tuple[str, str, str]:
     if found is None:
         return ("", "", "")
-    return report.percent(found.before), report.percent(found.after), _change(found)
+    return formats.percent(found.before), formats.percent(found.after), _change(found)
 
 
 def _render(found: _Comparison) -> str:
@@ -580,6 +580,6 @@ def _environment() -> Jinja2Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(report, name) for name in ("count", "dollars", "of", "percent")}
+    environment.filters |= formats.FILTERS
     environment.filters |= {"verdict": _verdict, "change": _change}
     return environment

@@ -23,8 +23,8 @@ from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.ledger.money import Purse
 from backend.quotes.quote import Quote
+from backend.server.status.formats import dollars
 from backend.server.status.missing import Ending, Missing
-from backend.server.status.report import dollars
 from backend.settings import Environment
 
 INTERRUPTED = 130

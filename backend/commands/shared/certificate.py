@@ -32,18 +32,10 @@ from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
-from backend.server.status import report
 from backend.server.status.agreement import AgreementReport, agreement_reports, beyond_chance, replaceable
 from backend.server.status.build import build_report
-from backend.server.status.report import (
-    ProjectReport,
-    QuestionReport,
-    count,
-    dollars,
-    of,
-    percent,
-    share_of_hundred,
-)
+from backend.server.status.formats import FILTERS, count, dollars, of, percent, share_of_hundred
+from backend.server.status.report import ProjectReport, QuestionReport
 from backend.server.status.work import too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
@@ -272,9 +264,7 @@ def _environment() -> Jinja2Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("count", "dollars", "iso", "moment", "of", "percent", "share_of_hundred")
-    environment.filters |= {name: getattr(report, name) for name in names}
-    environment.filters |= {"beyond_chance": beyond_chance, "replaceable": replaceable}
+    environment.filters |= {**FILTERS, "beyond_chance": beyond_chance, "replaceable": replaceable}
     return environment
 
 

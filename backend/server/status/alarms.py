@@ -10,6 +10,7 @@ from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.server.status.agreement import AgreementReport, points
+from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
@@ -19,9 +20,6 @@ from backend.server.status.report import (
     ProjectReport,
     QuestionReport,
     ServerReport,
-    moment,
-    of,
-    percent,
 )
 from backend.server.status.work import commands_of
 from camvo.errors import CamvoError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -23,8 +22,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.status import agreement
-from backend.server.status import report as formats
+from backend.server.status import agreement, formats
 from backend.server.status.alarms import (
     Found,
     alarms_first,
@@ -320,16 +318,6 @@ def _host(address: str | None) -> str:
     return (address or "").partition("://")[2]
 
 
-def _kind_of_tasks(place: int, kinds: int) -> str:
-    """The name of a kind of tasks by its place, 1 for the easiest."""
-    return {1: "Easy", kinds: "Hard"}.get(place, "Medium" if kinds == 3 else f"Medium {place - 1}")
-
-
-def _iso(value: float) -> str:
-    """A time in ISO 8601, for machines."""
-    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -340,18 +328,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        **formats.FILTERS,
         "beyond_chance": agreement.beyond_chance,
-        "count": formats.count,
         "host": _host,
-        "dollars": formats.dollars,
-        "interval": formats.interval,
-        "moment": formats.moment,
-        "iso": _iso,
-        "kind": _kind_of_tasks,
-        "of": formats.of,
-        "percent": formats.percent,
         "points": agreement.points,
         "replaceable": agreement.replaceable,
-        "seconds": formats.seconds,
     }
     return environment

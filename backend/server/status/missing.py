@@ -18,7 +18,8 @@ from backend.errors import EmptyTextError, KeyRejectedError, RejectedError, cure
 from backend.ledger.missing_votes import AskedModel, Mark, MissingVotes
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import IncompleteRounds
-from backend.server.status.report import Alert, count, dollars, moment, of
+from backend.server.status.formats import count, dollars, moment, of
+from backend.server.status.report import Alert
 from backend.server.status.work import commands_of
 from camvo.twins.twins import model_of
 

@@ -18,6 +18,7 @@ from backend.ledger.certificates import Certificates, Issued, Reason
 from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, QuestionSums
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
+from backend.server.status.formats import of
 from backend.server.status.report import (
     Alert,
     Basis,
@@ -30,7 +31,6 @@ from backend.server.status.report import (
     ScoreCheckReport,
     SharesReport,
     StopsReport,
-    of,
 )
 from camvo.numerics.small import clopper_pearson
 from camvo.scores.calibration import ScoreCheck

@@ -5,10 +5,8 @@ Times are unix seconds, money is in $.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from backend.errors import cure_of
@@ -18,6 +16,7 @@ from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
 from backend.questions.label_config import PagePart
 from backend.server.status.agreement import AgreementReport
+from backend.server.status.formats import count, dollars, of, percent
 from camvo.annotators.anchoring import Anchoring
 from camvo.annotators.annotators import AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
@@ -239,6 +238,13 @@ class Share:
         low, high = clopper_pearson(right, count)
         return cls(count, right, right / count, low, high)
 
+    @property
+    def interval(self) -> str:
+        """The 95% interval in words; empty without data."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{100.0 * self.low:.1f}–{100.0 * self.high:.1f}%"
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreBin:
@@ -391,61 +397,6 @@ class PackReport:
     def unpacked(self) -> bool:
         """Whether the arm is no longer asked."""
         return any(each.unpacked for each in self.comparisons)
-
-
-_NOTHING = "–"
-
-
-def count(value: int | None) -> str:
-    """A whole number with narrow spaces between the thousands."""
-    return _NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def of(value: int, noun: str) -> str:
-    """A number and its noun: ``1 label``, ``2 labels``."""
-    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
-
-
-def dollars(value: float | None) -> str:
-    """Dollars: two decimals from $100, four decimals from one cent, and three digits below that."""
-    if value is None:
-        return _NOTHING
-    if value >= 100.0:
-        return f"${value:,.2f}"
-    if value >= 0.01 or value <= 0.0:
-        return f"${value:.4f}" if value else "$0"
-    decimals = 2 - math.floor(math.log10(value))
-    return f"${value:.{decimals}f}".rstrip("0")
-
-
-def percent(value: float | None) -> str:
-    """A share in [0, 1] as a percentage with one decimal."""
-    return _NOTHING if value is None else f"{100.0 * value:.1f}%"
-
-
-def share_of_hundred(value: float) -> str:
-    """A share that a person has set, without superfluous decimals: ``90%``, ``97.5%``."""
-    return f"{100.0 * value:.4g}%"
-
-
-def interval(value: Share) -> str:
-    """The 95% interval of a share; empty without data."""
-    if value.low is None or value.high is None:
-        return ""
-    return f"{100.0 * value.low:.1f}–{100.0 * value.high:.1f}%"
-
-
-def seconds(value: float | None) -> str:
-    """A duration in seconds."""
-    return _NOTHING if value is None else f"{value:.2f} s" if value < 10.0 else f"{value:.0f} s"
-
-
-def moment(value: float | None) -> str:
-    """A time in UTC, to the minute."""
-    if value is None:
-        return _NOTHING
-    time = datetime.fromtimestamp(value, UTC)
-    return f"{time.day} {time:%b %Y, %H:%M} UTC"
 
 
 @dataclass(frozen=True, slots=True)

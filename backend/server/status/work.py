@@ -22,6 +22,7 @@ from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
 from backend.ledger.reports import BINS, BinRow, ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig
+from backend.server.status.formats import of, share_of_hundred
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
     CertifyReport,
@@ -36,8 +37,6 @@ from backend.server.status.report import (
     ReliabilityReport,
     ScoreBin,
     Share,
-    of,
-    share_of_hundred,
 )
 from camvo.numerics.small import clopper_pearson
 from camvo.twins.twins import judge_pack, model_of

@@ -20,8 +20,9 @@ from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
 from backend.runtime import annotation_process
 from backend.server.status.build import build_report
+from backend.server.status.formats import dollars
 from backend.server.status.missing import SEPARATOR, Ending
-from backend.server.status.report import ProjectReport, dollars
+from backend.server.status.report import ProjectReport
 from backend.settings import load
 from backend.testing import Reply
 

@@ -20,7 +20,8 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import Round
 from backend.server.status import build
 from backend.server.status.build import build_report
-from backend.server.status.report import GuaranteeReport, Report, of
+from backend.server.status.formats import of
+from backend.server.status.report import GuaranteeReport, Report
 from backend.settings import Environment
 from camvo.scores.guarantee import queue_place
 

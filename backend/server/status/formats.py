@@ -1,0 +1,72 @@
+"""How the report writes numbers, shares, dollars and times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+_NOTHING = "–"
+
+
+def count(value: int | None) -> str:
+    """A whole number with narrow spaces between the thousands."""
+    return _NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def of(value: int, noun: str) -> str:
+    """A number and its noun: ``1 label``, ``2 labels``."""
+    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
+
+
+def kind_of_tasks(place: int, kinds: int) -> str:
+    """The name of a kind of tasks by its place, 1 for the easiest."""
+    return {1: "Easy", kinds: "Hard"}.get(place, "Medium" if kinds == 3 else f"Medium {place - 1}")
+
+
+def dollars(value: float | None) -> str:
+    """Dollars: two decimals from $100, four decimals from one cent, and three digits below that."""
+    if value is None:
+        return _NOTHING
+    if value >= 100.0:
+        return f"${value:,.2f}"
+    if value >= 0.01 or value <= 0.0:
+        return f"${value:.4f}" if value else "$0"
+    decimals = 2 - math.floor(math.log10(value))
+    return f"${value:.{decimals}f}".rstrip("0")
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] as a percentage with one decimal."""
+    return _NOTHING if value is None else f"{100.0 * value:.1f}%"
+
+
+def share_of_hundred(value: float) -> str:
+    """A share that a person has set, without superfluous decimals: ``90%``, ``97.5%``."""
+    return f"{100.0 * value:.4g}%"
+
+
+def seconds(value: float | None) -> str:
+    """A duration in seconds."""
+    return _NOTHING if value is None else f"{value:.2f} s" if value < 10.0 else f"{value:.0f} s"
+
+
+def moment(value: float | None) -> str:
+    """A time in UTC, to the minute."""
+    if value is None:
+        return _NOTHING
+    time = datetime.fromtimestamp(value, UTC)
+    return f"{time.day} {time:%b %Y, %H:%M} UTC"
+
+
+def iso(value: float) -> str:
+    """A time in ISO 8601, for machines."""
+    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (count, dollars, iso, kind_of_tasks, moment, of, percent, seconds, share_of_hundred)
+}
+"""The same words for the templates of pages and files."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 _NOTHING = "–"
 
@@ -20,7 +19,7 @@ def of(value: int, noun: str) -> str:
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
 
 
-def kind_of_tasks(place: int, kinds: int) -> str:
+def _kind_of_tasks(place: int, kinds: int) -> str:
     """The name of a kind of tasks by its place, 1 for the easiest."""
     return {1: "Easy", kinds: "Hard"}.get(place, "Medium" if kinds == 3 else f"Medium {place - 1}")
 
@@ -60,13 +59,20 @@ def moment(value: float | None) -> str:
     return f"{time.day} {time:%b %Y, %H:%M} UTC"
 
 
-def iso(value: float) -> str:
+def _iso(value: float) -> str:
     """A time in ISO 8601, for machines."""
     return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
 
 
-FILTERS: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (count, dollars, iso, kind_of_tasks, moment, of, percent, seconds, share_of_hundred)
+FILTERS: Mapping[str, Callable[..., str]] = {
+    "count": count,
+    "dollars": dollars,
+    "iso": _iso,
+    "kind_of_tasks": _kind_of_tasks,
+    "moment": moment,
+    "of": of,
+    "percent": percent,
+    "seconds": seconds,
+    "share_of_hundred": share_of_hundred,
 }
 """The same words for the templates of pages and files."""

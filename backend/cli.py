@@ -19,8 +19,8 @@ from backend.commands import (
     review_command,
     show_command,
     teach_command,
-    trial_command,
 )
+from backend.commands.instructions import trial_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from backend import settings as settings_module
-from backend.annotation.job import JobQuestion
+from backend.annotation.job import JobQuestion, is_audit
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
@@ -28,6 +28,7 @@ from backend.learning.teaching import answering, person
 from backend.ledger import migrate, projects
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import is_of_label_studio
+from backend.ledger.rounds import ProjectRounds
 from backend.models.embedder import Embedder
 from backend.settings import Environment
 from camvo.errors import CamvoError
@@ -134,6 +135,14 @@ def annotated_tasks(jobs: DatasetJobs) -> dict[int, list[Annotation]]:
             if says and annotation.task is not None:
                 found.setdefault(annotation.task, []).append(annotation)
     return found
+
+
+def kept_blind(jobs: DatasetJobs) -> Callable[[int], bool]:
+    """Whether a task, by its number, is or will be kept blind."""
+    with jobs.process.ledger.read() as connection:
+        blind = ProjectRounds(connection, jobs.project).blind_tasks()
+    audit = jobs.settings.audit if is_of_label_studio(jobs.project) else 0.0
+    return lambda number: number in blind or is_audit(jobs.project, number, audit)
 
 
 def peoples_label(annotations: Iterable[Annotation], question: JobQuestion) -> str | None:

@@ -12,12 +12,13 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from backend.annotation.job import is_audit, random_draw
+from backend.annotation.job import random_draw
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.quoting import agree_to
 from backend.commands.instructions.asking import (
     annotated_tasks,
     ask_about,
+    kept_blind,
     opened,
     price_of,
     read_text,
@@ -31,8 +32,6 @@ from backend.datasets.sinks import check_writable
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError
 from backend.ledger.money import Purse
-from backend.ledger.projects import is_of_label_studio
-from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.questions.objects import instructions_text
@@ -153,16 +152,13 @@ def _sample(
     jobs: DatasetJobs, tasks: IndexedTasks, annotated: Mapping[int, object], size: int
 ) -> list[DatasetTask]:
     """Random tasks, most of them labelled; those that are kept blind for people are left out."""
-    with jobs.process.ledger.read() as connection:
-        blind = ProjectRounds(connection, jobs.project).blind_tasks()
-    audit = jobs.settings.audit if is_of_label_studio(jobs.project) else 0.0
+    blind = kept_blind(jobs)
 
     def draw(task: DatasetTask) -> int:
         return random_draw("try", jobs.project, task.number)
 
     def unlabelled(task: DatasetTask) -> bool:
-        number = task.number
-        return not (number in annotated or number in blind or is_audit(jobs.project, number, audit))
+        return not (task.number in annotated or blind(task.number))
 
     labelled = heapq.nsmallest(
         size, (task for task in tasks.first_rows() if task.number in annotated), key=draw

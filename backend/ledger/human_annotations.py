@@ -6,13 +6,14 @@ The module is not called "annotations" because every module imports that name ``
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     bindparam,
     case,
     func,
@@ -22,8 +23,10 @@ from sqlalchemy import (
     update,
 )
 
+from backend.ledger import schemes
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, by_project, insert_or_replace
+from backend.ledger.schemes import Scheme
 
 _withdrawals = tables.withdrawals
 
@@ -130,7 +133,7 @@ class Annotation:
         annotation_id: Label Studio's id of the annotation.
         task: the task's number, ``None`` if unknown.
         updated_at: Label Studio's ISO time, unchanged.
-        labels: control → the answer, in the form of a vote.
+        labels: control → the answer, in the form of a vote, as it was given.
         ground_truth: whether the annotation is marked as ground truth.
         teaches: whether it may become a reward; false if skipped or created in bulk from predictions.
         origin: ``"manual"``, ``"prediction"`` or ``"prediction-changed"``; ``None`` if unknown.
@@ -141,6 +144,7 @@ class Annotation:
         withdrawn: whether ``camvo ledger forget`` has withdrawn it, so that it teaches nothing until it is
             brought back; set by :func:`store`.
         lead_time: seconds that the annotator took, over all sessions; ``None`` if unknown.
+        relabelled: control → the schemes by which its labels have changed; not stored with it.
     """
 
     project: str
@@ -157,6 +161,15 @@ class Annotation:
     received_at: float = 0.0
     withdrawn: bool = False
     lead_time: float | None = None
+    relabelled: Mapping[str, Sequence[Scheme]] = field(default_factory=dict, compare=False)
+
+    def under(self, scheme: Scheme) -> Annotation:
+        """The annotation once a question has this scheme too."""
+        changes = [*self.relabelled.get(scheme.control, ()), scheme]
+        return replace(self, relabelled={**self.relabelled, scheme.control: changes})
+
+
+_COLUMNS = [each.name for each in fields(Annotation) if each.name != "relabelled"]
 
 
 def store(connection: Connection, annotation: Annotation, now: float) -> bool:
@@ -174,7 +187,7 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
         stored.deleted or annotation_time(annotation.updated_at) <= annotation_time(stored.updated_at)
     ):
         return False
-    values = {field.name: getattr(annotation, field.name) for field in fields(Annotation)}
+    values = {name: getattr(annotation, name) for name in _COLUMNS}
     values |= {
         "labels": dict(annotation.labels),
         "received_at": now,
@@ -190,9 +203,17 @@ def of_tasks(
     """Return the same of several tasks, each a project and a number, at most some hundred."""
     found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
     for project, numbers in by_project(found):
-        for row in connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}):
-            found[project, row.task].append(Annotation(**row._mapping))
+        rows = connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}).all()
+        for annotation in _annotations(connection, rows):
+            if annotation.task is not None:
+                found[project, annotation.task].append(annotation)
     return found
+
+
+def _annotations(connection: Connection, rows: Sequence[Row[Any]]) -> list[Annotation]:
+    """The annotations in rows of the table, each with the changes of its labels since."""
+    changed = schemes.relabelled_in(connection, {row.project for row in rows}) if rows else {}
+    return [Annotation(**row._mapping, relabelled=changed.get(row.project, {})) for row in rows]
 
 
 def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
@@ -224,7 +245,7 @@ def in_scope(
         *(_table.c[name] == value for name, value in wanted.items() if value is not None),
     )
     rows = connection.execute(query.order_by(_table.c.project, _table.c.annotation_id))
-    return [Annotation(**row._mapping) for row in rows]
+    return _annotations(connection, rows.all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from backend.ledger.database.statements import (
     insert_new,
     insert_or_replace,
 )
+from backend.ledger.schemes import Schemes
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
 
@@ -177,6 +178,8 @@ class Round:
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
         planned_at: when it was decided whom to ask, unix seconds.
         bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
+        carried_from: the round of an earlier label scheme that it was made of, so that nobody was asked;
+            ``None`` for one that models voted in.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -199,6 +202,7 @@ class Round:
     missing: Mapping[str, str] | None = None
     planned_at: float = 0.0
     bounded_usd: float = 0.0
+    carried_from: int | None = None
     id: int = 0
 
 
@@ -227,6 +231,12 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
     return rounds
 
 
+def find_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Round]:
+    """Return the stored rounds by id; those that are deleted are absent. At most some hundred."""
+    query = _ROUNDS.where(_table.c.id.in_(list(ids)))
+    return {row.id: _round(row) for row in connection.execute(query)}
+
+
 def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
     """Store new rounds and return their ids.
 
@@ -247,9 +257,12 @@ def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
                 fix="look it up with rounds.find_by_key first, in the same transaction",
             )
     beside = [
-        {"round_id": ids[round_.key], "context": pack_context(round_.context, round_.text)} for round_ in new
+        {"round_id": ids[round_.key], "context": pack_context(round_.context, round_.text)}
+        for round_ in new
+        if not round_.pruned
     ]
-    connection.execute(_KEEP_CONTEXT, beside)
+    if beside:
+        connection.execute(_KEEP_CONTEXT, beside)
     return [ids[round_.key] for round_ in new]
 
 
@@ -290,6 +303,11 @@ class QuestionRounds:
         )
         by_task = {row.task: row for row in self.connection.execute(query)}
         return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
+
+    def after(self, number: int, limit: int) -> list[Round]:
+        """Return the first rounds whose ids are larger than a number, by id."""
+        query = _ROUNDS.where(self.condition, _table.c.id > number).order_by(_table.c.id).limit(limit)
+        return [_round(row) for row in self.connection.execute(query)]
 
     def everyone_votes(self, arms: Set[str], most: int) -> list[tuple[dict[str, str | None], str | None]]:
         """Return the votes and the human label of the latest rounds that a draw let ask everyone."""
@@ -465,7 +483,22 @@ class ProjectRounds:
         return first, last
 
     def latest_epochs(self) -> dict[str, str]:
-        """Return control → the epoch of its latest round."""
+        """Return control → its epoch: that of its label scheme, or of its latest round if that has none."""
+        schemes = Schemes(self.connection, self.project).latest()
+        has_round = (
+            select(_table.c.id)
+            .where(_table.c.project == self.project, _table.c.control == bindparam("name"))
+            .where(_table.c.epoch == bindparam("hash"))
+            .limit(1)
+        )
+        current = {
+            control: scheme.epoch
+            for control, scheme in schemes.items()
+            if self.connection.execute(has_round, {"name": control, "hash": scheme.epoch}).first()
+        }
+        return self._epochs_of_latest_rounds() | current
+
+    def _epochs_of_latest_rounds(self) -> dict[str, str]:
         latest = (
             select(func.max(_table.c.id)).where(_table.c.project == self.project).group_by(_table.c.control)
         )

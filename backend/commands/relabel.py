@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from backend.ledger.reports import QuestionSums
 from backend.ledger.schemes import Scheme, Schemes
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion, parse_label_config
-from backend.questions.relabelling import label_values, relabelled_config
+from backend.questions.relabelling import LabelMaps, label_values, relabelled_config
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
 from camvo.votes.relabelling import Relabelling
@@ -101,12 +101,12 @@ class _Plan:
     Attributes:
         found: the schemes.
         xml: the label config afterwards.
-        everyone: whether every annotated task is learnt again.
+        originals: question → annotation → what it said before labels became one, where that is taken back.
     """
 
     found: Transition
     xml: str
-    everyone: bool = False
+    originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 def run_relabel(
@@ -200,7 +200,7 @@ def relabel(
         with opened.ledger.write() as connection:
             return transaction(connection)
 
-    for carrying in carryings(plan.found, key, opened.settings, everyone=plan.everyone):
+    for carrying in carryings(plan.found, key, opened.settings):
         run_each(carrying.transactions(), write)
         console.print(
             f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over, 0 calls"
@@ -227,7 +227,7 @@ def _planned(opened: _Opened, wanted: LabelChanges, schemes: Schemes) -> _Plan:
             "nothing was labelled yet, so no label can change", where=_source(opened), fix="label it first"
         )
     if wanted.undo:
-        return _undo(opened, history)
+        return _undo(schemes, history)
     before = {name: old for name, scheme in latest.items() if (old := question_of(scheme)) is not None}
     present = max(latest.values(), key=lambda scheme: scheme.id).label_config
     maps = _Maps(before, wanted).read()
@@ -237,8 +237,10 @@ def _planned(opened: _Opened, wanted: LabelChanges, schemes: Schemes) -> _Plan:
         return _Plan(_begun_anew(found, xml, opened), xml)
     _require_clear(found, before, maps, latest, opened.asked(xml))
     _require_new_names(history, found)
-    carried = [(_with_originals(schemes, scheme, each, before), each) for scheme, each in found.carried]
-    return _Plan(replace(found, carried=carried), xml)
+    originals = {
+        scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.carried
+    }
+    return _Plan(replace(found, originals=originals), xml)
 
 
 def _begun_anew(found: Transition, xml: str, opened: _Opened) -> Transition:
@@ -336,7 +338,7 @@ def _target(
     wanted: LabelChanges,
     before: Mapping[str, ConfigQuestion],
     present: str,
-    maps: Mapping[str, Mapping[str, str | None]],
+    maps: LabelMaps,
 ) -> str:
     """The label config afterwards: the given one, the one that Label Studio has already, or a changed one."""
     if wanted.label_config is not None:
@@ -363,7 +365,7 @@ def _target(
 def _require_clear(
     found: Transition,
     before: Mapping[str, ConfigQuestion],
-    maps: Mapping[str, Mapping[str, str | None]],
+    maps: LabelMaps,
     latest: Mapping[str, Scheme],
     asked: Asked,
 ) -> None:
@@ -427,19 +429,20 @@ def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
                 )
 
 
-def _with_originals(
-    schemes: Schemes, scheme: Scheme, relabelling: Relabelling, before: Mapping[str, ConfigQuestion]
-) -> Scheme:
-    """The scheme with what people said of labels that become one, so that this can be taken back."""
+def _originals(schemes: Schemes, question: ConfigQuestion, relabelling: Relabelling) -> dict[int, str]:
+    """Annotation → what it says, of those that say a label which becomes one with another."""
     if relabelling.is_exact:
-        return scheme
-    question = before[scheme.control]
+        return {}
     people = Annotations(schemes.connection, schemes.project).all()
-    said = answering(people, scheme.control, question.control.aggregation, label_values(question))
-    return replace(scheme, originals={str(each.annotation_id): each.labels[scheme.control] for each in said})
+    said = answering(people, question.name, question.control.aggregation, label_values(question))
+    return {
+        each.annotation_id: answer
+        for each in said
+        if relabelling.vote(answer := each.labels[question.name]) != answer
+    }
 
 
-def _undo(opened: _Opened, history: Sequence[Scheme]) -> _Plan:
+def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
     """The way back from the latest change of labels."""
     latest = {scheme.control: scheme for scheme in history}
     newest = max(
@@ -456,7 +459,16 @@ def _undo(opened: _Opened, history: Sequence[Scheme]) -> _Plan:
         found, xml = undone(history, together, time.time())
     except BadLabelConfigError as error:
         raise ConfigError("the earlier label config cannot be read", where="--undo", fix=error.fix) from error
-    return _Plan(found, xml, everyone=True)
+    people = Annotations(schemes.connection, schemes.project).all()
+    originals = {
+        scheme.control: {
+            each.annotation_id: each.originals[scheme.control][-1]
+            for each in people
+            if each.originals and scheme.control in each.originals
+        }
+        for scheme in together
+    }
+    return _Plan(found, xml, originals)
 
 
 def _lines(opened: _Opened, plan: _Plan) -> Iterator[str]:
@@ -495,7 +507,7 @@ def _deliver(opened: _Opened, plan: _Plan, console: Console) -> None:
         for annotation in (each for task in page for each in task["annotations"]):
             result = list(annotation["result"])
             for scheme, _ in plan.found.carried:
-                original = plan.found.originals.get(scheme.control, {}).get(str(annotation["id"]))
+                original = plan.originals.get(scheme.control, {}).get(annotation["id"])
                 questions = plan.found.before[scheme.control], after[scheme.control]
                 result = relabelled_result(result, *questions, scheme.labels, original)
             if result != annotation["result"]:

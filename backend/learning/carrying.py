@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -93,6 +93,7 @@ class Carrying:
         relabelling: how votes are written in it.
         settings: the project's settings.
         now: unix seconds.
+        originals: annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt again at the end, because the scheme has rounds that
             were made before the latest annotations.
         rounds: how many rounds were carried so far.
@@ -104,6 +105,7 @@ class Carrying:
     relabelling: Relabelling
     settings: Settings
     now: float
+    originals: Mapping[int, str] = field(default_factory=dict)
     everyone: bool = False
     rounds: int = 0
     left: int = 0
@@ -283,6 +285,8 @@ class Carrying:
         of_question = CarriedRounds(connection, self.project, self.scheme.control, self._source, epoch)
         asked_further = of_question.copy_beside(self.relabelling.vote)
         schemes.append(self.scheme)
+        if self.originals:
+            Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)
         return Annotations(connection, self.project).tasks() if self.everyone else asked_further
 
     def _correct(self, tasks: Sequence[int], connection: Connection) -> None:

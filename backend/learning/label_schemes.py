@@ -57,7 +57,8 @@ class Transition:
         anew: the schemes that begin with nothing.
         open: question → labels of which nobody has said what becomes of them.
         added: question → its new labels, of questions that are the same but for these.
-        originals: question → annotation → what it said before labels became one, where that is taken back.
+        originals: question → annotation → what it says, of those whose labels become one.
+        everyone: whether every annotated task is learnt from again.
     """
 
     before: Mapping[str, ConfigQuestion] = field(default_factory=dict)
@@ -65,7 +66,8 @@ class Transition:
     anew: Sequence[Scheme] = ()
     open: Mapping[str, OpenLabels] = field(default_factory=dict)
     added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    originals: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    everyone: bool = False
 
     def under_old_labels(self, config: LabelConfig) -> LabelConfig:
         """The label config with the questions that it asked before."""
@@ -157,8 +159,7 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
         relabelling = Relabelling(old.control.aggregation, back, label_values(old))
         scheme = Scheme(change.control, to.epoch, xml, source=change.epoch, labels=labels, created_at=now)
         carried.append((scheme, relabelling))
-    originals = {change.control: change.originals for change in changes}
-    return Transition(before, carried, originals=originals), xml
+    return Transition(before, carried, everyone=True), xml
 
 
 def _only_source(labels: Mapping[str, str | None], new: str) -> str | None:
@@ -194,12 +195,18 @@ def open_labels(connection: Connection, project: str, config: LabelConfig) -> di
     }
 
 
-def carryings(
-    found: Transition, project: str, settings: Settings, *, everyone: bool = False
-) -> list[Carrying]:
+def carryings(found: Transition, project: str, settings: Settings) -> list[Carrying]:
     """What carries a project's rounds over."""
     return [
-        Carrying(project, scheme, relabelling, settings, scheme.created_at, everyone)
+        Carrying(
+            project,
+            scheme,
+            relabelling,
+            settings,
+            scheme.created_at,
+            originals=found.originals.get(scheme.control, {}),
+            everyone=found.everyone,
+        )
         for scheme, relabelling in found.carried
     ]
 

@@ -129,25 +129,22 @@ def _in_scheme(
 ) -> Annotation | None:
     """The annotation with its answer in the labels of a question; ``None`` if it has none there.
 
-    The labels may have changed since it was made. The first of its readings that answers the question
-    counts: as it stands, as it was before Label Studio was told other labels, or with labels followed from
-    scheme to scheme.
+    The labels may have changed since it was made. Then the first reading that answers the question counts:
+    the answer with its labels followed from scheme to scheme, or what it was before labels became one.
     """
     answer = annotation.labels.get(control)
-    changes = annotation.relabelled.get(control, ())
-    readings = [answer, *(change.originals.get(str(annotation.annotation_id)) for change in changes)]
-    for reading in readings:  # grows while it is read
-        if registry.is_answer(aggregation, reading, options):
-            return annotation if reading == answer else _saying(annotation, control, str(reading))
-        if reading is not None:
-            steps = (Relabelling(aggregation, change.labels, options) for change in changes)
-            later = dict.fromkeys(step.vote_if_valid(reading) for step in steps)
-            readings += [new for new in later if new not in readings]
+    if registry.is_answer(aggregation, answer, options):
+        return annotation
+    steps = [Relabelling(aggregation, labels, options) for labels in annotation.relabelled.get(control, ())]
+    earlier = (annotation.originals or {}).get(control, ())
+    for begin in [answer, *reversed(earlier)] if steps else ():
+        readings = [begin]
+        for reading in readings:  # grows while it is read
+            if registry.is_answer(aggregation, reading, options):
+                return replace(annotation, labels={**annotation.labels, control: str(reading)})
+            known = dict.fromkeys(step.vote_if_valid(reading) for step in steps if reading is not None)
+            readings += [new for new in known if new not in readings]
     return None
-
-
-def _saying(annotation: Annotation, control: str, answer: str) -> Annotation:
-    return replace(annotation, labels={**annotation.labels, control: answer})
 
 
 def record_blind_answer(connection: Connection, round_: Round, round_id: int) -> None:

@@ -27,6 +27,7 @@ from backend.ledger import schemes
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, by_project, insert_or_replace
 from backend.ledger.schemes import Scheme
+from camvo.votes.relabelling import LabelMap
 
 _withdrawals = tables.withdrawals
 
@@ -106,7 +107,7 @@ _OF_TASKS = (
     )
     .order_by(_table.c.annotation_id)
 )
-_STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted).where(
+_STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted, _table.c.originals).where(
     _table.c.project == bindparam("of"), _table.c.annotation_id == bindparam("number")
 )
 
@@ -120,6 +121,7 @@ _EMPTIED: Final[dict[str, Any]] = {
     "deleted": True,
     "withdrawn": False,
     "lead_time": None,
+    "originals": None,
 }
 """Columns of a tombstone. A deleted annotation keeps its id, so that a late webhook does not restore it."""
 
@@ -144,7 +146,9 @@ class Annotation:
         withdrawn: whether ``camvo ledger forget`` has withdrawn it, so that it teaches nothing until it is
             brought back; set by :func:`store`.
         lead_time: seconds that the annotator took, over all sessions; ``None`` if unknown.
-        relabelled: control → the schemes by which its labels have changed; not stored with it.
+        originals: control → what it said before labels became one, the earliest first, since Label Studio is
+            told the new label; ``None`` if nothing became one.
+        relabelled: control → how its labels have changed, the earliest first; not stored with it.
     """
 
     project: str
@@ -161,11 +165,12 @@ class Annotation:
     received_at: float = 0.0
     withdrawn: bool = False
     lead_time: float | None = None
-    relabelled: Mapping[str, Sequence[Scheme]] = field(default_factory=dict, compare=False)
+    originals: Mapping[str, Sequence[str]] | None = None
+    relabelled: Mapping[str, Sequence[LabelMap]] = field(default_factory=dict, compare=False)
 
     def under(self, scheme: Scheme) -> Annotation:
         """The annotation once a question has this scheme too."""
-        changes = [*self.relabelled.get(scheme.control, ()), scheme]
+        changes = [*self.relabelled.get(scheme.control, ()), scheme.labels]
         return replace(self, relabelled={**self.relabelled, scheme.control: changes})
 
 
@@ -191,6 +196,7 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
     values |= {
         "labels": dict(annotation.labels),
         "received_at": now,
+        "originals": None if stored is None else stored.originals,
         "withdrawn": is_withdrawn(Annotations(connection, annotation.project).withdrawals(), annotation),
     }
     connection.execute(insert_or_replace(connection.dialect, _table), values)
@@ -315,6 +321,17 @@ class Annotations:
     def all(self) -> list[Annotation]:
         """Return a project's annotations that are not deleted and whose task is known, ordered by id."""
         return in_scope(self.connection, self.project, None, None)
+
+    def keep_originals(self, control: str, said: Mapping[int, str]) -> None:
+        """Keep what annotations say (annotation → answer) beside what Label Studio will say they do."""
+        for annotation in self.all():
+            if (answer := said.get(annotation.annotation_id)) is not None:
+                before = annotation.originals or {}
+                kept = {**before, control: [*before.get(control, ()), answer]}
+                of = _table.c.annotation_id == annotation.annotation_id
+                self.connection.execute(
+                    update(_table).where(_table.c.project == self.project, of).values(originals=kept)
+                )
 
     def count(self) -> int:
         """Count a project's annotations that are not deleted and may teach."""

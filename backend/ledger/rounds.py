@@ -35,9 +35,10 @@ from backend.ledger.database.statements import (
     insert_new,
     insert_or_replace,
 )
-from backend.ledger.schemes import Schemes
+from backend.ledger.schemes import Schemes, relabelled_in
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
+from camvo.votes.relabelling import LabelMap
 
 _accepted = tables.accepted
 _OF_TASK = select(_accepted).where(
@@ -105,16 +106,29 @@ class AcceptedTasks:
         """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
 
         The webhook may arrive before Label Studio has reported which annotation it made; then the labels
-        decide.
+        decide. They are compared in the names that they have now (``camvo relabel``).
         """
         row = self.connection.execute(_OF_TASK, {"of": self.project, "number": task}).one_or_none()
         if row is None or row.annotation_id not in {None, annotation_id}:
             return False
-        return dict(labels) == dict(row.labels)
+        changes = relabelled_in(self.connection, [self.project]).get(self.project, {})
+        return labels.keys() == row.labels.keys() and all(
+            label in _names(row.labels[control], changes.get(control, ()))
+            for control, label in labels.items()
+        )
 
     def forget(self, tasks: Sequence[int]) -> None:
         """Forget accepted tasks: they are no longer accepted."""
         delete_tasks(self.connection, _accepted, self.project, tasks)
+
+
+def _names(label: str, changes: Sequence[LabelMap]) -> list[str]:
+    """The names that a label has had since, with its own."""
+    names = [label]
+    for name in names:  # grows while it is read
+        later = (change.get(name) for change in changes)
+        names += [new for new in dict.fromkeys(later) if new is not None and new not in names]
+    return names
 
 
 _table, _contexts = tables.rounds, tables.contexts
@@ -484,7 +498,7 @@ class ProjectRounds:
 
     def latest_epochs(self) -> dict[str, str]:
         """Return control → its epoch: that of its label scheme, or of its latest round if that has none."""
-        schemes = Schemes(self.connection, self.project).latest()
+        schemes = Schemes(self.connection, self.project).epochs()
         has_round = (
             select(_table.c.id)
             .where(_table.c.project == self.project, _table.c.control == bindparam("name"))
@@ -492,9 +506,9 @@ class ProjectRounds:
             .limit(1)
         )
         current = {
-            control: scheme.epoch
-            for control, scheme in schemes.items()
-            if self.connection.execute(has_round, {"name": control, "hash": scheme.epoch}).first()
+            control: epoch
+            for control, epoch in schemes.items()
+            if self.connection.execute(has_round, {"name": control, "hash": epoch}).first()
         }
         return self._epochs_of_latest_rounds() | current
 

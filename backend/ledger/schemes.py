@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
 from backend.ledger.database import tables
+from camvo.votes.relabelling import LabelMap
 
 _table = tables.schemes
 
@@ -24,8 +25,6 @@ class Scheme:
         source: the epoch whose rounds were carried over; ``None`` if everything began anew.
         labels: each label of the source → its label here, ``None`` for one that is dropped; empty if no label
             changed.
-        originals: annotation → what it said before Label Studio was told the new labels, where that cannot
-            be worked out.
         created_at: unix seconds.
         id: the row's id, 0 before the scheme is stored.
     """
@@ -34,8 +33,7 @@ class Scheme:
     epoch: str
     label_config: str
     source: str | None = None
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    originals: Mapping[str, str] = field(default_factory=dict)
+    labels: LabelMap = field(default_factory=dict)
     created_at: float = 0.0
     id: int = 0
 
@@ -56,20 +54,27 @@ class Schemes:
         """Return control → its scheme now."""
         return {scheme.control: scheme for scheme in self.all()}
 
+    def epochs(self) -> dict[str, str]:
+        """Return control → the epoch of its scheme now."""
+        columns = (_table.c.control, _table.c.epoch)
+        query = select(*columns).where(_table.c.project == self.project).order_by(_table.c.id)
+        return {row.control: row.epoch for row in self.connection.execute(query)}
+
     def append(self, scheme: Scheme) -> None:
         """Store a scheme, which is the question's from now on."""
         row = {each.name: getattr(scheme, each.name) for each in fields(Scheme) if each.name != "id"}
-        row |= {"labels": dict(scheme.labels), "originals": dict(scheme.originals), "project": self.project}
+        row |= {"labels": dict(scheme.labels), "project": self.project}
         self.connection.execute(insert(_table), row)
 
 
-def relabelled_in(connection: Connection, projects: Collection[str]) -> dict[str, dict[str, list[Scheme]]]:
-    """Return project → control → the schemes by which labels changed; others are absent."""
-    found: dict[str, dict[str, list[Scheme]]] = {}
-    query = select(_table).where(_table.c.project.in_(projects), _table.c.source.is_not(None))
+def relabelled_in(connection: Connection, projects: Collection[str]) -> dict[str, dict[str, list[LabelMap]]]:
+    """Return project → control → how its labels changed, the earliest first; others are absent."""
+    found: dict[str, dict[str, list[LabelMap]]] = {}
+    columns = (_table.c.project, _table.c.control, _table.c.labels)
+    query = select(*columns).where(_table.c.project.in_(projects), _table.c.source.is_not(None))
     for row in connection.execute(query.order_by(_table.c.id)):
         if row.labels:
-            found.setdefault(row.project, {}).setdefault(row.control, []).append(_scheme(row))
+            found.setdefault(row.project, {}).setdefault(row.control, []).append(row.labels)
     return found
 
 

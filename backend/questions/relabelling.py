@@ -10,13 +10,10 @@ from backend.questions.label_config import LabelConfig
 from backend.questions.question import ConfigQuestion
 from backend.questions.spans import RegionChoices
 from backend.questions.xml import Element, Label, attribute, stored_name
-from camvo.votes.relabelling import Relabelling
-
-LabelMap: TypeAlias = Mapping[str, str | None]
-"""Old label → new label, ``None`` for one that is dropped; labels that are absent stay."""
+from camvo.votes.relabelling import LabelMap, Relabelling
 
 LabelMaps: TypeAlias = Mapping[str, LabelMap]
-"""The same, by the names of the questions."""
+"""Question → what becomes of its labels; labels that are absent stay."""
 
 
 @dataclass(frozen=True, slots=True)

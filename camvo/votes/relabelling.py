@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LabelVote
 from camvo.votes.sets import SubsetVote, read_subset
 from camvo.votes.spans import SpanVote, read_spans, write_spans
+
+LabelMap: TypeAlias = Mapping[str, str | None]
+"""Old label → new label, ``None`` for one that is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class Relabelling:
 
     Attributes:
         aggregation: how the question counts votes now.
-        labels: each old label → its new one, ``None`` for one that is dropped.
+        labels: what becomes of each old label.
         options: the question's labels now, in their order.
 
     >>> from camvo.votes.sets import SubsetVote
@@ -29,7 +33,7 @@ class Relabelling:
     """
 
     aggregation: Aggregation
-    labels: Mapping[str, str | None]
+    labels: LabelMap
     options: Sequence[str]
 
     @property

@@ -385,6 +385,7 @@ human_annotations = _table(
     Column("received_at", Double, nullable=False),
     Column("withdrawn", Boolean, nullable=False),
     Column("lead_time", Double),
+    Column("originals", _JSON_VALUE),
     Index(None, "project", "task"),
 )
 
@@ -437,7 +438,6 @@ schemes = _table(
     Column("label_config", Text, nullable=False),
     Column("source", Text),
     Column("labels", _JSON_VALUE, nullable=False),
-    Column("originals", _JSON_VALUE, nullable=False),
     Column("created_at", Double, nullable=False),
     Index(None, "project", "control"),
     sqlite_autoincrement=True,

@@ -380,6 +380,7 @@ def _people_and_projects() -> None:
         sa.Column("received_at", sa.Double, nullable=False),
         sa.Column("withdrawn", sa.Boolean, nullable=False),
         sa.Column("lead_time", sa.Double),
+        sa.Column("originals", JSON_VALUE),
         sa.PrimaryKeyConstraint("project", "annotation_id", name="pk_annotations"),
     )
     op.create_index("ix_annotations_project_task", "annotations", ["project", "task"])
@@ -432,7 +433,6 @@ def _people_and_projects() -> None:
         sa.Column("label_config", sa.Text, nullable=False),
         sa.Column("source", sa.Text),
         sa.Column("labels", JSON_VALUE, nullable=False),
-        sa.Column("originals", JSON_VALUE, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_schemes"),
         sqlite_autoincrement=True,

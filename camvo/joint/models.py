@@ -271,10 +271,8 @@ class TwoCoins:
     @property
     def agreement(self) -> Array:
         """How often each pair of arms is expected to agree, shape (K, K)."""
-        right, wrong = self.accuracy.T, 1.0 - self.accuracy.T
-        return np.einsum("c,ck,cj->kj", self.share, right, right) + np.einsum(
-            "c,ck,cj->kj", self.share, wrong, wrong
-        )
+        right, wrong = self.accuracy, 1.0 - self.accuracy
+        return np.asarray((right * self.share) @ right.T + (wrong * self.share) @ wrong.T)
 
     @property
     def skill(self) -> Array:
@@ -360,14 +358,6 @@ def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Arra
 
 class VoteModel(Protocol):
     """A fitted model of the votes of K arms."""
-
-    @property
-    def agreement(self) -> Array:
-        """How often each pair of arms is expected to agree, shape (K, K)."""
-        right, wrong = self.accuracy.T, 1.0 - self.accuracy.T
-        return np.einsum("c,ck,cj->kj", self.share, right, right) + np.einsum(
-            "c,ck,cj->kj", self.share, wrong, wrong
-        )
 
     @property
     def skill(self) -> Array:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
@@ -323,18 +323,11 @@ def _host(address: str | None) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("backend.server.status"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return formats.templates(
+        "backend.server.status",
+        "templates",
+        beyond_chance=agreement.beyond_chance,
+        host=_host,
+        points=agreement.points,
+        replaceable=agreement.replaceable,
     )
-    environment.filters |= {
-        **formats.FILTERS,
-        "beyond_chance": agreement.beyond_chance,
-        "host": _host,
-        "points": agreement.points,
-        "replaceable": agreement.replaceable,
-    }
-    return environment

@@ -61,9 +61,8 @@ def words_for(control: Element, tree: Tree) -> tuple[Words, ...]:
 
     Words inside another control, such as a Header among its choices, are left out.
     """
-    outside, inside = _words_by_control(tree)
-    found = inside.get(control, ())
-    shared = _words_within(tree, sight_of(tree).restrictions(control), outside)
+    found = _words_by_control(tree)[1].get(control, ())
+    shared = _words_within(tree, sight_of(tree).restrictions(control))
     return tuple(sorted((*shared, *found), key=lambda words: words.place)) if found else shared
 
 
@@ -87,9 +86,7 @@ def _words_by_control(
 
 
 @lru_cache(maxsize=32)
-def _words_within(
-    tree: Tree, restrictions: frozenset[Hashable], words: tuple[tuple[Element, Words], ...]
-) -> tuple[Words, ...]:
-    """Those of the words that are seen under the restrictions of a control."""
-    sight = sight_of(tree)
+def _words_within(tree: Tree, restrictions: frozenset[Hashable]) -> tuple[Words, ...]:
+    """The words outside controls that are seen under the restrictions of a control."""
+    words, sight = _words_by_control(tree)[0], sight_of(tree)
     return tuple(each for element, each in words if sight.restrictions(element) <= restrictions)

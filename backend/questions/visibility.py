@@ -140,6 +140,7 @@ class _Sight:
         self._candidates: dict[_Restriction, list[str]] = {}
         self._conditions: dict[_Restriction, Condition] = {}
         self._closures: dict[tuple[_Restriction, ...], frozenset[_Restriction]] = {}
+        self._choices: dict[Element, _NamedChoices] = {}
         self._seen = self._ever_seen()
 
     def _ever_seen(self) -> set[str]:
@@ -216,20 +217,20 @@ class _Sight:
         """The sets of labels of which a restriction wants one, and what people see of them."""
         if rule.choices is None or (rule.when and rule.control is None):
             return None, ()
-        wanted = rule.choices.split(",") if rule.when else [rule.choices]
+        wanted = dict.fromkeys(rule.choices.split(",")) if rule.when else [rule.choices]
+        if (named := self._choices.get(control)) is None:
+            named = self._choices[control] = _NamedChoices(control)
         answers: list[tuple[str, ...]] = []
         texts: list[str] = []
-        nodes = list(_nodes(control))
         for value in wanted:
-            found = [node for node in nodes if value in {node.stored, node.visible}]
-            if not rule.when:
-                found = [node for node in found if value == node.stored and node.is_leaf]
-            for node in found[:1]:
-                texts.append(node.visible)
-                if _name(control) != "taxonomy":
-                    answers.append(node.leaves)
-                else:
-                    answers += [(leaf.path,) for leaf in nodes if leaf.is_leaf and leaf.stored == node.stored]
+            node = named.by_name.get(value) if rule.when else named.leaf(value)
+            if node is None:
+                continue
+            texts.append(node.visible)
+            if _name(control) != "taxonomy":
+                answers.append(node.leaves)
+            else:
+                answers += [(leaf.path,) for leaf in named.leaves.get(node.stored, ())]
         return tuple(dict.fromkeys(answers)), tuple(dict.fromkeys(texts))
 
     def conditions(self, tag: Element) -> tuple[Condition, ...]:
@@ -355,6 +356,28 @@ def _nodes(control: Element) -> Iterator[_Node]:
     nested = _name(control) == "taxonomy" or is_true(control, "allowNested")
     separator = attribute(control, "pathSeparator") if _name(control) == "taxonomy" else None
     yield from _nodes_below(control, (), separator or _SEPARATOR, nested=nested)
+
+
+class _NamedChoices:
+    """The choices of a control, by their names: a restriction may name hundreds of thousands.
+
+    Attributes:
+        by_name: stored or visible name → the first choice with it.
+        leaves: stored name → the choices without others below them.
+    """
+
+    def __init__(self, control: Element) -> None:
+        self.by_name: dict[str, _Node] = {}
+        self.leaves: dict[str, list[_Node]] = {}
+        for node in _nodes(control):
+            self.by_name.setdefault(node.stored, node)
+            self.by_name.setdefault(node.visible, node)
+            if node.is_leaf:
+                self.leaves.setdefault(node.stored, []).append(node)
+
+    def leaf(self, stored: str) -> _Node | None:
+        """The first choice with a stored name and none below it; ``None`` if there is none."""
+        return next(iter(self.leaves.get(stored, ())), None)
 
 
 def _nodes_below(tag: Element, path: tuple[str, ...], separator: str, *, nested: bool) -> Iterator[_Node]:

@@ -224,9 +224,10 @@ class AnnotationProcess:
         """What the calls of jobs wait for, in words; empty if for nothing. Any thread may call this."""
         return "; ".join(map(str, self.pool.waits))
 
-    def awaited(self) -> str:
-        """The same, with slow models that have yet to answer many calls."""
-        return "; ".join(map(str, [*self.pool.waits, *self.pool.backlogs]))
+    def awaited(self, *, outages: bool = True) -> str:
+        """The same, with slow models that have yet to answer many calls; these alone without ``outages``."""
+        waits = self.pool.waits if outages else []
+        return "; ".join(map(str, [*waits, *self.pool.backlogs]))
 
     def stop_asking(self) -> None:
         """Ask no model any more, because the process stops; a signal handler may call this.

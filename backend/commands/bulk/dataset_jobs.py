@@ -56,6 +56,10 @@ class DatasetJobs:
     batching: Batching | None = None
     waits: bool = True
 
+    def awaited(self) -> str:
+        """What the tasks wait for now, in words; empty if for nothing."""
+        return self.process.awaited(outages=self.waits)
+
     def look_up(
         self,
         tasks: Iterable[DatasetTask],

@@ -359,12 +359,12 @@ def _sweep(
             _doing(jobs, everyone=everyone),
             tasks.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
-            waiting=process.awaited,
+            waiting=jobs.awaited,
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
-        if process.waiting():
+        if jobs.waits and process.waiting():
             console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(

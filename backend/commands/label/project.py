@@ -171,7 +171,7 @@ class _ProjectSweeps:
             "labelling",
             tasks,
             note=lambda done, total: spending.so_far(),
-            waiting=jobs.process.awaited,
+            waiting=jobs.awaited,
         ) as advance:
             run(advance)
 

@@ -366,7 +366,7 @@ class _CountingAgain:
             left = FurtherVotes(connection, project).uncounted()  # by a run that was interrupted
         if not numbers and not left:
             return
-        with progress_bar(self._console, "completing", len(numbers), waiting=process.awaited) as advance:
+        with progress_bar(self._console, "completing", len(numbers), waiting=self._jobs.awaited) as advance:
 
             async def complete(job: Job) -> Any:
                 bought = await process.further.complete(job)

@@ -148,6 +148,15 @@ def test_the_progress_says_what_is_waited_for(tmp_path: Path, monkeypatch: pytes
         assert "waiting for red (HTTP 503) since " in said(folder)
 
 
+def test_a_run_that_does_not_wait_says_of_no_model_that_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.commands.shared.output._LOOK", 0.001)
+    with folder_of(tmp_path, Provider(Reply.fails(503))) as folder:
+        folder.label(no_wait=True)
+        assert "waiting for red" not in said(folder)
+
+
 def test_an_interruption_ends_the_wait_and_the_same_command_continues(tmp_path: Path) -> None:
     class Stopped(Provider):
         def fails(self, body: dict[str, Any]) -> bool:

@@ -113,6 +113,16 @@ def config(content: str) -> None:
         parse_label_config.__wrapped__(f'<View>{TEXT}<Choices name="c" toName="t">{labels}</Choices></View>')
 
 
+def condition(content: str) -> None:
+    """As many choices and as many labels that a condition names as a tenth of the characters."""
+    numbers = range(len(content) // 10)
+    many = "".join(f'<Choice value="{each}"/>' for each in numbers)
+    named = ",".join(f"no {each}" for each in numbers)
+    waits = f'visibleWhen="choice-selected" whenTagName="c" whenChoiceValue="{named}"'
+    later = f'<Choices name="d" toName="t" {waits}><Choice value="a"/><Choice value="b"/></Choices>'
+    parse_label_config.__wrapped__(f'<View>{TEXT}<Choices name="c" toName="t">{many}</Choices>{later}</View>')
+
+
 READERS: dict[str, Callable[[str], object]] = {
     **{f"answer about {control}": partial(parse, control) for control in CONTROLS},
     "answer with quotations": parse_spans,
@@ -127,6 +137,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "redacted parts": replace_every_other,
     "personal data": redact,
     "label config": config,
+    "condition of a label config": condition,
     "stored text": storable_text,
     "normalised text": texts.normalise_text,
     "overlap of words": lambda content: texts._word_overlap(content, content + " x"),

@@ -68,12 +68,31 @@ _TAG = re.compile(r"<[a-zA-Z!/]")
 _ITEM = re.compile(r"(<li\b[^>]*>)", re.IGNORECASE)
 
 
-def instructions_text(written: str) -> str:
-    """Return a project's labelling instructions as plain text, as people read them in Label Studio.
+FOR_PEOPLE_ONLY: Final = "Models do not read on from here."
+"""What follows this sentence in a project's instructions is for annotators alone."""
 
-    They are HTML there. Each block is a line, each item of a list begins with a dash, and empty lines go. A
-    text without any tag keeps its lines as they are.
+
+def split_instructions(written: str) -> tuple[str, str]:
+    """Divide a project's instructions into what models read, and the HTML that is for annotators alone.
+
+    The second part begins with the tag before :data:`FOR_PEOPLE_ONLY`; it is empty without that sentence.
     """
+    at = written.find(FOR_PEOPLE_ONLY)
+    if at < 0:
+        return written, ""
+    before = written[:at].rstrip()
+    start = before.rfind("<") if before.endswith(">") else at
+    return written[:start], written[start:]
+
+
+def instructions_text(written: str) -> str:
+    """Return a project's labelling instructions as plain text, as models read them.
+
+    They are HTML in Label Studio. Each block is a line, each item of a list begins with a dash, and empty
+    lines go. A text without any tag keeps its lines as they are. What is for annotators alone is left out
+    (:func:`split_instructions`).
+    """
+    written, _ = split_instructions(written)
     if not _TAG.search(written):
         return unescape(written).replace("\r\n", "\n").strip()
     lines = (line.strip() for line in _plain_text(_ITEM.sub(r"\1- ", written)).split("\n"))

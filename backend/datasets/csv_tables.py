@@ -91,11 +91,44 @@ def _form(path: Path, separator: str | None, _version: tuple[int, int]) -> _Form
     return form
 
 
+_FOREIGN: Final = {
+    b"PK\x03\x04": (
+        "is a workbook or an archive, not text",
+        "save the sheet as CSV UTF-8, or unpack the archive",
+    ),
+    b"\xd0\xcf\x11\xe0": ("is an Excel workbook, not text", "save the sheet as CSV UTF-8"),
+    b"\x1f\x8b": ("is compressed", "unpack it: gunzip"),
+    b"PAR1": ("is Parquet", "name the file *.parquet"),
+}
+"""The first bytes of files that have got the ending of another format: what they are, and what to do."""
+
+
+def foreign_format(path: Path) -> tuple[str, str] | None:
+    """Return what a file is in place of text, and what to do; ``None`` if its first bytes do not say so.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        first = file.read(4)
+    return next((said for mark, said in _FOREIGN.items() if first.startswith(mark)), None)
+
+
+def _encoding(first: bytes) -> str:
+    """The encoding by the first two bytes: a mark, or the NUL beside an ASCII character in UTF-16."""
+    if first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    if len(first) == 2 and 0 in first and any(first):
+        return "utf-16-be" if first[0] == 0 else "utf-16-le"
+    return "utf-8-sig"
+
+
 def _written_form(path: Path, separator: str | None) -> _Form:
     """The form by the first bytes and the first line."""
+    if (foreign := foreign_format(path)) is not None:
+        raise CsvError(1, *foreign)
     with path.open("rb") as file:
-        marks = file.read(2)
-    encoding = "utf-16" if marks in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+        encoding = _encoding(file.read(2))
     with path.open(encoding=encoding, newline="") as text:
         header = text.readline()
         named = _SEPARATOR_LINE.fullmatch(header)
@@ -215,6 +248,15 @@ def _undecodable(path: Path, error: UnicodeDecodeError) -> CsvError:
     """The first line that cannot be decoded; the error itself only names a place in a buffer."""
     if error.encoding.startswith("utf-16"):
         return CsvError(1, "is not UTF-16, although its first bytes say so", "save the file as UTF-8")
+    return wrong_byte(path) or CsvError(1, "is not UTF-8", "save the file as UTF-8")
+
+
+def wrong_byte(path: Path) -> CsvError | None:
+    """Return the error about the first line of a file that is not UTF-8; ``None`` if all lines are.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -225,4 +267,4 @@ def _undecodable(path: Path, error: UnicodeDecodeError) -> CsvError:
                     f"holds the byte 0x{line[wrong.start]:02X}, which is not UTF-8",
                     "save the file as UTF-8; on a command line: iconv -f WINDOWS-1252 -t UTF-8",
                 )
-    return CsvError(1, "is not UTF-8", "save the file as UTF-8")
+    return None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol
 
 import ijson
 
-from backend.datasets.csv_tables import CsvError, CsvRecord, csv_records
+from backend.datasets.csv_tables import CsvError, CsvRecord, csv_records, foreign_format, wrong_byte
 from backend.errors import DatasetError
 
 
@@ -131,7 +131,7 @@ class _JsonTasks:
         place = "the first task"
         with _reading(self.path) as file:
             if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"[":
-                raise DatasetError(
+                raise _not_text(self.path) or DatasetError(
                     "is not a JSON array",
                     where=str(self.path),
                     fix="write [task, …], or name the file *.jsonl",
@@ -144,7 +144,7 @@ class _JsonTasks:
                     yield _task_row(_without_decimals(value), place, self.path)
                     place = f"task {number + 1}"
             except ijson.JSONError:
-                raise DatasetError(
+                raise _not_text(self.path) or DatasetError(
                     "is not JSON",
                     where=f"{self.path}, {place}",
                     fix="export the tasks again; NaN and Infinity are no JSON, null is",
@@ -164,10 +164,19 @@ def _without_decimals(value: Any) -> Any:
             return value
 
 
+def _not_text(path: Path) -> DatasetError | None:
+    """The error about a file that is no UTF-8 text; ``None`` if it is."""
+    if (foreign := foreign_format(path)) is not None:
+        return DatasetError(foreign[0], where=str(path), fix=foreign[1])
+    wrong = wrong_byte(path)
+    return wrong and DatasetError(wrong.message, where=f"{path}, line {wrong.line}", fix=wrong.fix)
+
+
 def _task_row(value: object, place: str, path: Path) -> Row:
     """Make a row of a JSON object: a task of Label Studio, or a plain row."""
     if not isinstance(value, Mapping):
-        raise DatasetError("is not a JSON object", where=f"{path}, {place}", fix='write {"column": value, …}')
+        fix = "name the file *.json" if isinstance(value, list) else 'write {"column": value, …}'
+        raise DatasetError("is not a JSON object", where=f"{path}, {place}", fix=fix)
     data = value.get("data")
     if not isinstance(data, Mapping):
         return Row(place, value)
@@ -192,7 +201,7 @@ class _JsonLines:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            raise DatasetError(
+            raise _not_text(self.path) or DatasetError(
                 "is not JSON", where=f"{self.path}, {place}", fix="write one JSON object per line"
             ) from None
         return _task_row(value, place, self.path)
@@ -278,5 +287,5 @@ def open_source(path: Path) -> Source:
         raise DatasetError(
             f"the ending {path.suffix!r} names no format",
             where=str(path),
-            fix=f"use one of {', '.join(_FORMATS)}",
+            fix=f"use one of {', '.join(_FORMATS)}; Excel saves a sheet as CSV UTF-8",
         ) from None

@@ -122,7 +122,7 @@ def _labels_in_words(labels: Sequence[Label], said: str) -> list[str] | None:
         try:
             parsed = json.loads(form)
         except (ValueError, RecursionError):
-            parsed = form[1:-1].split(",") if (form[0], form[-1]) == ("[", "]") else ""
+            return _known(labels, form[1:-1].split(",")) if (form[0], form[-1]) == ("[", "]") else None
         return None if isinstance(parsed, str) else labels_named(labels, parsed)
     if _loose(form) in _NONE:
         return []
@@ -138,7 +138,10 @@ def _known(labels: Sequence[Label], said: Sequence[object]) -> list[str] | None:
 
 def _flagged(labels: Sequence[Label], said: Mapping[str, object]) -> list[str] | None:
     """The keys of an object that are true, if all of its values are true or false and a key is a label."""
-    flags = {key: _FLAGS.get(str(flag).casefold(), flag) for key, flag in said.items()}
+    flags = {
+        key: _FLAGS.get(flag.casefold(), flag) if isinstance(flag, str) else flag
+        for key, flag in said.items()
+    }
     if not all(isinstance(flag, bool) or flag in (0, 1) for flag in flags.values()):
         return None
     if all(label_named(labels, key) is None for key in flags):
@@ -228,11 +231,21 @@ def _named(labels: tuple[Label, ...], forms: Sequence[str]) -> str | None:
     for form in forms:
         if form in exact:
             return exact[form]
+    short = [form for form in forms if len(form) <= _WRAPPED * _longest(labels) + _WRAPPED]
     for index, fold in zip(looser, (_folded, _loose, _number, _path, _leaf), strict=True):
-        for form in forms if index else ():
+        for form in short if index else ():
             if (folded := fold(form)) and folded in index:
                 return index[folded]
     return None
+
+
+_WRAPPED: Final = 20
+"""How many times as long as a label words that name it may be, for entities and invisible characters."""
+
+
+@lru_cache(maxsize=64)
+def _longest(labels: tuple[Label, ...]) -> int:
+    return max((len(words) for label in labels for words in (label.text, label.value)), default=0)
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class VotesFile:
         others = {*_RESERVED, category}
         models = tuple(name for name in header if name not in others and not name.startswith(_CONFIDENCE))
         blank = ("",) * len(rows)
-        cells = _whole_numbers({name: columns.get(name, blank) for name in (_TRUTH, *models)})
+        cells = _one_spelling({name: columns.get(name, blank) for name in (_TRUTH, *models)})
         labels = _labels(path, cells, lines)
         if not labels:
             raise ReplayError(
@@ -188,16 +189,26 @@ def _check_ids(path: Path, ids: tuple[str, ...], lines: list[int]) -> None:
         line_of[item] = line
 
 
-_NUMBER = re.compile(r"[+-]?\d{1,15}(\.0*)?")
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)
 
 
-def _whole_numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The cells, with ``1.0`` as ``1`` if all labels are whole numbers: pandas writes these beside blanks."""
+def _one_spelling(cells: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The cells with each label in one spelling: of Unicode, and of whole numbers.
+
+    Pandas writes ``1.0`` for 1 in a column with blanks. It is ``1`` if some column says that, or if all
+    labels are whole numbers.
+    """
+    cells = {name: tuple(map(_composed, column)) for name, column in cells.items()}
     said = {cell.strip() for column in cells.values() for cell in column} - {""}
-    if not any("." in cell for cell in said) or not all(map(_NUMBER.fullmatch, said)):
-        return cells
-    plain = {cell: str(int(float(cell))) for cell in said} | {"": ""}
-    return {name: tuple(plain[cell.strip()] for cell in column) for name, column in cells.items()}
+    whole = {cell: str(int(float(cell))) for cell in said if _NUMBER.fullmatch(cell)}
+    if len(whole) < len(said):
+        whole = {cell: number for cell, number in whole.items() if number in said}
+    plain = {cell: number for cell, number in whole.items() if "." in cell}
+    return {name: tuple(plain.get(cell.strip(), cell) for cell in column) for name, column in cells.items()}
+
+
+def _composed(cell: str) -> str:
+    return unicodedata.normalize("NFC", cell)
 
 
 def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> tuple[str, ...]:

@@ -139,6 +139,12 @@ def test_whole_numbers_are_the_same_labels_with_and_without_a_decimal_point(tmp_
 
 def test_numbers_with_fractions_stay_as_they_are(tmp_path: Path) -> None:
     assert table(tmp_path, "a,b\n1.5,1.0\n1.0,1.5\n").labels == ("1.0", "1.5")
+    assert table(tmp_path, "a,b\n1.5,1.0\n1.0,1\n").labels == ("1", "1.5")
+    assert table(tmp_path, "a,b\n1,1.0\nOther,\n").labels == ("1", "Other")
+
+
+def test_two_unicode_forms_of_a_label_are_one(tmp_path: Path) -> None:
+    assert table(tmp_path, "a,b\ncafe\u0301,caf\u00e9\ntea,tea\n").labels == ("caf\u00e9", "tea")
 
 
 def test_a_column_without_a_name_is_no_model(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,16 @@ def test_a_further_cell_with_a_value_is_refused_with_its_line(tmp_path: Path) ->
 def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
     wrong = refusal(tmp_path, b"text\n" + b"row\n" * 5000 + b"caf\xe9\n" + b"row\n" * 5000)
     assert (wrong.line, wrong.message) == (5002, "holds the byte 0xE9, which is not UTF-8")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_with_and_without_a_mark(tmp_path: Path, encoding: str) -> None:
+    assert cells(tmp_path, "id,text\n1,café\n".encode(encoding)) == [["id", "text"], ["1", "café"]]
+
+
+@pytest.mark.parametrize(
+    ("first", "cure"),
+    [(b"PK\x03\x04\x14\x00", "CSV UTF-8"), (b"\x1f\x8b\x08\x00", "gunzip"), (b"PAR1\x15", r"\*\.parquet")],
+)
+def test_a_file_of_another_format_is_named_with_its_cure(tmp_path: Path, first: bytes, cure: str) -> None:
+    assert re.search(cure, refusal(tmp_path, first).fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +189,22 @@ def test_bytes_of_parquet_are_text_if_they_are_utf_8(tmp_path: Path) -> None:
     table = pyarrow.table({"text": pyarrow.array(["café".encode(), b"\xff\x00"], pyarrow.binary())})
     pytest.importorskip("pyarrow.parquet").write_table(table, path)
     assert [row.data["text"] for row in open_source(path).rows()] == ["café", b"\xff\x00"]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    rows = ['{"text": "a"}', '{"text": "caf\xe9"}']
+    text = {"a.json": f"[{rows[0]},\n{rows[1]}]", "a.csv": "text\ncaf\xe9\n"}.get(name, "\n".join(rows))
+    path.write_bytes(text.encode("cp1252"))
+    with pytest.raises(DatasetError, match="0xE9") as refused:
+        list(open_source(path).rows())
+    assert str(refused.value.where).endswith("line 2")
+    assert "iconv" in str(refused.value.fix)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
+def test_a_compressed_file_is_called_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"text"))
+    with pytest.raises(DatasetError, match="compressed"):
+        list(open_source(tmp_path / name).rows())

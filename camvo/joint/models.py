@@ -428,7 +428,7 @@ def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
     return np.pad(right, ((0, 0), (0, wanted - right.shape[1])))
 
 
-def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> VoteModel:
+def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> TwoCoins | Kinds:
     """The model of the others, extended by the taught arm's accuracy in rounds that asked all others."""
     counted = (votes.counts > 0.0) & (votes.rows[:, taught] >= 0)
     rows, counts = votes.rows[counted], votes.counts[counted]

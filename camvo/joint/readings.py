@@ -30,17 +30,19 @@ _BEARABLE_OF_TWO, _BEARABLE = 0.35, 0.3
 """By how much the model's reading must be more likely, in nats a round that the two label differently."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Doubt:
     """A reading of the votes that is nearly as likely as the model's.
 
     Attributes:
         arms: the positions of the arms that follow it.
+        model: the model of the votes in which it is right.
         apart: the share of rounds that the two readings label differently.
         lead: by how much the model's reading is more likely, in nats a round that they label differently.
     """
 
     arms: tuple[int, ...]
+    model: TwoCoins | Kinds
     apart: float
     lead: float
 
@@ -61,11 +63,9 @@ def doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | N
     apart = float(counts @ (ours.argmax(axis=1) != theirs.argmax(axis=1))) / rounds
     if apart < _LEAST_APART:
         return None
-    certain, rival = (
-        model_by(belief, rows, counts, labels, model.temper).beliefs(rows)[1] for belief in (ours, theirs)
-    )
-    lead = float(counts @ (certain - rival)) / rounds / apart
-    return Doubt(tuple(group), apart, lead) if lead < bearable else None
+    certain, rival = (model_by(belief, rows, counts, labels, model.temper) for belief in (ours, theirs))
+    lead = float(counts @ (certain.beliefs(rows)[1] - rival.beliefs(rows)[1])) / rounds / apart
+    return Doubt(tuple(group), rival, apart, lead) if lead < bearable else None
 
 
 def _reading(group: list[int], rows: Rows, counts: Array, labels: int, temper: Array) -> Array:

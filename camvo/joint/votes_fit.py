@@ -115,7 +115,8 @@ def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) ->
     model = with_taught_arm(others.model, rows, taught, temper)
     doubt = others.doubt
     if doubt is not None:
-        doubt = replace(doubt, arms=tuple([arm + (arm >= taught) for arm in doubt.arms]))
+        shifted = tuple([arm + (arm >= taught) for arm in doubt.arms])
+        doubt = replace(doubt, arms=shifted, model=with_taught_arm(doubt.model, rows, taught, temper))
     return VotesFit(rows, model, excess, possible, others, taught, doubt)
 
 
@@ -155,6 +156,9 @@ _ALIKE: Final = 0.75
 _CONTRADICTION: Final = 0.05
 """How improbable the lead of another reading of the votes must be, if both were equally good."""
 
+_UNDECIDED: Final = 0.2
+"""The same where the votes themselves do not tell which reading is right."""
+
 
 def as_people_prefer(
     votes: VotesFit, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
@@ -163,14 +167,16 @@ def as_people_prefer(
 
     The label-free reading is kept unless people agree with another one where the two differ: first with
     families that the other arms do not confirm, then with the plain majority. The label-free reading is the
-    plain majority where the votes do not tell which arms to believe; then people may prefer the model's.
+    plain majority where the votes do not tell which arms to believe; then people may prefer either reading.
     """
     rows, right = _labelled(latest, arms, labels)
     if votes.doubt is not None:
         alike = _counted_alike(votes)
-        if not len(rows) or not prefers(right, _leads(alike, rows), _leads(votes, rows), _CONTRADICTION):
+        told = [replace(votes, model=model, doubt=None) for model in (votes.model, votes.doubt.model)]
+        best = max(told, key=lambda reading: int((_leads(reading, rows) == right).sum()))
+        if not prefers(right, _leads(alike, rows), _leads(best, rows), _UNDECIDED):
             return alike, False
-        votes = replace(votes, doubt=None)
+        votes = best
     if not len(rows):
         return votes, False
     ours = _leads(votes, rows)

@@ -21,6 +21,7 @@ from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import MOST_OTHERS, Kinds, TwoCoins, VoteModel
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
+from camvo.joint.readings import Doubt
 from camvo.joint.skills import ContextSkills
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
@@ -107,6 +108,7 @@ class JointFit:
         contradicted: whether human labels prefer the plain majority, so that all arms count alike.
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
         rare: the other labels of the question; ``None`` if there are none.
+        doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
     """
 
     arms: tuple[str, ...]
@@ -126,6 +128,7 @@ class JointFit:
     contradicted: bool = False
     conventions: Conventions | None = None
     rare: RareLabels | None = None
+    doubt: Doubt | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -284,6 +287,8 @@ class JointFit:
             described |= {"rare_labels": [*self.rare.labels]}
         if self.contradicted:
             described |= {"contradicted": True}
+        if self.doubt is not None:
+            described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
         if self.sure.grades.arms:
             described |= {"grades": self.sure.grades.describe()}
         if self.contexts is not None:
@@ -323,10 +328,18 @@ class JointFit:
             votes = VotesFit.of(evidence, arms, labels)
             shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
             fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare)
-            return _with_contexts(fit, contexts)
+            if fit.doubt is None:
+                return _with_contexts(fit, contexts)
+            certain = replace(votes, doubt=None)
+            sure = _with_contexts(
+                _fit(certain, latest, labels, arms, shortlist, grades, others_rare), contexts
+            )
+            return fit if sure.contexts is None else sure
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
         silent = JointFit.fit(evidence, latest, options, others, grades, contexts, rare=rare)
         votes = fit_votes_and_student(evidence, arms, labels)
+        if silent.doubt is None:
+            votes = replace(votes, doubt=None)
         of_others = VotesFit.of(evidence, silent.arms, labels)
         asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
         shortlist = tuple(sorted((*asked, STUDENT)))
@@ -383,6 +396,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         contradicted=contradicted,
         conventions=conventions,
         rare=rare,
+        doubt=votes.doubt,
     )
 
 

@@ -44,6 +44,9 @@ _KIND_PRIOR_ACCURACY, _KIND_PRIOR_ROUNDS = 0.7, 5.0
 _PULL: Final = 200.0
 """How many rounds pull an arm's accuracy on one kind towards what the arm and the kind explain apart."""
 
+_FIRST_SHARED: Final = 0.4
+"""How often a wrong vote names the decoy, before it is fitted."""
+
 _SUM_STEPS: Final = 6
 _LEAST_WEIGHT: Final = 0.3
 _KIND_ROUNDS: Final = 3.0
@@ -69,6 +72,14 @@ class Kinds:
     share: Array
     labels: int
     temper: Array
+
+    @property
+    def agreement(self) -> Array:
+        """How often each pair of arms is expected to agree, shape (K, K)."""
+        right, wrong, others = self.accuracy, 1.0 - self.accuracy, max(self.labels - 1, 1)
+        other = (1.0 - self.shared) / others
+        on_same = (self.shared + other) ** 2 + (others - 1) * other**2
+        return np.asarray((right * self.share) @ right.T + (wrong * self.share * on_same) @ wrong.T)
 
     @property
     def skill(self) -> Array:
@@ -196,7 +207,7 @@ def _fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
     members = (rows.T[:, None] == numbers[None, :, None]).reshape(arms, numbers.size * len(rows))
     model = Kinds(
         np.tile(np.linspace(0.95, 0.45, _KINDS), (arms, 1)),
-        np.full(_KINDS, 0.4),
+        np.full(_KINDS, _FIRST_SHARED),
         np.full(_KINDS, 1.0 / _KINDS),
         labels,
         temper,
@@ -333,27 +344,40 @@ def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
 
 def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     """The same, from the labels of the majority of some arms."""
-    voted = (rows >= 0).astype(np.float64)
-    named = [(rows == label).astype(np.float64) for label in range(2)]
-    lead = (named[1] - named[0])[:, [*arms]].sum(axis=1)
+    among = rows[:, [*arms]]
+    lead = (among == 1).sum(axis=1) - (among == 0).sum(axis=1)
     belief: Array = 0.5 + 0.3 * np.stack((-np.sign(lead), np.sign(lead)), axis=1)
-    model = TwoCoins(np.full((rows.shape[1], 2), 0.8), np.full(2, 0.5), temper)
-    for step in range(_STEPS):
-        if step:
-            belief, _ = model.beliefs(rows)
-        weight = counts[:, None] * belief
-        right = np.stack([named[label].T @ weight[:, label] for label in range(2)], axis=1)
-        cast = voted.T @ weight
-        mean = (right.sum(axis=1) + _COIN_PRIOR_ROUNDS * _COIN_PRIOR_ACCURACY) / (
-            cast.sum(axis=1) + _COIN_PRIOR_ROUNDS
-        )
-        accuracy = np.clip(
-            (right + _COIN_PULL * mean[:, None]) / (cast + _COIN_PULL), _COIN_LOWEST, _COIN_HIGHEST
-        )
-        share = (weight.sum(axis=0) + _SHARE_ROUNDS) / (counts.sum() + 2.0 * _SHARE_ROUNDS)
-        share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
-        model = TwoCoins(accuracy, share / share.sum(), temper)
+    model = _coins_by(belief, rows, counts, temper)
+    for _ in range(_STEPS - 1):
+        model = _coins_by(model.beliefs(rows)[0], rows, counts, temper)
     return model
+
+
+def _coins_by(belief: Array, rows: Rows, counts: Array, temper: Array) -> TwoCoins:
+    """The accuracies and shares if each row's labels have these probabilities, shape (P, 2)."""
+    weight = counts[:, None] * belief
+    right = np.stack([(rows == label).T @ weight[:, label] for label in range(2)], axis=1)
+    cast = (rows >= 0).T @ weight
+    mean = (right.sum(axis=1) + _COIN_PRIOR_ROUNDS * _COIN_PRIOR_ACCURACY) / (
+        cast.sum(axis=1) + _COIN_PRIOR_ROUNDS
+    )
+    accuracy = np.clip(
+        (right + _COIN_PULL * mean[:, None]) / (cast + _COIN_PULL), _COIN_LOWEST, _COIN_HIGHEST
+    )
+    share = (weight.sum(axis=0) + _SHARE_ROUNDS) / (counts.sum() + 2.0 * _SHARE_ROUNDS)
+    share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
+    return TwoCoins(accuracy, share / share.sum(), temper)
+
+
+def model_by(belief: Array, rows: Rows, counts: Array, labels: int, temper: Array) -> TwoCoins | Kinds:
+    """The simplest model of the votes in which the numbers of each row have these probabilities, (P, G)."""
+    if labels == 2:
+        return _coins_by(belief, rows, counts, temper)
+    voted = rows >= 0
+    hit = np.where(voted, np.take_along_axis(belief, np.maximum(rows, 0), axis=1), 0.0)
+    prior = _KIND_PRIOR_ROUNDS * _KIND_PRIOR_ACCURACY
+    accuracy = np.clip((counts @ hit + prior) / (counts @ voted + _KIND_PRIOR_ROUNDS), _LOWEST, _HIGHEST)
+    return Kinds(accuracy[:, None], np.full(1, _FIRST_SHARED), np.ones(1), labels, temper)
 
 
 class VoteModel(Protocol):
@@ -377,7 +401,7 @@ class VoteModel(Protocol):
         ...
 
 
-def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> VoteModel:
+def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> TwoCoins | Kinds:
     """Fit the model of votes for M labels: two coins for two labels, kinds of items for more.
 
     With two labels, votes cannot distinguish kinds of items, but they determine an accuracy for each label.
@@ -404,7 +428,7 @@ def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
     return np.pad(right, ((0, 0), (0, wanted - right.shape[1])))
 
 
-def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> VoteModel:
+def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> TwoCoins | Kinds:
     """The model of the others, extended by the taught arm's accuracy in rounds that asked all others."""
     counted = (votes.counts > 0.0) & (votes.rows[:, taught] >= 0)
     rows, counts = votes.rows[counted], votes.counts[counted]

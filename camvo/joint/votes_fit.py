@@ -13,6 +13,7 @@ from camvo.joint.beliefs import Beliefs, Correction, form_beliefs
 from camvo.joint.conventions import prefers
 from camvo.joint.human_terms import HumanTerms
 from camvo.joint.models import Kinds, TwoCoins, VoteModel, fit_vote_model, others_say, with_taught_arm
+from camvo.joint.readings import Doubt, doubt_of
 from camvo.joint.votes import (
     Rows,
     VoteRows,
@@ -38,7 +39,7 @@ class VotesFit:
 
     ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
     the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
-    position.
+    position. ``doubt`` is a reading of the votes that is nearly as likely as the model's.
     """
 
     rows: VoteRows
@@ -47,6 +48,7 @@ class VotesFit:
     possible: Array
     witnesses: VotesFit | None = None
     taught: int | None = None
+    doubt: Doubt | None = None
 
     @property
     def arms(self) -> int:
@@ -77,7 +79,8 @@ class VotesFit:
         """Fit the model of votes on M labels to vote rows."""
         possible = possible_excess(rows, labels)
         excess = confirmed_excess(possible, rows, labels)
-        return cls(rows, _fit_model(rows, labels, excess), excess, possible)
+        model = _fit_model(rows, labels, excess)
+        return cls(rows, model, excess, possible, doubt=doubt_of(model, rows, labels))
 
     def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
         """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
@@ -87,7 +90,7 @@ class VotesFit:
         return form_beliefs(among, replace(self.rows, rows=rows), len(labels), correct, reference)
 
 
-def _fit_model(rows: VoteRows, labels: int, excess: Array) -> VoteModel:
+def _fit_model(rows: VoteRows, labels: int, excess: Array) -> TwoCoins | Kinds:
     partial = rows.partial.sum()
     weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
     return fit_vote_model(rows.rows, weights, labels, tempers(excess))
@@ -110,7 +113,11 @@ def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) ->
         for among in (others.excess, others.possible)
     )
     model = with_taught_arm(others.model, rows, taught, temper)
-    return VotesFit(rows, model, excess, possible, others, taught)
+    doubt = others.doubt
+    if doubt is not None:
+        shifted = tuple([arm + (arm >= taught) for arm in doubt.arms])
+        doubt = replace(doubt, arms=shifted, model=with_taught_arm(doubt.model, rows, taught, temper))
+    return VotesFit(rows, model, excess, possible, others, taught, doubt)
 
 
 @lru_cache(maxsize=32)
@@ -149,6 +156,9 @@ _ALIKE: Final = 0.75
 _CONTRADICTION: Final = 0.05
 """How improbable the lead of another reading of the votes must be, if both were equally good."""
 
+_UNDECIDED: Final = 0.2
+"""The same where the votes themselves do not tell which reading is right."""
+
 
 def as_people_prefer(
     votes: VotesFit, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
@@ -156,19 +166,23 @@ def as_people_prefer(
     """The reading of the votes that human labels prefer, and whether it is that all arms count alike.
 
     The label-free reading is kept unless people agree with another one where the two differ: first with
-    families that the other arms do not confirm, then with the plain majority.
+    families that the other arms do not confirm, then with the plain majority. The label-free reading is the
+    plain majority where the votes do not tell which arms to believe; then people may prefer either reading.
     """
     rows, right = _labelled(latest, arms, labels)
+    if votes.doubt is not None:
+        alike = _counted_alike(votes)
+        told = [replace(votes, model=model, doubt=None) for model in (votes.model, votes.doubt.model)]
+        best = max(told, key=lambda reading: int((_leads(reading, rows) == right).sum()))
+        if not prefers(right, _leads(alike, rows), _leads(best, rows), _UNDECIDED):
+            return alike, False
+        votes = best
     if not len(rows):
         return votes, False
-
-    def leads(model: VoteModel) -> Rows:
-        return np.asarray(model.beliefs(rows)[0].argmax(axis=1), dtype=np.int64)
-
-    ours = leads(votes.model)
+    ours = _leads(votes, rows)
     if (votes.possible != votes.excess).any():
         related = _with_possible_families(votes, len(labels))
-        theirs = leads(related.model)
+        theirs = _leads(related, rows)
         if prefers(right, ours, theirs, _CONTRADICTION):
             votes, ours = related, theirs
     numbers = np.arange(max(len(arms), 2))
@@ -177,6 +191,11 @@ def as_people_prefer(
     if prefers(right[clear], ours[clear], voices.argmax(axis=1)[clear], _CONTRADICTION):
         return _counted_alike(votes), True
     return votes, False
+
+
+def _leads(votes: VotesFit, rows: Rows) -> Rows:
+    """The number of the label that a reading of the votes says, by rows of votes, shape (n,)."""
+    return np.asarray(votes.model.beliefs(rows)[0].argmax(axis=1), dtype=np.int64)
 
 
 def _labelled(latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]) -> tuple[Rows, Rows]:

@@ -67,6 +67,17 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
                 subject=question.control,
             )
         ]
+    if votes is not None and votes.rival_reading:
+        return [
+            Alert(
+                "rival_readings",
+                f"{question.control}: {', '.join(votes.rival_reading)} read the tasks otherwise than the"
+                " other models, and votes alone do not show who is right, so all models count alike",
+                "label the 20 tasks with the lowest scores by hand (camvo review): on most of them the two"
+                " readings differ",
+                subject=question.control,
+            )
+        ]
     if votes is not None and votes.people_say:
         said = ", ".join(
             f'"{people}" where the models say "{label}"' for label, people in votes.people_say.items()

@@ -280,6 +280,7 @@ class VotesReport:
     human: bool
     contradicted: bool = False
     people_say: Mapping[str, str] = field(default_factory=dict)
+    rival_reading: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -298,6 +299,7 @@ class VotesReport:
             human=not joint.keys().isdisjoint(("human", "conventions")),
             contradicted="contradicted" in joint,
             people_say=joint.get("conventions", {}).get("people_say", {}),
+            rival_reading=tuple(joint.get("rival_reading", ())),
         )
 
 

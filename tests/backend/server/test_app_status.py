@@ -257,6 +257,7 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "kinds": joint["kinds"],
         "human": False,
         "people_say": {},
+        "rival_reading": [],
     }
 
 
@@ -359,6 +360,19 @@ def test_human_labels_that_contradict_the_model_of_votes_are_an_alert(tmp_path: 
         listed = codes(project_of(backend))
     assert "votes_contradicted" in listed
     assert "related_models" not in listed
+
+
+def test_models_that_read_the_tasks_otherwise_are_an_alert_that_names_the_labels_that_decide(
+    tmp_path: Path,
+) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert "rival_readings" not in codes(project_of(backend))
+        found_related(backend, rival_reading=["blue", "red"])
+        [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "rival_readings"]
+    assert alert["message"].startswith("mood: blue, red read the tasks otherwise than the other models")
+    assert alert["fix"].startswith("label the 20 tasks with the lowest scores by hand")
+    assert alert["level"] == "alarm"
 
 
 def test_nothing_advises_to_drop_related_models_which_may_be_the_better_ones(tmp_path: Path) -> None:

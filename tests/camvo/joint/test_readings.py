@@ -1,0 +1,62 @@
+"""Readings of the votes that are nearly as likely as the model's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_up_votes import draw_votes, rows_of
+
+from camvo.joint.joint_fit import JointFit
+from camvo.joint.models import fit_vote_model
+from camvo.joint.readings import doubt_of
+from camvo.joint.votes_fit import VotesFit
+
+SKILLS = np.array([0.85, 0.82, 0.8, 0.78, 0.75, 0.7])
+
+
+def two_readings(labels, seed, items=600, first=(0.86, 0.83, 0.8), second=(0.86, 0.83, 0.8)):
+    """Votes of arms that follow the truth, and of arms that follow another reading of half of the items."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(labels, size=items)
+    reading = np.where(rng.random(items) < 0.5, truth, rng.integers(labels, size=items))
+    follows = np.array([truth] * len(first) + [reading] * len(second)).T
+    right = rng.random(follows.shape) < (*first, *second)
+    wrong = (follows + rng.integers(1, labels, size=follows.shape)) % labels
+    return rows_of(np.where(right, follows, wrong), labels)
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_as_many_arms_with_another_reading_leave_doubt(labels, seed):
+    votes = two_readings(labels, seed)
+    doubt = doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels)
+    assert set(doubt.arms) in ({0, 1, 2}, {3, 4, 5})
+    assert 0.1 < doubt.apart < 0.9
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_two_of_seven_arms_with_another_reading_leave_none(labels):
+    votes = two_readings(labels, 0, first=(0.9, 0.88, 0.86, 0.84, 0.82), second=(0.8, 0.78))
+    assert doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels) is None
+
+
+@pytest.mark.parametrize("labels", [2, 3, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_arms_that_err_independently_leave_none(labels, seed):
+    votes = rows_of(draw_votes(SKILLS, labels=labels, items=300, seed=seed)[0], labels)
+    model = fit_vote_model(votes.rows, votes.counts, labels, np.ones(len(SKILLS)))
+    assert doubt_of(model, votes, labels) is None
+
+
+def test_few_rounds_leave_none():
+    votes = two_readings(2, 0, items=99)
+    assert doubt_of(VotesFit.of_rows(votes, 2).model, votes, 2) is None
+
+
+def test_in_doubt_all_arms_count_alike():
+    votes = two_readings(2, 0)
+    fit = JointFit.label_free(
+        VotesFit.of_rows(votes, 2), ("no", "yes"), tuple("abcdef"), dict.fromkeys("abcdef", 1.0)
+    )
+    assert fit.describe()["rival_reading"] in (["a", "b", "c"], ["d", "e", "f"])
+    assert np.ptp(fit.model.accuracy) == 0.0

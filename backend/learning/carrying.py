@@ -37,7 +37,7 @@ from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import describe_aggregation
 from camvo.votes.relabelling import Relabelling
 
-_PORTION: Final = 100
+_PORTION: Final = 50
 """Events or rounds that one transaction carries: bounds how long other writers wait."""
 
 _TASKS: Final = 20

@@ -16,6 +16,7 @@ from backend.commands.relabel import LabelChanges, opened_project, relabel
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError
+from backend.ledger import projects
 from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.rounds import ProjectRounds
@@ -232,3 +233,74 @@ def test_a_label_config_of_another_question_is_refused(folder: LabelFolder) -> N
     new = folder.write("new.xml", plain_label_config(LABELS, "title"))
     with pytest.raises(ConfigError, match="asks another question"):
         changed(folder, label_config=new)
+
+
+SEVERAL = """<View><Text name="t" value="$text"/><Choices name="label" toName="t" choice="multiple">
+<Choice value="Glad"/><Choice value="Sad"/><Choice value="Calm" alias="calm"/></Choices></View>"""
+SPANS = """<View><Text name="t" value="$text"/><Labels name="label" toName="t">
+<Label value="Sky"/><Label value="Sea"/><Label value="Sun"/></Labels></View>"""
+DEPENDENT = """<View><Text name="t" value="$text"/><Choices name="mood" toName="t">
+<Choice value="Glad"/><Choice value="Sad"/></Choices>
+<Choices name="why" toName="t" visibleWhen="choice-selected" whenTagName="mood" whenChoiceValue="Sad">
+<Choice value="Rain"/><Choice value="Fog"/></Choices></View>"""
+
+
+def outputs(folder: LabelFolder, config: str) -> list[dict[str, str]]:
+    folder.label("other.csv", label_config=config, labels=(), text_column=None)
+    return [{name: cell for name, cell in row.items() if "label" in name} for row in folder.rows()]
+
+
+def config_after(folder: LabelFolder, **wanted: Any) -> str:
+    """Change the labels of the other project and return its label config."""
+    with opened_project(
+        folder.path,
+        folder.environment,
+        name="other",
+        embedder=HashedTexts(),  # type: ignore[arg-type]
+    ) as opened:
+        relabel(opened, LabelChanges(**wanted), folder.console, lambda question: True)
+    with folder.ledger.read() as connection:
+        stored = projects.get(connection, "other")
+    assert stored is not None
+    return str(stored.label_config)
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "wanted", "old", "new"),
+    [
+        (
+            SEVERAL,
+            {"label": ["Sad", "Calm"]},
+            {"renames": ["calm=quiet", "Sad=Low"]},
+            '"Sad","calm"',
+            '"Low","quiet"',
+        ),
+        (SEVERAL, {"label": ["Sad", "Calm"]}, {"merges": ["Sad,calm=Low"]}, '"Sad","calm"', '"Low"'),
+        (SEVERAL, {"label": ["Sad", "Calm"]}, {"drops": ["calm"]}, '"Sad","calm"', '"Sad"'),
+        (SPANS, {"label": [{"quote": "sun", "label": "Sun"}]}, {"renames": ["Sun=Star"]}, '"Sun"', '"Star"'),
+        (SPANS, {"label": [{"quote": "sun", "label": "Sun"}]}, {"merges": ["Sun,Sky=Up"]}, '"Sun"', '"Up"'),
+    ],
+)
+def test_sets_and_spans_have_their_new_labels_without_a_call(  # noqa: PLR0917
+    folder: LabelFolder, config: str, answer: dict[str, Any], wanted: dict[str, Any], old: str, new: str
+) -> None:
+    folder.server.script = lambda body: Reply.says(answer)
+    folder.table("sun", name="other.csv")
+    [before] = outputs(folder, config)
+    calls = folder.server.count()
+    [after] = outputs(folder, config_after(folder, **wanted))
+    assert folder.server.count() == calls
+    assert old in before["camvo_label"]
+    assert after["camvo_label"] == before["camvo_label"].replace(old, new)
+
+
+def test_a_question_under_a_condition_follows_the_label_that_it_names(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"mood": "Sad", "why": "Rain"})
+    folder.table("sun", name="other.csv")
+    [before] = outputs(folder, DEPENDENT)
+    calls = folder.server.count()
+    after = config_after(folder, renames=["Sad=Low"])
+    assert 'whenChoiceValue="Low"' in after
+    [now] = outputs(folder, after)
+    assert folder.server.count() == calls
+    assert (now["camvo_label_mood"], now["camvo_label_why"]) == ("Low", before["camvo_label_why"])

@@ -1,0 +1,176 @@
+"""Rounds carried over to another label scheme: whole, once, and with sums that stay sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import migrated
+import pytest
+from blind_project import BlindProject
+from label_studio_requests import Project, tasks_deleted
+from old_ledger import AGE, NEW, OLD, PROJECT, at
+from same_state import assert_same_state
+
+from backend import settings as settings_module
+from backend.label_studio.payloads import parse_webhook
+from backend.learning.carrying import Carrying, run_each
+from backend.ledger import Ledger
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.events import ProjectEvents, StateRecords
+from backend.ledger.rounds import QuestionRounds
+from backend.ledger.schemes import Scheme, Schemes
+from backend.upkeep.pruning import prune
+from backend.upkeep.verification import problems
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.relabelling import Relabelling
+
+RENAMED = {"Glad": "Happy", "Sad": "Sad", "Calm": "Calm"}
+LATER = "the-new-epoch"
+
+
+@pytest.fixture
+def folder(old_ledger_folder: Path) -> Path:
+    return old_ledger_folder
+
+
+@pytest.fixture
+def ledger(folder: Path) -> Iterator[Ledger]:
+    with closing(Ledger(f"sqlite:///{folder / 'ledger.sqlite'}")) as ledger:
+        yield ledger
+
+
+def carrying(ledger: Ledger, labels: Mapping[str, str | None], project: str = PROJECT) -> Carrying:
+    with ledger.read() as connection:
+        source = Schemes(connection, project).latest()["mood"].epoch
+    options = tuple(dict.fromkeys(label for label in labels.values() if label is not None))
+    scheme = Scheme("mood", LATER, Project().label_config, source, labels, created_at=2.0)
+    return Carrying(
+        project, scheme, Relabelling(LABEL_VOTE, labels, options), settings_module.load(None), 2.0
+    )
+
+
+def run(ledger: Ledger, work: Carrying, transactions: int = 1000) -> None:
+    """Run the first transactions."""
+    left = iter(range(transactions))
+
+    def write(transaction: Any) -> Any:
+        if next(left, None) is None:
+            raise InterruptedError
+        with ledger.write() as connection:
+            return transaction(connection)
+
+    run_each(work.transactions(), write)
+
+
+def state(ledger: Ledger, epoch: str, project: str = PROJECT) -> State:
+    with ledger.read() as connection:
+        base = StateRecords(connection, project, "mood", epoch).base()
+        found = _events(connection, project, epoch)
+    contributions = [Contribution.unpack(event.contribution) for event in found]
+    sums = State(len(contributions[0].context)) if base is None else State.restore(base.state)
+    sums.add(*contributions)
+    return sums
+
+
+def _events(connection: Any, project: str, epoch: str) -> list[Any]:
+    return ProjectEvents(connection, project).after(0, control="mood", epoch=epoch)
+
+
+def rounds(ledger: Ledger, epoch: str = LATER) -> list[int]:
+    with ledger.read() as connection:
+        return sorted(
+            each.key.task for each in QuestionRounds(connection, PROJECT, "mood", epoch).after(0, 100)
+        )
+
+
+def sound(ledger: Ledger) -> bool:
+    with ledger.read() as connection:
+        return list(problems(connection, lambda _: None)) == []
+
+
+def test_what_was_pruned_is_carried_over_as_its_sum(ledger: Ledger) -> None:
+    prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=lambda _: None)
+    work = carrying(ledger, RENAMED)
+    run(ledger, work)
+    assert rounds(ledger) == [*OLD, *NEW]
+    assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
+    assert sound(ledger)
+
+
+@pytest.mark.parametrize("transactions", range(1, 5))
+def test_what_was_interrupted_is_finished_by_the_next_run(ledger: Ledger, transactions: int) -> None:
+    with pytest.raises(InterruptedError):
+        run(ledger, carrying(ledger, RENAMED), transactions)
+    with ledger.read() as connection:
+        assert Schemes(connection, PROJECT).latest()["mood"].epoch != LATER
+    work = carrying(ledger, RENAMED)
+    run(ledger, work)
+    assert rounds(ledger) == [*OLD, *NEW]
+    assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
+    assert sound(ledger)
+
+
+def test_two_processes_carry_each_round_once(ledger: Ledger) -> None:
+    works = [carrying(ledger, RENAMED).transactions() for _ in range(2)]
+    results: list[Any] = [None, None]
+    while works:
+        for place, work in enumerate(list(works)):
+            try:
+                with ledger.write() as connection:
+                    results[place] = work.send(results[place])(connection)
+            except StopIteration:
+                works.remove(work)
+    assert rounds(ledger) == [*OLD, *NEW]
+    assert sound(ledger)
+    with ledger.read() as connection:
+        assert [scheme.epoch for scheme in Schemes(connection, PROJECT).all()].count(LATER) == 1
+
+
+def test_what_a_deleted_task_taught_is_carried_over_too(ledger: Ledger, folder: Path) -> None:
+    with at(0, folder) as runtime:
+        runtime.learn(parse_webhook(tasks_deleted(3)))
+    work = carrying(ledger, RENAMED)
+    run(ledger, work)
+    assert 3 not in rounds(ledger)
+    assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
+
+
+def blind(folder: Path, labels: Mapping[str, str | None]) -> tuple[list[Any], list[Any]]:
+    """The queue of blind tasks before and after a change of labels: task, reward and score."""
+    with closing(Ledger(f"sqlite:///{folder / 'ledger.sqlite'}")) as ledger:
+        project = BlindProject(ledger)
+        project.predict(["Glad", "Sad", "Odd"] * 20)
+        project.answer(project.queue[:5], lambda task: "Sad")
+        round_ = project.rounds[1]
+        with ledger.write() as connection:
+            scheme = Scheme(round_.key.control, round_.key.epoch, "<View/>")
+            Schemes(connection, round_.key.project).append(scheme)
+        options = tuple(dict.fromkeys(label for label in labels.values() if label is not None))
+        later = Scheme(round_.key.control, LATER, "<View/>", round_.key.epoch, labels, created_at=2.0)
+        relabelling = Relabelling(LABEL_VOTE, labels, options)
+        settings = settings_module.load(None)
+        run(ledger, Carrying(round_.key.project, later, relabelling, settings, 2.0))
+        with ledger.read() as connection:
+            queues = BlindQueues(connection, round_.key.project).all()
+    found = [queues[round_.key.control, epoch] for epoch in (round_.key.epoch, LATER)]
+    before, after = ([(each.task, each.reward, each.score) for each in queue] for queue in found)
+    assert len(found[0].run) == len(found[1].run)
+    return before, after
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"Glad": "Happy", "Sad": "Sad", "Odd": "Odd"}, {"Glad": "Some", "Sad": "Some", "Odd": "Odd"}],
+)
+def test_blind_labels_certify_what_they_did_and_no_more(
+    tmp_path: Path, labels: dict[str, str | None]
+) -> None:
+    migrated.sqlite(tmp_path / "ledger.sqlite")
+    before, after = blind(tmp_path, labels)
+    assert before == after
+    assert len(before) > 5

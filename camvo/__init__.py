@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from camvo.votes.aggregation import Decision
     from camvo.votes.labels import LabelVote
     from camvo.votes.numbers import NumericVote, OpenNumericVote
+    from camvo.votes.ordered import OrderedVote
     from camvo.votes.rankings import RankingVote
     from camvo.votes.sets import SubsetVote
     from camvo.votes.spans import SpanVote
@@ -51,6 +52,7 @@ __all__ = [
     "Observation",
     "OpenNumericVote",
     "OpenVote",
+    "OrderedVote",
     "Plan",
     "Policy",
     "Question",
@@ -85,6 +87,7 @@ _MODULES: Final = {
     "camvo.votes.aggregation": ("Decision",),
     "camvo.votes.labels": ("LabelVote",),
     "camvo.votes.numbers": ("NumericVote", "OpenNumericVote"),
+    "camvo.votes.ordered": ("OrderedVote",),
     "camvo.votes.rankings": ("RankingVote",),
     "camvo.votes.sets": ("SubsetVote",),
     "camvo.votes.spans": ("SpanVote",),

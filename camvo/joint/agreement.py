@@ -37,7 +37,7 @@ def kept_labels(beliefs: Beliefs) -> Array:
     in the order of their positions. The node without votes has no label, so its value is meaningless.
     """
     lattice = beliefs.lattice
-    leads = beliefs.right.argmax(axis=1)
+    leads = beliefs.leads
     final = np.eye(lattice.numbers)[leads]
     voter = _first_voters(lattice)
     for nodes, level, level_votes in zip(lattice.levels, lattice.steps, beliefs.votes, strict=True):

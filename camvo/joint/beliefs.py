@@ -9,7 +9,7 @@ it. No ground truth is needed: the reference is the probability of each label gi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -35,16 +35,27 @@ class Beliefs:
         lattice: the nodes.
         right: the probability that each number's label is right, shape (N, G).
         votes: for each step of the lattice, the probability of each vote, shape (G, n), 0 if impossible.
+        losses: what each label costs if another is right, shape (G, G), right labels first; ``None`` if every
+            wrong label costs a right one.
     """
 
     lattice: Lattice
     right: Array
     votes: tuple[tuple[Array, ...], ...]
+    losses: Array | None = None
 
     @property
     def surest(self) -> Array:
-        """The probability of the most probable label, shape (N,)."""
-        return np.asarray(self.right.max(axis=1), dtype=np.float64)
+        """The value of the best label: its probability, or 1 − its expected loss, shape (N,)."""
+        if self.losses is None:
+            return np.asarray(self.right.max(axis=1), dtype=np.float64)
+        return np.asarray(1.0 - (self.right @ self.losses).min(axis=1), dtype=np.float64)
+
+    @property
+    def leads(self) -> Rows:
+        """The number of the best label, shape (N,)."""
+        best = self.right if self.losses is None else -(self.right @ self.losses)
+        return np.asarray(best.argmax(axis=1), dtype=np.int64)
 
 
 def form_beliefs(
@@ -63,6 +74,46 @@ def form_beliefs(
     right, evidence = model.beliefs(lattice.rows)
     if correct is not None:
         right = correct(lattice.rows, right)
+    return _blended(lattice, rounds, right, evidence, reference)
+
+
+def form_ordered_beliefs(
+    lattice: Lattice, rounds: VoteRows, right: Array, evidence: Array, losses: Array
+) -> Beliefs:
+    """The same for ordered labels, which are the lattice's numbers.
+
+    Args:
+        lattice: the nodes of some arms.
+        rounds: the votes of these arms, as positions on the scale.
+        right: the probability of each label where all of them have voted, shape (N, M).
+        evidence: the log-probability of the votes, shape (N,).
+        losses: what each label costs if another is right, shape (M, M).
+    """
+    return replace(_blended(lattice, rounds, _expected(lattice, right, evidence), evidence), losses=losses)
+
+
+def _expected(lattice: Lattice, right: Array, evidence: Array) -> Array:
+    """What is expected at each node of the probabilities where all arms have voted, shape (N, M)."""
+    expected, none = right.copy(), np.zeros(len(right))
+    known = np.asarray((lattice.rows >= 0).all(axis=1))
+    for level in lattice.steps:
+        for step in level:
+            unknown = ~known[step.nodes]
+            votes = _vote_probabilities(step, evidence, none)[:, unknown]
+            after = expected[np.maximum(step.following[:, unknown], 0)]
+            expected[step.nodes[unknown]] = (votes[:, :, None] * after).sum(axis=0)
+            known[step.nodes] = True
+    return expected
+
+
+def _blended(
+    lattice: Lattice,
+    rounds: VoteRows,
+    right: Array,
+    evidence: Array,
+    reference: Callable[[Rows], Array] | None = None,
+) -> Beliefs:
+    """The beliefs of a model, shrunk towards the rounds that asked all arms."""
     seen, weight = _seen(lattice, rounds, right, reference)
     blended = (weight + _MODEL_ROUNDS * right) / (seen + _MODEL_ROUNDS)[:, None]
     votes = tuple(

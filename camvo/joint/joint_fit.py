@@ -19,13 +19,14 @@ from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes,
 from camvo.joint.human_terms import HumanTerms
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import MOST_OTHERS, Kinds, TwoCoins, VoteModel
+from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
 from camvo.joint.readings import Doubt
 from camvo.joint.skills import ContextSkills
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
-from camvo.numerics.small import EPSILON, is_known
+from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
@@ -142,6 +143,11 @@ class JointFit:
         return 0 if taught is None else taught.count
 
     @property
+    def unasked(self) -> float:
+        """What a task without any vote is worth, in right labels."""
+        return 1.0 / len(self.options)
+
+    @property
     def by_votes(self) -> JointFit:
         """The fit that says labels as the models do."""
         return self if self.conventions is None else replace(self, conventions=None)
@@ -238,6 +244,10 @@ class JointFit:
             probabilities = self.rare.mixed(probabilities, cast)
         spread = _over_all(probabilities, self.options)
         return spread if self.conventions is None else self.conventions.said(spread)
+
+    def worths(self, probabilities: Mapping[str, float]) -> Mapping[str, float]:
+        """The expected reward of each label as the answer: its probability."""
+        return probabilities
 
     def given_all(self, rows: Rows) -> Array:
         """The probability of each number's label, given vote rows of all arms, shape (P, K) → (P, G)."""
@@ -443,16 +453,11 @@ def _conventions(  # noqa: PLR0917 - the parts of one fit
         return spread(right, terms, np.flatnonzero(held).tolist())
 
     right = known.right(rows)
-    sure = right.max(axis=1) >= _median(known.right(votes.rows).max(axis=1), votes.counts + votes.partial)
+    sure = right.max(axis=1) >= weighted_median(
+        known.right(votes.rows).max(axis=1), votes.counts + votes.partial
+    )
     truth = np.array([options.index(round_.label) for round_ in kept], dtype=np.int64)
     return Conventions.fit(options, spread(right, None, range(len(kept))), truth, by_terms, sure)
-
-
-def _median(values: Array, weights: Array) -> float:
-    """The weighted median, 0 without values."""
-    order = np.argsort(values)
-    below = weights[order].cumsum()
-    return float(values[order][below >= below[-1] / 2.0][0]) if len(values) else 0.0
 
 
 def _over_all(probabilities: Mapping[str, float], labels: Sequence[str]) -> dict[str, float]:
@@ -508,14 +513,14 @@ _QUICK_NODES: Final = 5000
 """With more nodes, as with seven models and a student, a plan takes some 5 ms, and prices are rounded."""
 
 
-def best_plan(fit: JointFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
+def best_plan(fit: JointFit | OrderedFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
     """The best plan of whom to ask next, and when to stop.
 
     Args:
         fit: what votes say.
         prices: the price of each arm of the shortlist, in right labels.
     """
-    if not fit.sure.grades.arms:
+    if isinstance(fit, OrderedFit) or not fit.sure.grades.arms:
         quick = len(fit.beliefs.right) <= _QUICK_NODES
         return plan_by_worth(fit.beliefs, prices if quick else rounded(prices))
     named = sorted(fit.labels) if len(fit.labels) == 2 else []

@@ -51,7 +51,7 @@ class Lattice:
         steps: for each number of votes, from K − 1 down to 0, the steps that add one.
         after: the node after each vote of each arm at each node, shape (K, G, N); −1 where impossible.
         numbers: G, the largest count of different labels in a row.
-        named: whether numbers are the labels themselves (two labels).
+        named: whether numbers are the labels themselves.
     """
 
     rows: Rows
@@ -75,15 +75,19 @@ class Lattice:
     def find(self, rows: Rows) -> NDArray[np.int64]:
         """The node of each vote row, shape (P,); silent arms count as not asked.
 
-        With more than two labels, rows are numbered by first appearance.
+        Rows of labels without names are numbered by first appearance.
         """
         return np.searchsorted(self._codes, _code(rows, self._places))
 
 
 @lru_cache(maxsize=16)
-def vote_lattice(arms: int, labels: int) -> Lattice:
-    """The lattice of K ≥ 1 arms, at most :func:`most_arms`, and M ≥ 1 labels."""
-    named, numbers = labels == 2, min(arms, labels) if labels != 2 else 2
+def vote_lattice(arms: int, labels: int, *, ordered: bool = False) -> Lattice:
+    """The lattice of K ≥ 1 arms, at most :func:`most_arms`, and M ≥ 1 labels.
+
+    Two labels and ordered ones are named; the model of votes treats others alike.
+    """
+    named = ordered or labels == 2
+    numbers = labels if named else min(arms, labels)
     rows = np.zeros((1, 0), dtype=np.int64)
     for _ in range(arms):
         count = rows.max(axis=1, initial=-1) + 1
@@ -112,7 +116,7 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 
 @lru_cache(maxsize=64)
-def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
+def most_arms(labels: int, nodes: int = MOST_NODES, *, ordered: bool = False) -> int:
     """The largest number of arms whose lattice has at most ``nodes`` nodes.
 
     Raises:
@@ -121,15 +125,15 @@ def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
     if labels < 1:
         raise InvalidParameterError("the lattice of votes needs labels")
     arms = 1
-    while _nodes(arms + 1, labels) <= nodes:
+    while _nodes(arms + 1, labels, named=ordered or labels == 2) <= nodes:
         arms += 1
     return arms
 
 
-def _nodes(arms: int, labels: int) -> int:
-    """The number of nodes: 3^K for two labels, else by how many labels the votes name."""
-    if labels == 2:
-        return int(3**arms)
+def _nodes(arms: int, labels: int, *, named: bool) -> int:
+    """The number of nodes: (M + 1)^K for labels with names, else by how many labels the votes name."""
+    if named:
+        return int((labels + 1) ** arms)
     by_count = [1] + [0] * min(arms, labels)
     for _ in range(arms):
         by_count = [

@@ -1,9 +1,9 @@
 """Vote rows: the votes on one question as numbers, the same for every fit.
 
 A row has one number for each of K arms: the number of the label that it voted for, SILENT if it was asked and
-gave no vote, or UNASKED. With two labels the number is the label's position among the sorted labels. With
-more labels, labels are numbered in the order in which a row first names them, because the model of votes
-treats all labels alike.
+gave no vote, or UNASKED. With two labels the number is the label's position among the sorted labels, with
+ordered ones its position on the scale. Other labels are numbered in the order in which a row first names
+them, because the model of votes treats them all alike.
 """
 
 from __future__ import annotations
@@ -41,23 +41,31 @@ class VoteRows:
     partial: Array
 
     @classmethod
-    def of(cls, patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: Sequence[str]) -> VoteRows:
+    def of(
+        cls,
+        patterns: Mapping[VotePattern, int],
+        arms: Sequence[str],
+        labels: Sequence[str],
+        *,
+        ordered: bool = False,
+    ) -> VoteRows:
         """Tabulate vote patterns (pattern → its number of rounds) of K arms on M labels.
 
         A round without one of ``arms`` in its pool counts as one that did not ask that arm. With two labels
-        a round counts only if its pattern names them.
+        a round counts only if its pattern names them; so it does with ordered labels, whose numbers are their
+        positions in ``labels``.
         """
         table: dict[tuple[int, ...], list[float]] = {}
         asks_each = each_model_asked(arms)
         for pattern, count in patterns.items():
-            row = pattern.among(arms, labels)
+            row = pattern.positions(arms, labels) if ordered else pattern.among(arms, labels)
             if count <= 0 or row is None:
                 continue
             everyone = pattern.everyone and asks_each(row)
             table.setdefault(row, [0.0, 0.0])[not everyone] += count
-        ordered = sorted(table)
-        numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
-        return cls(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
+        rows = sorted(table)
+        numbers = np.array([table[row] for row in rows], dtype=np.float64).reshape(-1, 2)
+        return cls(np.array(rows, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
 
 
 def distinct(rows: Rows) -> tuple[Rows, Array]:

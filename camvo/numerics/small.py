@@ -133,3 +133,10 @@ def is_known(context: Array) -> bool:
     (False, True)
     """
     return bool(context.any())
+
+
+def weighted_median(values: Array, weights: Array) -> float:
+    """The weighted median of values, shape (n,), the lower one of two; 0 without values."""
+    order = np.argsort(values)
+    below = weights[order].cumsum()
+    return float(values[order][below >= below[-1] / 2.0][0]) if len(values) else 0.0

@@ -11,6 +11,7 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, rounds_needed
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
+from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import shadow_price
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import JointParameters
@@ -22,6 +23,7 @@ from camvo.policies.policy import (
     FitData,
     JointFitData,
     Observation,
+    OrderedFitData,
     Plan,
     fitted,
 )
@@ -38,6 +40,7 @@ from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import OrderedVote, has_vote_model
 
 FIRST: Final = 36
 """The number of rounds that ask all arms before any round stops early; counted anew when an arm joins."""
@@ -165,7 +168,7 @@ class Joint(Ensemble, JointParameters):
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
-        return aggregation != LABEL_VOTE
+        return not has_vote_model(aggregation)
 
     def reads_context(self, aggregation: Aggregation) -> bool:
         """Whether it reads the linear models of the context."""
@@ -191,24 +194,31 @@ class Joint(Ensemble, JointParameters):
             decisions[question] = stages.questions[question].decision(decision, cast, labels, sure)
         return decisions
 
-    def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> JointFitData | None:
-        """The rounds for a fit of the model of votes; ``None`` if the votes are not labels."""
-        if observation.aggregation != LABEL_VOTE:
+    def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
+        """The rounds for a fit of the model of votes; ``None`` if there is no model of such votes."""
+        if not self._fits(observation.aggregation):
             return None
         latest = observation.state.kept_rounds.latest(MOST_ROUNDS)
         evidence = observation.state.exploration.evidence
         order, shares = cheapest_first(costs)
         by_name = tuple(sorted(zip(order, shares, strict=True)))
         # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
-        few = len(order) <= most_arms(len(observation.labels))
+        ordered = isinstance(observation.aggregation, OrderedVote)
+        few = len(order) <= most_arms(len(observation.labels), ordered=ordered)
         worth = self.worth_in_askings(costs)
         prices = tuple([(arm, 0.0 if few else share / worth) for arm, share in by_name])
+        if isinstance(observation.aggregation, OrderedVote):
+            return OrderedFitData(evidence, latest, observation.aggregation, prices)
         if self.agreement is not None:
             return JointFitData(
                 evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name
             )
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
+
+    def _fits(self, aggregation: Aggregation) -> bool:
+        """Whether votes are counted by a model; an agreement is kept by asking all arms about a scale."""
+        return aggregation == LABEL_VOTE or (self.agreement is None and has_vote_model(aggregation))
 
     def _staged(self, situation: Situation) -> Stages:
         """The stages of a task."""
@@ -332,20 +342,20 @@ class Joint(Ensemble, JointParameters):
             return QuestionStages(observation.labels)
         return self._stages_of(fit.joint, observation.context, prices, fit.stops)
 
-    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | None:
-        """The fit of the model of votes; ``None`` for a question whose votes are not labels."""
+    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | OrderedFit | None:
+        """The fit of the model of votes; ``None`` for a question without one."""
         fit = self._joint(observation, costs)
         return None if fit is None else fit.joint
 
     def _joint(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
-        fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
+        fit = self._fit(observation, costs) if self._fits(observation.aggregation) else None
         if fit is not None and (fit.stops is None) != (self.agreement is None):
             raise InvalidParameterError("the background fit in this observation is of another policy")
         return fit
 
     def _stages_of(
         self,
-        joint: JointFit,
+        joint: JointFit | OrderedFit,
         context: Array,
         prices: Mapping[str, float],
         stops: AgreementStops | None = None,

@@ -252,7 +252,7 @@ class _JointFurther:
             return NOTHING
         if self._known is None:
             fit = self.policy.joint_fit(past.observation(state), past.costs)
-            if fit is None:
+            if not isinstance(fit, JointFit):
                 return NOTHING
             self._known = _FurtherVotes(fit, dict(zip(*cheapest_first(past.costs), strict=True)))
         return self._known.on(past.context, past.votes, past.confidences)

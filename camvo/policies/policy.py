@@ -25,6 +25,7 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops
 from camvo.joint.grades import Grades
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.votes_fit import VotesFit
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.beta_mixture import EstimatorName, posterior
@@ -37,6 +38,7 @@ from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import OrderedVote
 
 MOST_ROUNDS: Final = 5000
 """The largest number of kept rounds that a fit reads: the latest ones."""
@@ -47,11 +49,11 @@ class Fit:
     """The result of a fit. Hashed by identity.
 
     Attributes:
-        joint: the model of votes and what follows from it.
+        joint: the model of votes and what follows from it; of another kind where labels are ordered.
         stops: when to stop for the label of all votes; ``None`` if no agreement is required.
     """
 
-    joint: JointFit
+    joint: JointFit | OrderedFit
     stops: AgreementStops | None = None
 
     @property
@@ -137,6 +139,37 @@ class JointFitData:
             return Fit(joint)
         votes = VotesFit.of(self.evidence, joint.arms, joint.labels)
         return Fit(joint, AgreementStops.fit(joint, votes, dict(self.shares), self.agreement))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedFitData:
+    """The data for a fit of the model of votes on ordered labels.
+
+    Attributes:
+        evidence: the vote patterns of past rounds.
+        latest: the latest rounds that are kept whole, those with a human label.
+        vote: the scale and the error.
+        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+    """
+
+    evidence: PatternCounts
+    latest: LatestRounds
+    vote: OrderedVote
+    prices: tuple[tuple[str, float], ...]
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds."""
+        return self.evidence, self.latest
+
+    @property
+    def kind(self) -> Hashable:
+        """The scale with its error, the arms, and whether there are human labels."""
+        return self.vote, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
+
+    def compute(self) -> Fit:
+        """Fit the model of votes."""
+        return Fit(OrderedFit.fit(self.evidence, self.latest, self.vote, dict(self.prices)))
 
 
 UNREAD = 0.5

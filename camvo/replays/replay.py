@@ -25,7 +25,9 @@ from camvo.student.student import StudentVote, teach
 from camvo.student.taught_texts import STUDENT, TaughtText, hashed_ngrams
 from camvo.twins.twins import once_each
 from camvo.typing import Array, Confidences, Votes
+from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import OrderedVote
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +44,8 @@ class VotesTable:
         confidences: how sure each model says it is of its vote, in [0, 1], shape (n, K); NaN where it says
             nothing. ``None`` if no model does.
         texts: the text of each item, n of them, for the student; ``None`` if there are none.
+        aggregation: how the votes become one answer: votes for labels, or for labels on a scale, which is
+            then ``labels``.
 
     Raises:
         InvalidParameterError: the shapes do not agree in n or K, or a confidence is outside [0, 1].
@@ -64,9 +68,12 @@ class VotesTable:
     truth: NDArray[np.int64]
     confidences: Array | None = None
     texts: Sequence[str] | None = None
+    aggregation: Aggregation = LABEL_VOTE
 
     def __post_init__(self) -> None:
         n = len(self.truth)
+        if isinstance(self.aggregation, OrderedVote) and self.aggregation.scale != self.labels:
+            raise InvalidParameterError("the labels of a table are those of its scale, in the same order")
         if self.votes.shape != (n, len(self.prices)) or self.contexts.ndim != 2 or len(self.contexts) != n:
             raise InvalidParameterError(
                 f"{n} items and {len(self.prices)} models need votes of shape ({n}, {len(self.prices)}) and"
@@ -107,7 +114,7 @@ QUESTION: Final = "label"
 
 def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
     """Whether the student votes in a replay; by default if the policy has one and the table has texts."""
-    able = named.has_student(policy)
+    able = named.has_student(policy) and table.aggregation == LABEL_VOTE
     return able and (table.texts is not None if wanted is None else wanted)
 
 
@@ -317,7 +324,7 @@ def replay(
         raise InvalidParameterError(f"{STUDENT!r} is the name of the student", fix="rename the model")
     human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
-    state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
+    state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(table.aggregation))
     pupil = _StudentArm(state, table) if has_student(policy, table, student) else None
     trace = Trace.blank(*table.votes.shape)
     run = _Run(policy, table, trace, pupil, human, _ReviewQueue(reviewed), complete)
@@ -431,7 +438,13 @@ def _windows(
         for first in range(0, len(contexts), window):
             chunk = contexts[first : first + window]
             items = range(start + first, start + first + len(chunk))
-            yield items, [{QUESTION: Observation(state, context, table.labels)} for context in chunk]
+            yield (
+                items,
+                [
+                    {QUESTION: Observation(state, context, table.labels, table.aggregation)}
+                    for context in chunk
+                ],
+            )
 
 
 def calibrated_scores(

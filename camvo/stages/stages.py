@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from camvo.joint.agreement import AgreementStops, kept_labels
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.joint_fit import JointFit, best_plan
+from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
 from camvo.numerics.small import TIE
 from camvo.state.confidences import SureVote, level_of
@@ -202,7 +203,7 @@ class QuestionStages:
     """
 
     labels: tuple[str, ...]
-    fit: JointFit | None = None
+    fit: JointFit | OrderedFit | None = None
     prices: tuple[float, ...] = ()
     silent: QuestionStages | None = None
     stops: AgreementStops | None = None
@@ -224,18 +225,21 @@ class QuestionStages:
     def decision(
         self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
     ) -> Decision:
-        """The most probable label, or the weighted vote's label if it is as probable."""
+        """The best label, which is the most probable one unless labels are ordered.
+
+        It is the weighted vote's label if that is as good.
+        """
         if self.fit is None:
             return decision
         if self.silent is not None:
             return self._after_reply(votes, sure).decision(decision, votes, labels, sure)
-        posterior = self.fit.probabilities(votes, sure)
-        leader = max(posterior, key=lambda label: posterior[label])
-        label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
+        worths = self.fit.worths(self.fit.probabilities(votes, sure))
+        leader = max(worths, key=lambda label: worths[label])
+        label = decision.label if worths[decision.label] > worths[leader] - TIE else leader
         count = self.fit.human_labels
         by_labels = count / (count + _TRUSTED_LABELS) / 2.0
-        by_context = self.fit.updated_by_context(votes, sure, label, posterior[label])
-        return Decision(label, posterior[label], posterior, max(by_labels, by_context))
+        by_context = self.fit.updated_by_context(votes, sure, label, worths[label])
+        return Decision(label, worths[label], worths, max(by_labels, by_context))
 
     def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
         """Compare each vote that has a confidence with the label that the other arms' votes make probable.
@@ -254,7 +258,9 @@ class QuestionStages:
         return self._compared(sorted(sure), votes, sure, self.fit.by_votes)
 
     @staticmethod
-    def _compared(arms: Sequence[str], votes: Cast, sure: Sure, fit: JointFit) -> tuple[SureVote, ...]:
+    def _compared(
+        arms: Sequence[str], votes: Cast, sure: Sure, fit: JointFit | OrderedFit
+    ) -> tuple[SureVote, ...]:
         compared = []
         for arm in arms:
             others = {other: label for other, label in votes.items() if other != arm and label is not None}
@@ -281,7 +287,7 @@ class QuestionStages:
         if self._finishes(node, votes):
             return {arm: np.inf for arm in prices if arm not in votes}
         stopping, asking = plan.at(node, self.fit.tilt(votes, sure))
-        stopping = max(stopping, 1.0 / len(self.labels) if self.stops is None else self.stops.nothing)
+        stopping = max(stopping, self.fit.unasked if self.stops is None else self.stops.nothing)
         by_plan = {
             arm: value - stopping + prices[arm]
             for arm, value in zip(self.fit.shortlist, asking, strict=True)
@@ -323,13 +329,13 @@ class QuestionStages:
         return [arms[place] for place in plan.together(node, allowed)] or worthwhile
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:
-        """The most probable label; ``None`` for a question whose votes are not labels."""
+        """The best label; ``None`` for a question whose votes are not labels."""
         if self.silent is not None:
             return self._after_reply(votes, sure).leader(votes, sure)
         if self.fit is None:
             return None
-        posterior = self.fit.probabilities(votes, sure)
-        return max(posterior, key=lambda label: posterior[label])
+        worths = self.fit.worths(self.fit.probabilities(votes, sure))
+        return max(worths, key=lambda label: worths[label])
 
     def promised(self, votes: Cast, sure: Sure = UNKNOWN) -> float | None:
         """The largest probability, by the plan, that the votes of all arms give another label than these.
@@ -365,7 +371,7 @@ class QuestionStages:
 
     def _after_reply(self, votes: Cast, sure: Sure) -> QuestionStages:
         """The stages that count once the student has replied."""
-        if self.fit is None or self.silent is None:
+        if self.silent is None or not isinstance(self.fit, JointFit):
             return self
         if votes.get(STUDENT) not in self.fit.labels:
             return self.silent
@@ -426,7 +432,7 @@ class Stages:
         if everyone:  # an arm that the round spared may have been asked later, because of the votes
             votes = {arm: vote for arm, vote in votes.items() if arm in self.first or arm == STUDENT}
             sure = {arm: share for arm, share in sure.items() if arm in votes}
-        named = named_labels(stages.labels)
+        named = named_labels(stages.labels, ordered=isinstance(stages.fit, OrderedFit))
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
         early = self._early_votes(question, votes, sure) if everyone else None
         if early is None:

@@ -32,9 +32,12 @@ _MOST_NAMED: Final = 6
 """Patterns name at most this many labels. With more, nearly every round would be a pattern of its own."""
 
 
-def named_labels(labels: Collection[str]) -> tuple[str, ...]:
-    """The sorted labels that the patterns of a question name; none if it has one label or many."""
-    return tuple(sorted(labels)) if 2 <= len(labels) <= _MOST_NAMED else ()
+def named_labels(labels: Collection[str], *, ordered: bool = False) -> tuple[str, ...]:
+    """The sorted labels that the patterns of a question name; none if it has one label or many.
+
+    Ordered labels are always named: which of them are near each other is what their votes say.
+    """
+    return tuple(sorted(labels)) if ordered or 2 <= len(labels) <= _MOST_NAMED else ()
 
 
 _Signature: TypeAlias = tuple[int, ...]
@@ -106,15 +109,22 @@ class VotePattern:
         appearance. Votes for other labels count as none. ``None`` for two labels that the pattern does not
         name.
         """
-        group_of = dict(zip(self.arms, self.groups, strict=True))
-        groups = tuple([group_of.get(arm, UNASKED) for arm in order])
+        if len(labels) == 2:
+            return self.positions(order, sorted(labels))
         if self.labels:
-            place = {label: number for number, label in enumerate(sorted(labels))}
-            number_of = [place.get(label, SILENT) for label in self.labels]
-            groups = tuple([group if group < 0 else number_of[group] for group in groups])
-        if len(labels) != 2:
-            return _canonical(groups)
-        return groups if self.labels else None
+            return _canonical(self.positions(order, sorted(labels)) or ())
+        group_of = dict(zip(self.arms, self.groups, strict=True))
+        return _canonical([group_of.get(arm, UNASKED) for arm in order])
+
+    def positions(self, order: Sequence[str], labels: Sequence[str]) -> _Signature | None:
+        """The same as positions among ``labels``, as they are ordered; ``None`` if the pattern names none."""
+        if not self.labels:
+            return None
+        group_of = dict(zip(self.arms, self.groups, strict=True))
+        place = {label: number for number, label in enumerate(labels)}
+        number_of = [place.get(label, SILENT) for label in self.labels]
+        groups = (group_of.get(arm, UNASKED) for arm in order)
+        return tuple([group if group < 0 else number_of[group] for group in groups])
 
     def renamed(self, names: Mapping[str, str]) -> VotePattern:
         """The same pattern with other names (old → new) for some arms."""

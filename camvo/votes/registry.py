@@ -10,6 +10,7 @@ from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation, Ballot
 from camvo.votes.labels import LabelVote
 from camvo.votes.numbers import NumericVote, OpenNumericVote
+from camvo.votes.ordered import OrderedVote
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote
@@ -56,6 +57,7 @@ def _equal_ballot(votes: Mapping[str, str], favourite: str) -> Ballot:
 AGGREGATIONS: Final[Mapping[str, type[Any]]] = {
     "labels": LabelVote,
     "numeric": NumericVote,
+    "ordered": OrderedVote,
     "ranking": RankingVote,
     "spans": SpanVote,
     "subset": SubsetVote,

@@ -38,6 +38,13 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
             options=("neg", "pos"),
             refused=("", "neutral"),
         ),
+        "ordered": Example(
+            votes=("low", "high", "high"),
+            options=("low", "middle", "high"),
+            arguments={"scale": ("low", "middle", "high")},
+            refused=("", "higher"),
+            wrong=({"scale": ("low", "high")}, {"error": "cubic"}),
+        ),
         "numeric": Example(
             votes=("1", "4.5", "5"),
             arguments={"low": 1.0, "high": 5.0},

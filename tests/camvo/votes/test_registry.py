@@ -8,6 +8,7 @@ from camvo.errors import InvalidParameterError
 from camvo.votes import registry
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote, OpenNumericVote
+from camvo.votes.ordered import OrderedVote
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote
@@ -16,6 +17,7 @@ from camvo.votes.texts import OpenVote
 EACH = [
     LABEL_VOTE,
     NumericVote(1.0, 5.0, step=1.0),
+    OrderedVote(("1", "2", "3"), "quadratic"),
     RankingVote("borda"),
     SpanVote(),
     SubsetVote(3),

@@ -155,12 +155,9 @@ class Dataset:
 
     def absent(self, columns: Columns) -> list[str]:
         """Return the columns that the label config shows among its words and that no row has."""
-        fields = (field for question in self.config.questions for field in question.fields)
-        optional = {field.key for field in fields if field.optional}
-        names = {key: self.renamed.get(key, key) for key in optional}
-        return sorted(
-            name for name in names.values() if not {name, _STEP.split(name)[0]} & set(columns.names)
-        )
+        fields = {each for question in self.config.questions for each in question.fields if each.optional}
+        names = {self.renamed.get(each.key, each.key) for each in fields}
+        return sorted(name for name in names if not {name, _STEP.split(name)[0]} & set(columns.names))
 
     def tasks(self) -> Iterator[DatasetTask]:
         """Read the shard's tasks in the order of the rows.

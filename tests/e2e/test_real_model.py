@@ -279,7 +279,7 @@ def test_a_server_that_is_killed_in_the_middle_and_started_again_costs_no_row(tm
         command = ["label", "in.csv", *SENTIMENT, "--out", "out.csv", "--config", "camvo.yaml"]
         run = WarmProcess(command, tmp_path, child(CAMVO_DATABASE_URL=project.database), log, log)
         answers = select(func.count()).select_from(tables.answers)
-        wait_until(lambda: project.ask(answers)[0][0] >= 5, "first answers")
+        wait_until(lambda: project.ask(answers)[0][0] >= 5, "first answers", 120.0)
         llama.kill()
         failed = select(func.count()).where(tables.calls.c.error_code.is_not(None))
         wait_until(lambda: project.ask(failed)[0][0] > 0 or run.poll() is not None, "failed call")

@@ -50,9 +50,10 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
     if certify.needed is None and certify.wanted is not None:
         return too_few_tasks(certify, target)
     if certify.needed is None:
-        text = f"by the scores, no number of blind labels certifies {target}: too many labels are wrong"
-        checked = guarantee.blind or guarantee.void
-        return text if checked else f"{text}; blind labels correct the scores: {_how(project)}"
+        text = f"going by the scores, too many labels are wrong to certify {target}"
+        if guarantee.blind or guarantee.void:
+            return text
+        return f"{text}. Only blind labels can show that scores are too low; {_how(project)}"
     wanted = share_of_hundred(certify.target)
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
@@ -72,7 +73,7 @@ def _how(project: ProjectReport) -> str:
         if project.progress.unpredicted == 0:
             return "set audit in camvo.yaml before further tasks are imported: all others were shown"
         return "set audit in camvo.yaml before tasks are predicted"
-    return "a file's first run says how many tasks are blind (camvo label --blind)"
+    return "--blind 300 in a project's first run keeps some, and --name begins another project"
 
 
 @dataclass(frozen=True, slots=True)

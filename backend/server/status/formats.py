@@ -40,7 +40,7 @@ def dollars(value: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """A share in [0, 1] as a percentage with one decimal."""
-    return _NOTHING if value is None else f"{100.0 * value:.1f}%"
+    return _NOTHING if value is None else f"{round(100.0 * value, 1) + 0.0:.1f}%"  # never "-0.0%"
 
 
 def share_of_hundred(value: float) -> str:

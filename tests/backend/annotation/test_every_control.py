@@ -26,12 +26,21 @@ CONTROLS = {
     "day": ("<DateTime name='day' toName='note' only='date'/>", "2026-03-01"),
     "gist": ("<TextArea name='gist' toName='note' camvo_instructions='Sum it up.'/>", "A day."),
     "better": ("<Pairwise name='better' toName='note,other'/>", "left"),
+    "tree": (
+        "<Taxonomy name='tree' toName='note'><Choice value='Food'><Choice value='Bread'/></Choice>"
+        "<Choice value='Sea'/></Taxonomy>",
+        ["Food > Bread"],
+    ),
+    "order": ("<Ranker name='order' toName='hits'/>", ["b", "a"]),
     "names": (
         "<Labels name='names' toName='note'><Label value='PER'/></Labels>",
         [{"quote": "Entry", "before": "", "label": "PER"}],
     ),
 }
-OBJECTS = "<Text name='note' value='$text'/><Text name='other' value='$ref'/>"
+OBJECTS = (
+    "<Text name='note' value='$text'/><Text name='other' value='$ref'/><List name='hits' value='$hits'/>"
+)
+HITS = [{"id": "a", "title": "Bread"}, {"id": "b", "title": "Sea"}]
 FIRST, LATER = range(1, 41), range(41, 44)
 POLICIES = ("camvo", "ccamvo", "joint", "baseline", "majority", "single")
 
@@ -41,12 +50,16 @@ def project(*names: str) -> Project:
     return Project(label_config=f"<View>{OBJECTS}{controls}</View>")
 
 
+def entry(number: int) -> dict[str, Any]:
+    return task(number, data={"text": f"Entry {number} of the diary.", "ref": number, "hits": HITS})
+
+
 def answer_all(body: dict[str, Any]) -> Reply:
     return says(**{name: given for name, (_, given) in CONTROLS.items()})
 
 
 def quoted(backend: Backend, asked: Project) -> dict[str, Any]:
-    body = predict([task(number) for number in (*FIRST, *LATER)], asked)
+    body = predict([entry(number) for number in (*FIRST, *LATER)], asked)
     body = {key: body[key] for key in ("project", "label_config", "tasks")}
     counted = backend.post("/quote", body).get_json()["counted"]
     made: dict[str, Any] = backend.post(
@@ -55,24 +68,22 @@ def quoted(backend: Backend, asked: Project) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_control_is_predicted_quoted_and_recounted(tmp_path: Path, policy: str) -> None:
     asked = project(*CONTROLS)
     chosen = {"name": policy, **({"model": "red"} if policy == "single" else {})}
     with Backend(tmp_path, answer_all, policy=chosen) as backend:
-        assert all(backend.predict(*map(task, FIRST), project=asked))
+        assert all(backend.predict(*map(entry, FIRST), project=asked))
         assert quoted(backend, asked)["done"]
         assert backend.post("/recount", {"project": asked.key}).get_json()["done"]
-        later = backend.predict(*map(task, LATER), project=asked)
+        later = backend.predict(*map(entry, LATER), project=asked)
         assert [len({item["from_name"] for item in each["result"]}) for each in later] == [len(CONTROLS)] * 3
         assert backend.client.get("/status", headers={"Accept": "application/json"}).status_code == 200
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_project_of_one_control_is_quoted_again_once_rounds_are_known(tmp_path: Path, name: str) -> None:
     asked = project(name)
     with Backend(tmp_path, answer_all, policy={"name": "joint"}) as backend:
-        assert all(backend.predict(*map(task, FIRST), project=asked))
+        assert all(backend.predict(*map(entry, FIRST), project=asked))
         assert quoted(backend, asked)["done"]

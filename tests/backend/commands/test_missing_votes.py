@@ -20,7 +20,7 @@ from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
 from backend.runtime import annotation_process
 from backend.server.status.build import build_report
-from backend.server.status.formats import dollars
+from backend.server.status.formats import dollars, percent
 from backend.server.status.missing import SEPARATOR, Ending
 from backend.server.status.report import ProjectReport
 from backend.settings import load
@@ -242,6 +242,11 @@ def test_an_answer_that_was_cut_off_is_bought_once_in_all_runs(folder: Folder) -
     assert run.server.count() == TASKS
     assert spent(run) == pytest.approx(TASKS * CALL)
     assert {row["camvo_error"] for row in run.rows()} == {"model_cut_off"}
+
+
+@pytest.mark.parametrize("saved", [-1e-16, -0.0004, 0.0])
+def test_a_saving_that_rounds_to_nothing_has_no_sign(saved: float) -> None:
+    assert percent(saved) == "0.0%"
 
 
 def test_a_model_that_was_mended_is_not_reported_by_the_next_run(folder: Folder) -> None:

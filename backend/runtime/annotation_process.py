@@ -24,6 +24,7 @@ from backend.annotation.trials import Trials
 from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
+from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import States
 from backend.ledger import Ledger, Writer
 from backend.ledger.claims import end_lost_calls
@@ -204,6 +205,7 @@ class AnnotationProcess:
             voters=voters,
             batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
             scorers=Scorers(ledger, readers, clock=clock),
+            schemes=LabelSchemes(ledger, self.writer, readers, self.embedder, clock),
             clock=clock,
         )
 

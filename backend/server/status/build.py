@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.annotators import answered_questions
+from backend.learning.label_schemes import open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
@@ -239,6 +240,7 @@ def _project_report(
         problems=(unfit, unreadable),
         connected=is_connected(stored, report),
         votable=config is None or bool(config.questions),
+        unclear={} if config is None else open_labels(connection, key, config),
     )
     return replace(report, alerts=project_alerts(report, ours, found))
 

@@ -252,7 +252,7 @@ def test_a_run_after_the_budget_was_raised_goes_on_and_counts_what_was_spent(tmp
 
 
 def test_for_a_spreadsheet_no_cell_is_a_formula(tmp_path: Path) -> None:
-    texts = [f"{begin}cmd|' /C calc'!A1" for begin in "=+-@\t\r"]
+    texts = [f"{begin}cmd|' /C calc'!A1" for begin in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"]
     with LabelFolder(tmp_path, moods) as folder:
         folder.write("in.jsonl", "\n".join(json.dumps({"text": text, "=1+1": "a"}) for text in texts))
         folder.label("in.jsonl")

@@ -124,8 +124,8 @@ def _step(
 ) -> float | None:
     """The share of a token among those that continue a value; ``None`` if too little is known of the others.
 
-    Values without a reported token are rarer than the rarest of these. Together they count as that, or a model
-    that is sure would be no surer of one answer than of another.
+    Values without a reported token are rarer than the rarest of these. Together they count as that, or a
+    model that is sure would be no surer of one answer than of another.
 
     Args:
         token: the token.

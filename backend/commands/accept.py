@@ -19,17 +19,18 @@ from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
 from backend.questions import ConfigQuestion
-from backend.questions.question import visible_answers
+from backend.questions.question import questions_to_ask, visible_answers
 from backend.server.status.promises import covered_rounds
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One task's decided questions."""
+    """One task's decided questions, and those that annotators see and that have no answer."""
 
     score: float
     labels: Mapping[str, str]
     certified: bool
+    open: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class Evidence:
                 score=math.prod(round_.score for round_ in of_task.values()),
                 labels={control: round_.label for control, round_ in of_task.items()},
                 certified=all(is_certified(*item) for item in of_task.items()),
+                open=questions_to_ask(
+                    questions, {control: round_.label for control, round_ in of_task.items()}
+                ),
             )
             for task, of_task in ((task, _visible(questions, of_task)) for task, of_task in rounds.items())
         }
@@ -184,7 +188,7 @@ class Acceptance:
             return f"below {self.above:g}"
         if len(ours) > 1 or known is None or abs(ours[0]["score"] - known.score) > _SAME:
             return "with another prediction than the ledger's: run camvo predict --refresh"
-        if known.labels.keys() - {item["from_name"] for item in ours[0]["result"]}:
+        if known.open or known.labels.keys() - {item["from_name"] for item in ours[0]["result"]}:
             return "with a question that is not filled in"
         return None if known.certified or self.uncertified else "not covered by the certificate"
 

@@ -11,11 +11,12 @@ import hashlib
 import itertools
 import json
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection
 
@@ -32,6 +33,7 @@ from backend.learning.annotators import ReliabilityFits
 from backend.ledger import Ledger, Writer, projects
 from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
 from backend.ledger.projects import Project
+from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
 from backend.settings import Settings
@@ -101,7 +103,7 @@ class _HumanRow:
 
 
 def _human_rows(
-    source: Source, projects: Mapping[str, Project], annotator: str | None = None
+    source: Source, projects: Mapping[str, Project], connection: Connection, annotator: str | None = None
 ) -> Iterator[_HumanRow]:
     """Read the labels in a file."""
     for row in source.rows():
@@ -136,7 +138,8 @@ def _human_rows(
         said_by = row.data.get(ANNOTATOR) or annotator
         number = annotator_number(said_by, place)
         name = "" if number is None else str(said_by).strip()
-        yield _HumanRow(place, project.key, _task(row, place, data), data, votes, result, name, number)
+        task = _task(row, place, data, ProjectRounds(connection, project.key))
+        yield _HumanRow(place, project.key, task, data, votes, result, name, number)
 
 
 def _project(row: Row, place: str, projects: Mapping[str, Project]) -> Project:
@@ -150,16 +153,25 @@ def _project(row: Row, place: str, projects: Mapping[str, Project]) -> Project:
     return project
 
 
-def _task(row: Row, place: str, data: Mapping[str, Any]) -> int:
-    """The number in the task's column; without that column, the hash of the content."""
+def _task(row: Row, place: str, data: Mapping[str, Any], rounds: ProjectRounds) -> int:
+    """The number in the task's column; without that column, the hash of the content.
+
+    A spreadsheet may have brought the texts into another Unicode form, so it is one that is labelled, if any.
+    """
     if TASK not in row.data:
-        return content_number(data)
+        numbers = [content_number(data), *(content_number(_in_form(data, form)) for form in ("NFC", "NFD"))]
+        return next((number for number in numbers if rounds.count_of([number])), numbers[0])
     number = task_number(str(row.data[TASK]))
     if number is None:
         raise DatasetError(
             f"names no task in column {TASK!r}", where=place, fix="keep this column as it was written"
         )
     return number
+
+
+def _in_form(data: Mapping[str, Any], form: Literal["NFC", "NFD"]) -> dict[str, Any]:
+    texts = {key: unicodedata.normalize(form, text) for key, text in data.items() if isinstance(text, str)}
+    return {**data, **texts}
 
 
 def _answer(value: object) -> object:
@@ -206,7 +218,8 @@ def _number(answer: object) -> object:
 class TeachTally:
     """The number of labels in a file: new, changed and withdrawn ones, and those known already.
 
-    ``annotators`` are those whom the file names, with their numbers.
+    ``ahead`` counts the labels of tasks that no model has labelled. ``annotators`` are those whom
+    the file names, with their numbers.
     """
 
     new: int = 0
@@ -214,6 +227,7 @@ class TeachTally:
     withdrawn: int = 0
     known: int = 0
     empty: int = 0
+    ahead: int = 0
     annotators: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> str:
@@ -222,6 +236,11 @@ class TeachTally:
             f"{self.new} labels learnt, {self.changed} changed, {self.withdrawn} withdrawn,"
             f" {self.known} known already; {self.empty} rows have none"
         )
+        if self.ahead:
+            counts += (
+                f"\n{self.ahead} of the labels are about tasks that the project has not labelled, and count"
+                " once it has: are the texts and columns the same as there?"
+            )
         named = {name: number for name, number in sorted(self.annotators.items()) if name != str(number)}
         if not named:
             return counts
@@ -244,7 +263,7 @@ def teach_file(
         ledger.migrate()
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
-        rows = _without_repetitions(list(_human_rows(source, known, annotator)))
+            rows = _without_repetitions(list(_human_rows(source, known, connection, annotator)))
         tally = TeachTally()
         tally.annotators = {row.said_by: row.annotator for row in rows if row.annotator is not None}
         for key, of_project in itertools.groupby(
@@ -252,6 +271,7 @@ def teach_file(
         ):
             label_config = known[key].label_config or ""
             for part in _parts(of_project):
+                tally.ahead += _ahead(ledger, key, part)
                 _teach(
                     ledger,
                     WebhookEvent("ANNOTATION_UPDATED", key, label_config),
@@ -277,6 +297,14 @@ def _without_repetitions(rows: Sequence[_HumanRow]) -> list[_HumanRow]:
                 fix=f"keep one of the two rows, or say in column {ANNOTATOR!r} who gave which",
             )
     return list(found.values())
+
+
+def _ahead(ledger: Ledger, project: str, rows: Sequence[_HumanRow]) -> int:
+    """How many labels are about tasks without a round."""
+    tasks = [row.task for row in rows if row.votes]
+    with ledger.read() as connection:
+        rounds = ProjectRounds(connection, project)
+        return sum(not rounds.count_of([task]) for task in tasks)
 
 
 def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:

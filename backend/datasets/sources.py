@@ -168,9 +168,9 @@ def _not_text(path: Path) -> DatasetError | None:
     """The error about a file that is no UTF-8 text; ``None`` if it is."""
     if (foreign := foreign_format(path)) is not None:
         return DatasetError(foreign[0], where=str(path), fix=foreign[1])
-    if (wrong := wrong_byte(path)) is None:
-        return None
-    return DatasetError(wrong.message, where=f"{path}, line {wrong.line}", fix=wrong.fix)
+    if (wrong := wrong_byte(path)) is not None:
+        return DatasetError(wrong.message, where=f"{path}, line {wrong.line}", fix=wrong.fix)
+    return None
 
 
 def _task_row(value: object, place: str, path: Path) -> Row:

@@ -124,6 +124,9 @@ def _step(
 ) -> float | None:
     """The share of a token among those that continue a value; ``None`` if too little is known of the others.
 
+    Values without a reported token are rarer than the rarest of these. Together they count as that, or a
+    model that is sure would be no surer of one answer than of another.
+
     Args:
         token: the token.
         before: the part of it that comes before the value.
@@ -136,6 +139,7 @@ def _step(
         return None  # it is rarer than all that were reported, and so may be the other labels' tokens
     best = max(chances.values())
     ours = total = 0.0
+    unseen = set(live)
     for text, number in chances.items():
         if not text.startswith(before) or len(text) == len(before):
             continue
@@ -144,7 +148,9 @@ def _step(
             chance = math.exp(number - best)
             total += chance
             ours += chance * len(each & fits) / len(each)
-    return ours / total if total > 0.0 else None
+            unseen -= each
+    rest = math.exp(min(chances.values()) - best) if unseen else 0.0
+    return ours / (total + rest) if total > 0.0 else None
 
 
 def _fitting(words: bytes, values: set[bytes]) -> set[bytes]:

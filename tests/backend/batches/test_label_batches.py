@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from backend.ledger import answers, deletions, money
 from backend.ledger.batches import Jobs, Lines, WaitingTasks
 from backend.models.batches.provider import Limits
 from backend.models.model import litellm
+from backend.questions.naming import answer_key
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -419,3 +421,48 @@ def test_a_first_window_is_labelled_before_the_others_are_sent(
         assert server.at_once["red"] == at_once
         assert sent == ([38] if at_once else [2, 38])
         assert set(server.bought.values()) == {1}
+
+
+NAMED = (
+    '<View><Text name="t" value="$text"/><Choices name="Thème (1)" toName="t"><Choice value="Home"/>'
+    '<Choice value="Work"/></Choices><Choices name="Thème (2)" toName="t"><Choice value="Near"/>'
+    '<Choice value="Far"/></Choices></View>'
+)
+"""Two names that no provider takes as a key of a schema."""
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_controls_whose_names_no_schema_takes_are_answered_under_keys_of_their_own(
+    tmp_path: Path, server: BatchServer, *, by_key: bool
+) -> None:
+    keys: set[str] = set()
+
+    def script(body: dict[str, Any]) -> Reply:
+        asked = body["response_format"]["json_schema"]["schema"]["required"]
+        keys.update(asked)
+        names = asked if by_key else ("Thème (1)", "Thème (2)")
+        return Reply.says(dict(zip(names, ("Work", "Far"), strict=True)))
+
+    server.script = script
+    of_models = {"batch_discount": 0.5, "structured_output": True}
+    with LabelFolder(tmp_path, moods, server=server, of_models=of_models) as folder:
+        folder.table("lovely", "gloomy")
+        assert not label(folder, label_config=NAMED, labels=(), text_column=None).left
+        shown = {(row["camvo_label_Thème (1)"], row["camvo_label_Thème (2)"]) for row in folder.rows()}
+        assert shown == {("Work", "Far")}
+        assert keys == {answer_key("Thème (1)"), answer_key("Thème (2)")}
+        assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", key) for key in keys)
+
+
+def test_a_line_without_a_body_fails_alone_and_its_job_is_settled(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.script = lambda body: Reply(200) if "text 3" in prompt_of(body) else moods(body)
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table(*(f"text {number}" for number in range(6)))
+        for _ in range(2):
+            label(folder)
+            assert [row["camvo_label"] for row in folder.rows()] == ["Glad"] * 3 + [""] + ["Glad"] * 2
+        assert folder.rows()[3]["camvo_error"]
+        with folder.ledger.read() as connection:
+            assert {job.state for job in Jobs(connection).find()} == {"closed"}

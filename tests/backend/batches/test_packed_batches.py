@@ -22,6 +22,7 @@ from backend.ledger.batches import Jobs, Lines
 from backend.ledger.claims import batch_owner
 from backend.ledger.database import tables
 from backend.models.batches.provider import Limits
+from backend.questions.naming import answer_key
 from backend.testing import Reply, packed_texts
 
 LINE = (10 * 1.0 + 2 * 2.0) / 2e6
@@ -310,3 +311,21 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
             assert not label(folder).left
         assert sent(server) == [5]
         assert {arm for arm, _ in votes(folder)} == {"red:5", "green:5"}
+
+
+def test_a_packed_control_whose_name_no_schema_takes_is_answered(tmp_path: Path, server: BatchServer) -> None:
+    config = (
+        '<View><Text name="t" value="$text"/><Choices name="Thème (1)" toName="t"><Choice value="Glad"/>'
+        '<Choice value="Sad"/></Choices><Choices name="plain" toName="t"><Choice value="Near"/>'
+        '<Choice value="Far"/></Choices></View>'
+    )
+    server.script = lambda body: Reply.answers(
+        body, lambda text: {answer_key("Thème (1)"): mood(text)["label"], "plain": "Far"}
+    )
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table(*TEXTS)
+        assert not label(folder, label_config=config, labels=(), text_column=None).left
+        shown = {row["text"]: row["camvo_label_Thème (1)"] for row in folder.rows()}
+        assert shown == {text: mood(text)["label"] for text in TEXTS}
+        assert {row["camvo_label_plain"] for row in folder.rows()} == {"Far"}
+        assert sent(server) == [5, 5]

@@ -141,6 +141,22 @@ def test_an_answer_that_a_condition_hides_is_neither_expected_nor_counted(
     assert _task_score(stored_questions(stored) or (), shown[1]) == pytest.approx(score)
 
 
+def test_a_task_with_a_question_that_a_recount_has_shown_is_left_out(
+    api: LabelStudioApi, ledger: Ledger
+) -> None:
+    [number] = with_predictions(api, 0.95)
+    with ledger.write() as connection:
+        projects.remember(connection, "3.1", extra_params=None, label_config=CONDITIONAL, now=1.0)
+        key = a_key(project="3.1", control="mood", task=number)
+        rounds.insert_each(connection, [a_round(key, label="Sad", score=0.95)])
+        stored = projects.get(connection, "3.1")
+        assert stored is not None
+        evidence = Evidence.load(connection, stored, 0.9)
+    assert evidence.decided[number].open == {"why"}
+    tasks, left = acceptance(api, ledger, evidence=evidence, uncertified=True).chosen()
+    assert (tasks, [*left]) == ([], ["with a question that is not filled in"])
+
+
 def test_a_blind_task_is_left_out_even_if_it_has_a_prediction(api: LabelStudioApi, ledger: Ledger) -> None:
     [number] = with_predictions(api, 0.95)
     run = acceptance(api, ledger, uncertified=True)

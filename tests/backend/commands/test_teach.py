@@ -284,6 +284,28 @@ def test_labels_of_texts_without_a_number_find_their_tasks(folder: LabelFolder) 
     assert human_labels(folder) == {TEXTS[0]: "Sad"}
 
 
+def test_a_text_in_another_unicode_form_finds_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LabelFolder(tmp_path, always("Glad")) as folder:
+        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+        folder.table("caf\u00e9", "the\u0301")
+        folder.label()
+        folder.write("gold.csv", "camvo_project,text,camvo_label\nin,cafe\u0301,Sad\nin,th\u00e9,Sad\n")
+        tally = teach(folder, "gold.csv")
+        assert (tally.new, tally.ahead) == (2, 0)
+        folder.label()
+        assert set(human_labels(folder).values()) == {"Sad"}
+        assert len(human_labels(folder)) == 2
+
+
+def test_labels_of_texts_that_were_not_labelled_are_counted(folder: LabelFolder) -> None:
+    folder.write("gold.csv", f"camvo_project,text,camvo_label\nin,{TEXTS[0]},Sad\nin,elsewhere,Sad\n")
+    tally = teach(folder, "gold.csv")
+    assert (tally.new, tally.ahead) == (2, 1)
+    assert "1 of the labels are about tasks" in tally.summary()
+
+
 SPELT = ["Ｓａｄ", "Sad\u00a0", "\u200bSad", "S\u00adad", " sad "]
 """Other forms of one label, as spreadsheets and phones write them."""
 

@@ -95,7 +95,7 @@ def held(content: str, *parts: tuple[str, float] | AnswerToken, name: str = "moo
 
 def test_under_a_schema_it_is_the_share_among_the_labels() -> None:
     token = other("Sad", The=0.9, Sad=0.003, Glad=0.001)
-    assert held('{"mood": "Sad"}', ('{"mood": "', 0.1), token, ('"}', 0.1)) == {"mood": pytest.approx(0.75)}
+    assert held('{"mood": "Sad"}', ('{"mood": "', 0.1), token, ('"}', 0.1)) == {"mood": pytest.approx(0.6)}
 
 
 def test_under_a_schema_each_token_that_tells_labels_apart_counts() -> None:
@@ -105,9 +105,16 @@ def test_under_a_schema_each_token_that_tells_labels_apart_counts() -> None:
     assert sure == {"mood": pytest.approx(0.75 * 0.25)}
 
 
+def test_a_label_that_is_not_among_the_other_tokens_counts_as_the_rarest_of_these() -> None:
+    for rarest in (0.1, 0.01):
+        token = other("Sad", Sad=0.9, x=0.5, y=rarest)
+        sure = held('{"mood": "Sad"}', ('{"mood": "', 1.0), token, ('"}', 1.0))
+        assert sure == {"mood": pytest.approx(0.9 / (0.9 + rarest))}
+
+
 def test_other_ways_to_begin_a_label_count_for_it() -> None:
     token = other("Sad", S=0.1, Sa=0.2, Sad=0.3, Glad=0.2)
-    assert held('{"mood": "Sad"}', ('{"mood": "', 1.0), token, ('"}', 1.0)) == {"mood": pytest.approx(0.75)}
+    assert held('{"mood": "Sad"}', ('{"mood": "', 1.0), token, ('"}', 1.0)) == {"mood": pytest.approx(2 / 3)}
 
 
 def test_a_token_that_begins_before_the_value_tells_labels_apart() -> None:

@@ -37,14 +37,10 @@ class Doubt:
     Attributes:
         arms: the positions of the arms that follow it.
         model: the model of the votes in which it is right.
-        apart: the share of rounds that the two readings label differently.
-        lead: by how much the model's reading is more likely, in nats a round that they label differently.
     """
 
     arms: tuple[int, ...]
     model: TwoCoins | Kinds
-    apart: float
-    lead: float
 
 
 def doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | None:
@@ -65,7 +61,7 @@ def doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | N
         return None
     certain, rival = (model_by(belief, rows, counts, labels, model.temper) for belief in (ours, theirs))
     lead = float(counts @ (certain.beliefs(rows)[1] - rival.beliefs(rows)[1])) / rounds / apart
-    return Doubt(tuple(group), rival, apart, lead) if lead < bearable else None
+    return Doubt(tuple(group), rival) if lead < bearable else None
 
 
 def _reading(group: list[int], rows: Rows, counts: Array, labels: int, temper: Array) -> Array:

@@ -161,7 +161,7 @@ _CUT: Final = 0.5
 """Arms are related if their excess agreement is above this, with a standard error to spare."""
 
 
-_TOLD: Final = 0.42
+_TOLD: Final = 0.36
 _TOLD_OF_TWO: Final = 0.25
 """Arms are a family only if the others agree among themselves more than this, with more labels and with two.
 Weak models agree less, and err together on hard items, so they say nothing about arms that contradict them.
@@ -171,7 +171,18 @@ _MOST_EXPECTED: Final = 0.99
 """The most that two arms are expected to agree."""
 
 _NEARLY_THE_SAME: Final = 0.9
-"""Two arms without a third relative count as related only above this."""
+"""Arms with more excess agreement than this say nearly the same."""
+
+_BETTER: Final = 1.1
+_BETTER_OF_PAIR, _BETTER_OF_PAIR_OF_TWO = 0.98, 1.0
+"""Arms are no family if they agree with the others so many times as much as the others among themselves.
+
+Good arms do, because they are right more often, at least with more than two labels. Two arms need clearer
+evidence than more, because two good ones agree with each other as much as two related ones do.
+"""
+
+_FEWEST_WITNESSES: Final = 3
+"""The fewest other arms by which two arms are related, unless they say nearly the same."""
 
 
 def excess_agreement(rows: VoteRows, labels: int) -> Array:
@@ -179,7 +190,7 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
 
     It is in (½, 1] for related pairs and 0 for others. Only rounds that asked all arms count.
     """
-    return confirmed_excess(possible_excess(rows, labels), rows, labels)
+    return confirmed_excess(possible_excess(rows, labels), rows, labels)[0]
 
 
 def possible_excess(rows: VoteRows, labels: int) -> Array:
@@ -208,7 +219,7 @@ def possible_excess(rows: VoteRows, labels: int) -> Array:
     for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
         if certain > _CUT:
             excess[i, j] = excess[j, i] = min(value, 1.0)
-    return _without_mere_pairs(excess)
+    return excess
 
 
 def tempers(excess: Array) -> Array:
@@ -229,8 +240,11 @@ _RESAMPLES: Final = 60
 _CERTAINTY: Final = 0.1
 """The quantile, over resampled rounds, at which a family's excess agreement must be above the cut."""
 
+_TOLD_PERHAPS: Final = 0.255
+"""If two labels' other arms probably agree more than this, but not certainly enough, nothing tells."""
 
-def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> Array:
+
+def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array, tuple[int, ...]]:
     """Drop the families whose agreement may be that of good models, shape (K, K).
 
     Good models agree because they are right. Then the other arms agree with each of them more than among
@@ -238,23 +252,48 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> Array:
     corrected agreement. Copies agree with the others no more than the others among themselves. Where the
     others say too little to tell which, the arms are no family: to count three good models as one loses
     far more than to count three copies as three.
+
+    Also return a dropped family of which the others do not tell at all whether it is one, if any.
     """
     related = excess > 0.0
+    unclear: tuple[int, ...] = ()
     if not related.any():
-        return excess
+        return excess, unclear
     resampled, enough = _resampled_agreement(rows, labels), _TOLD_OF_TWO if labels == 2 else _TOLD
     kept = np.zeros_like(excess)
     for family in families(excess):
         others = [arm for arm in range(len(excess)) if not related[family, arm].any()]
-        if len(others) < 2:
+        if len(others) < 2 or not _apart_from(others, family, excess, resampled, labels):
             continue
-        beyond = [
-            _excess_by_others(resampled, i, j, others) for i, j in combinations(family, 2) if related[i, j]
-        ]
-        told = np.quantile(_told_by(resampled, others), _CERTAINTY)
-        if told > enough and np.quantile(np.mean(beyond, axis=0), _CERTAINTY) > _CUT:
-            kept[np.ix_(family, family)] = excess[np.ix_(family, family)]
-    return kept
+        beyond = np.mean(
+            [_excess_by_others(resampled, i, j, others) for i, j in combinations(family, 2) if related[i, j]],
+            axis=0,
+        )
+        told = _told_by(resampled, others)
+        if np.quantile(beyond, _CERTAINTY) <= _CUT:
+            continue
+        if np.quantile(told, _CERTAINTY) > enough:
+            among = np.ix_(family, family)
+            kept[among] = np.maximum(excess[among], np.median(beyond)) * (1.0 - np.eye(len(family)))
+        elif labels == 2 and np.median(told) > _TOLD_PERHAPS:
+            unclear = tuple(family)
+    return kept, unclear
+
+
+def _apart_from(others: list[int], family: list[int], excess: Array, resampled: Array, labels: int) -> bool:
+    """Whether a family agrees with the others no more than copies do."""
+    pairs = excess[np.ix_(family, family)]
+    if np.mean(pairs[pairs > 0.0]) > _NEARLY_THE_SAME:
+        return True
+    most = np.inf if labels == 2 else _BETTER
+    if len(family) == 2:
+        if len(others) < _FEWEST_WITNESSES:
+            return False
+        most = _BETTER_OF_PAIR_OF_TWO if labels == 2 else _BETTER_OF_PAIR
+    first, second = np.array([*combinations(others, 2)]).T
+    among = resampled[:, first, second].mean(axis=1)
+    with_them = resampled[:, family][:, :, others].mean(axis=(1, 2))
+    return bool(np.median(with_them / np.maximum(among, EPSILON)) < most)
 
 
 def _told_by(agreement: Array, arms: list[int]) -> Array:
@@ -291,19 +330,6 @@ def _resampled_agreement(rows: VoteRows, labels: int) -> Array:
         same = counts @ (both & (rows.rows[:, i] == rows.rows[:, j])) / np.maximum(counts @ both, 1.0)
         out[:, i, j] = out[:, j, i] = _corrected(same, labels)
     return out
-
-
-def _without_mere_pairs(excess: Array) -> Array:
-    """Drop pairs without a third relative, unless they say nearly the same.
-
-    Two models that are far better than the rest agree with each other as much as two related ones do, because
-    the rest make errors together. Counting two good models as one loses far more than counting two related
-    models as two.
-    """
-    related = excess > 0.0
-    relatives = related.sum(axis=1)
-    pair = related & (relatives[:, None] == 1) & (relatives[None, :] == 1)
-    return np.where(pair & (excess <= _NEARLY_THE_SAME), 0.0, excess)
 
 
 def _corrected(agreement: Array, labels: int) -> Array:

@@ -78,9 +78,12 @@ class VotesFit:
     def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
         """Fit the model of votes on M labels to vote rows."""
         possible = possible_excess(rows, labels)
-        excess = confirmed_excess(possible, rows, labels)
+        excess, unclear = confirmed_excess(possible, rows, labels)
         model = _fit_model(rows, labels, excess)
-        return cls(rows, model, excess, possible, doubt=doubt_of(model, rows, labels))
+        doubt = doubt_of(model, rows, labels)
+        if doubt is None and unclear:
+            doubt = Doubt(unclear, _fit_model(rows, labels, possible))
+        return cls(rows, model, excess, possible, doubt=doubt)
 
     def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
         """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""

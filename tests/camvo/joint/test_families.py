@@ -98,3 +98,29 @@ def test_copies_of_a_weak_arm_among_good_ones_are_a_family():
 def test_all_arms_but_one_cannot_be_told_from_good_ones():
     votes, _ = draw_votes(np.array([0.6, 0.6, 0.6, 0.84]), labels=4, items=800, copies=2)
     assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+def copied(skills, labels, seed):
+    """Votes of arms of which the second repeats the first in three of four items."""
+    votes, _ = draw_votes(np.array(skills), labels=labels, items=800, decoy=0.6, seed=seed)
+    same = np.random.default_rng([seed, 1]).random(800) < 0.75
+    votes[same, 1] = votes[same, 0]
+    return rows_of(votes, labels)
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_copies_among_arms_that_are_alike_are_a_family(labels, seed):
+    rows = copied([0.7, 0.7, 0.78, 0.77, 0.76, 0.75, 0.74], labels, seed)
+    assert families(excess_agreement(rows, labels)) == [[0, 1]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_good_arms_among_fair_ones_are_no_family(seed):
+    votes, _ = draw_votes(np.array([0.95, 0.94, *[0.72] * 5]), labels=4, items=800, decoy=0.6, seed=seed)
+    assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+def test_two_copies_beside_two_other_arms_cannot_be_told_from_good_ones():
+    rows = copied([0.7, 0.7, 0.78, 0.77], 4, 0)
+    assert not excess_agreement(rows, 4).any()

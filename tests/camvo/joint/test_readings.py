@@ -31,7 +31,6 @@ def test_as_many_arms_with_another_reading_leave_doubt(labels, seed):
     votes = two_readings(labels, seed)
     doubt = doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels)
     assert set(doubt.arms) in ({0, 1, 2}, {3, 4, 5})
-    assert 0.1 < doubt.apart < 0.9
 
 
 @pytest.mark.parametrize("labels", [2, 4])

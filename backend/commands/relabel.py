@@ -25,7 +25,7 @@ from backend.learning.carrying import run_each
 from backend.learning.label_schemes import (
     Asked,
     Transition,
-    append_schemes,
+    begin_anew,
     carryings,
     question_of,
     transition,
@@ -207,7 +207,7 @@ def relabel(
             + (f"; {carrying.left:,} left to be asked about again" if carrying.left else ""),
             highlight=False,
         )
-    run_each(append_schemes(key, plan.found.anew), write)
+    run_each(begin_anew(key, plan.found), write)
     write(lambda connection: remember_project(connection, key, {"label_config": plan.xml}, time.time()))
     _deliver(opened, plan, console)
     if plan.found.carried:
@@ -247,7 +247,10 @@ def _begun_anew(found: Transition, xml: str, opened: _Opened) -> Transition:
     """The questions whose labels are not clear begin anew, and nothing of them is carried."""
     asked = opened.asked(xml)
     questions = {question.name: question for question in asked.config.questions}
-    new = [Scheme(name, asked.epoch(questions[name]), xml, created_at=time.time()) for name in found.open]
+    new = [
+        Scheme(name, asked.epoch(questions[name]), xml, asked.embedder, created_at=time.time())
+        for name in found.open
+    ]
     return replace(found, anew=[*found.anew, *new], open={})
 
 
@@ -515,5 +518,6 @@ def _deliver(opened: _Opened, plan: _Plan, console: Console) -> None:
                 changed += 1
     console.print(f"Label Studio: {changed:,} annotations have the new labels", highlight=False)
     console.print(
-        f"Its predictions follow with: camvo predict --project {number} --refresh (0 calls)", highlight=False
+        f"Its predictions follow with: camvo predict --project {number} --refresh --annotated (0 calls)",
+        highlight=False,
     )

@@ -20,8 +20,8 @@ from backend.commands import (
     review_command,
     show_command,
     teach_command,
-    trial_command,
 )
+from backend.commands.instructions import codebook_command, trial_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
@@ -167,6 +167,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 
 app.command()(quote_command.quote)
 app.command("try")(trial_command.try_text)
+app.command()(codebook_command.codebook)
 app.command()(relabel_command.relabel)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)

@@ -25,7 +25,7 @@ from backend.learning.carrying import run_each
 from backend.learning.label_schemes import (
     Asked,
     Transition,
-    append_schemes,
+    begin_anew,
     carryings,
     question_of,
     transition,
@@ -207,7 +207,7 @@ def relabel(
             + (f"; {carrying.left:,} left to be asked about again" if carrying.left else ""),
             highlight=False,
         )
-    run_each(append_schemes(key, plan.found.anew), write)
+    run_each(begin_anew(key, plan.found), write)
     write(lambda connection: remember_project(connection, key, {"label_config": plan.xml}, time.time()))
     _deliver(opened, plan, console)
     if plan.found.carried:
@@ -247,7 +247,10 @@ def _begun_anew(found: Transition, xml: str, opened: _Opened) -> Transition:
     """The questions whose labels are not clear begin anew, and nothing of them is carried."""
     asked = opened.asked(xml)
     questions = {question.name: question for question in asked.config.questions}
-    new = [Scheme(name, asked.epoch(questions[name]), xml, created_at=time.time()) for name in found.open]
+    new = [
+        Scheme(name, asked.epoch(questions[name]), xml, asked.embedder, created_at=time.time())
+        for name in found.open
+    ]
     return replace(found, anew=[*found.anew, *new], open={})
 
 
@@ -501,19 +504,44 @@ def _deliver(opened: _Opened, plan: _Plan, console: Console) -> None:
     number = int(short_name(opened.stored.key))
     if plan.xml != opened.config:
         opened.client.change_project(number, {"label_config": plan.xml})
-    after = {question.name: question for question in parse_label_config(plan.xml).questions}
-    changed = 0
-    for page in opened.client.pages(number, annotated=True):
-        for annotation in (each for task in page for each in task["annotations"]):
-            result = list(annotation["result"])
-            for scheme, _ in plan.found.carried:
-                original = plan.originals.get(scheme.control, {}).get(annotation["id"])
-                questions = plan.found.before[scheme.control], after[scheme.control]
-                result = relabelled_result(result, *questions, scheme.labels, original)
-            if result != annotation["result"]:
-                opened.client.change_annotation(annotation["id"], {"result": result})
-                changed += 1
-    console.print(f"Label Studio: {changed:,} annotations have the new labels", highlight=False)
+    if not plan.found.carried:
+        return
+    change = _change_of(plan)
+    annotations = predictions = 0
+    for page in opened.client.pages(number):
+        for task in page:
+            for each in task["annotations"]:
+                if (result := change(each["result"], each["id"])) != each["result"]:
+                    opened.client.change_annotation(each["id"], {"result": result})
+                    annotations += 1
+            for each in task["predictions"]:
+                if (result := change(each["result"], None)) != each["result"]:
+                    opened.client.change_prediction(each["id"], {"result": result})
+                    predictions += 1
     console.print(
-        f"Its predictions follow with: camvo predict --project {number} --refresh (0 calls)", highlight=False
+        f"Label Studio: {annotations:,} annotations and {predictions:,} predictions have the new labels",
+        highlight=False,
     )
+    if any(None in scheme.labels.values() for scheme, _ in plan.found.carried):
+        console.print(
+            "Predictions of labels that are dropped or apart again follow with: "
+            f"camvo predict --project {number} --refresh",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _change_of(plan: _Plan) -> Callable[[Sequence[Any], int | None], list[Any]]:
+    """The way from a result to the one with the new labels, of an annotation or (``None``) a prediction."""
+    after = {question.name: question for question in parse_label_config(plan.xml).questions}
+
+    def change(result: Sequence[Any], annotation: int | None) -> list[Any]:
+        changed = list(result)
+        for scheme, _ in plan.found.carried:
+            of_people = plan.originals.get(scheme.control, {})
+            original = None if annotation is None else of_people.get(annotation)
+            questions = plan.found.before[scheme.control], after[scheme.control]
+            changed = relabelled_result(changed, *questions, scheme.labels, original)
+        return changed
+
+    return change

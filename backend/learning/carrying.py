@@ -20,6 +20,7 @@ from backend.learning.teaching import (
     correct_rewards,
     human_label,
     insert_rounds,
+    taught_by_votes,
     taught_round,
     teacher,
 )
@@ -64,6 +65,62 @@ async def run_each_with(transactions: Transactions, writer: Writer) -> None:
     with suppress(StopIteration):
         while True:
             result = await writer.run(transactions.send(result))
+
+
+_MOST_PRIOR: Final = 500
+"""The latest rounds under earlier instructions that say what models are worth under new ones."""
+
+
+def carry_prior(connection: Connection, project: str, scheme: Scheme, source: str) -> int:
+    """Let a state begin with what the latest votes under earlier instructions say of the models.
+
+    What comes out under the new instructions adds to it, and the tests of drift restart a model that has
+    become another. Texts and human labels are left out: whoever deletes or withdraws them must find them.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        scheme: the question's scheme under the new instructions; nothing happens if it has a state already.
+        source: its epoch before.
+
+    Returns:
+        How many rounds that were.
+    """
+    control, epoch, ledger = scheme.control, scheme.epoch, ProjectEvents(connection, project)
+    carried.lock(connection, project)
+    known = StateRecords(connection, project, control, epoch).base() is not None
+    if known or ledger.after(0, control=control, epoch=epoch, limit=1):
+        return 0
+    found = ledger.latest_rounds(control, source, _MOST_PRIOR)
+    old: dict[int, Round] = {}
+    for start in range(0, len(found), _PORTION):
+        some = found[start : start + _PORTION]
+        old |= rounds.find_by_id(connection, [event.round_id for event in some if event.round_id is not None])
+    new = [
+        NewEvent(control=control, epoch=epoch, kind="prior", contribution=lesson.pack(), round_id=None)
+        for event in found
+        if event.round_id in old and (lesson := _prior(old[event.round_id], event)) is not None
+    ]
+    if new:
+        ledger.append(new, scheme.created_at)
+    return len(new)
+
+
+def _prior(round_: Round, first: Event) -> Contribution | None:
+    """What the votes of a round say of the models, whatever people said and whatever was planned."""
+    if round_.pruned:
+        return None
+    before = Contribution.unpack(first.contribution)
+    explored = before.exploration
+    return replace(
+        taught_by_votes(round_),
+        exploration=explored and ExplorationRound(explored.pattern, None),
+        compared=before.compared,
+        histories={},
+        restarts=0,
+        versions=before.versions,
+        taught=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

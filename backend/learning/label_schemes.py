@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
-from backend.learning.carrying import Carrying, Transactions, run_each_with
+from backend.learning.carrying import Carrying, Transactions, carry_prior, run_each_with
 from backend.ledger import Ledger, Writer
 from backend.ledger.database import writer as outages
 from backend.ledger.schemes import Scheme, Schemes
@@ -57,6 +58,8 @@ class Transition:
         anew: the schemes that begin with nothing.
         open: question → labels of which nobody has said what becomes of them.
         added: question → its new labels, of questions that are the same but for these.
+        priors: question → the epoch whose votes say what models are worth, where instructions are all that
+            has changed.
         originals: question → annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt from again.
     """
@@ -66,6 +69,7 @@ class Transition:
     anew: Sequence[Scheme] = ()
     open: Mapping[str, OpenLabels] = field(default_factory=dict)
     added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    priors: Mapping[str, str] = field(default_factory=dict)
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     everyone: bool = False
 
@@ -99,19 +103,31 @@ def transition(
         name for name in change.open if (name, epochs[name]) in known and not latest[name].labels
     }  # a config that was there before finds its own rounds
     open_ = {name: labels for name, labels in change.open.items() if name not in back}
-    made = _made(change, latest, epochs, asked.config.xml, now)
+    made = _made(change, latest, epochs, asked, now)
     left = [name for name in changed if name not in change.carried and name not in open_]
-    anew = [Scheme(name, epochs[name], asked.config.xml, created_at=now) for name in left]
-    return Transition(
-        before, [each for each in made if each[0].control in changed], anew, open_, change.added
-    )
+    anew = [Scheme(name, epochs[name], asked.config.xml, asked.embedder, created_at=now) for name in left]
+    priors = {
+        question.name: latest[question.name].epoch
+        for question in asked.config.questions
+        if question.name in left
+        and question.name in before
+        and latest[question.name].embedder == asked.embedder
+        and _but_instructions(before[question.name]) == _but_instructions(question)
+    }
+    carried = [each for each in made if each[0].control in changed]
+    return Transition(before, carried, anew, open_, change.added, priors)
+
+
+def _but_instructions(question: ConfigQuestion) -> str:
+    """A hash of all that a question asks but its instructions."""
+    return replace(question, instructions=None).digest
 
 
 def _made(
     change: SchemeChange,
     latest: Mapping[str, Scheme],
     epochs: Mapping[str, str],
-    xml: str,
+    asked: Asked,
     now: float,
 ) -> list[tuple[Scheme, Relabelling]]:
     return [
@@ -119,7 +135,8 @@ def _made(
             Scheme(
                 name,
                 epochs[name],
-                xml,
+                asked.config.xml,
+                asked.embedder,
                 source=latest[name].epoch,
                 labels={} if all(old == new for old, new in each.labels.items()) else each.labels,
                 created_at=now,
@@ -157,7 +174,7 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
         back = {label: _only_source(change.labels, label) for label in label_values(new)}
         labels = back if change.labels else {}
         relabelling = Relabelling(old.control.aggregation, back, label_values(old))
-        scheme = Scheme(change.control, to.epoch, xml, source=change.epoch, labels=labels, created_at=now)
+        scheme = Scheme(change.control, to.epoch, xml, to.embedder, change.epoch, labels, now)
         carried.append((scheme, relabelling))
     return Transition(before, carried, everyone=True), xml
 
@@ -211,17 +228,22 @@ def carryings(found: Transition, project: str, settings: Settings) -> list[Carry
     ]
 
 
-def append_schemes(project: str, anew: Iterable[Scheme]) -> Transactions:
-    """The transaction that stores schemes which begin with nothing, unless another process was faster."""
+def begin_anew(project: str, found: Transition) -> Transactions:
+    """The transactions that store schemes without rounds, unless another process was faster.
 
-    def append(connection: Connection) -> None:
+    Where only instructions have changed, their states begin with what is known of the models.
+    """
+
+    def begin(scheme: Scheme, connection: Connection) -> None:
         schemes = Schemes(connection, project)
-        latest = schemes.latest()
-        for scheme in anew:
-            if scheme.control not in latest or latest[scheme.control].epoch != scheme.epoch:
-                schemes.append(scheme)
+        if schemes.epochs().get(scheme.control) == scheme.epoch:
+            return
+        if (source := found.priors.get(scheme.control)) is not None:
+            carry_prior(connection, project, scheme, source)
+        schemes.append(scheme)
 
-    yield append
+    for scheme in found.anew:
+        yield partial(begin, scheme)
 
 
 class LabelSchemes:
@@ -261,7 +283,6 @@ class LabelSchemes:
                 _log.info(
                     "rounds_carried", project=project, control=carrying.scheme.control, rounds=carrying.rounds
                 )
-            if found.anew:
-                await run_each_with(append_schemes(project, found.anew), self._writer)
+            await run_each_with(begin_anew(project, found), self._writer)
             self._settled[project] = asked
         return config

@@ -382,6 +382,11 @@ def taught_round(round_: Round) -> Contribution:
     return _taught(round_, round_.taught, round_.taught_by)
 
 
+def taught_by_votes(round_: Round) -> Contribution:
+    """What a stored round teaches by the label that was voted, whatever people say."""
+    return _taught(round_, round_.label, "vote")
+
+
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
     """What the stored round teaches by a label, which is a vote's or a human's."""
     record = TaughtRound.stored(round_.plan, round_.context, round_.votes, round_.text)

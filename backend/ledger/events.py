@@ -34,7 +34,7 @@ from camvo.typing import Array
 _table, _contexts = tables.events, tables.contexts
 _APPEND = insert(_table)
 
-Kind = Literal["round", "revision", "restart"]
+Kind = Literal["round", "revision", "restart", "prior"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,10 @@ class Event:
         control: the name of the question's control tag.
         epoch: the question's epoch, which selects the state that the event adds to.
         kind: ``"round"`` for a finished round, ``"revision"`` for a correction of an earlier round, and
-            ``"restart"`` for a restart because the tasks or a model have changed.
-        round_id: the round the event belongs to, ``None`` for a restart; that round may have been deleted
-            since.
+            ``"restart"`` for a restart because the tasks or a model have changed, ``"prior"`` for what votes
+            under earlier instructions say of the models.
+        round_id: the round the event belongs to, ``None`` for a restart and a prior; that round may have been
+            deleted since.
         contribution: packed bytes (:class:`camvo.state.contribution.Contribution`).
         created_at: unix seconds.
     """
@@ -228,6 +229,21 @@ class ProjectEvents:
         values = {"of": self.project, "number": sequence, "most": limit, "name": control, "hash": epoch}
         rows = self.connection.execute(_after(control is not None, epoch is not None), values)
         return [_event(row) for row in rows]
+
+    def latest_rounds(self, control: str, epoch: str, most: int) -> list[Event]:
+        """Return a state's latest events of rounds since its last restart, at most ``most``, in order."""
+        of_state = (_table.c.project == self.project, _table.c.control == control, _table.c.epoch == epoch)
+        last = select(func.coalesce(func.max(_table.c.sequence), 0)).where(*of_state)
+        restarted = last.where(_table.c.kind == "restart").scalar_subquery()
+        beside = _contexts.c.round_id == _table.c.round_id
+        query = (
+            select(_table, _contexts.c.context)
+            .outerjoin(_contexts, beside)
+            .where(*of_state, _table.c.kind == "round", _table.c.sequence > restarted)
+            .order_by(_table.c.sequence.desc())
+            .limit(most)
+        )
+        return [_event(row) for row in self.connection.execute(query)][::-1]
 
     def bases(self) -> list[Base]:
         """Return every base of a project."""

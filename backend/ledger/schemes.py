@@ -22,6 +22,7 @@ class Scheme:
         control: the name of the question's control tag.
         epoch: the question's epoch.
         label_config: the label config.
+        embedder: the identity of the embedder.
         source: the epoch whose rounds were carried over; ``None`` if everything began anew.
         labels: each label of the source → its label here, ``None`` for one that is dropped; empty if no label
             changed.
@@ -32,6 +33,7 @@ class Scheme:
     control: str
     epoch: str
     label_config: str
+    embedder: str = ""
     source: str | None = None
     labels: LabelMap = field(default_factory=dict)
     created_at: float = 0.0

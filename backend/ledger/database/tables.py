@@ -436,6 +436,7 @@ schemes = _table(
     Column("control", Text, nullable=False),
     Column("epoch", Text, nullable=False),
     Column("label_config", Text, nullable=False),
+    Column("embedder", Text, nullable=False),
     Column("source", Text),
     Column("labels", _JSON_VALUE, nullable=False),
     Column("created_at", Double, nullable=False),

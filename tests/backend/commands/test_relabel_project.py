@@ -52,6 +52,9 @@ class Studio:
         found = (each for task in self.api.tasks.values() for each in task["annotations"])
         return [each["result"][0]["value"]["choices"][0] for each in found]
 
+    def predictions(self) -> list[dict[str, Any]]:
+        return [each for task in self.api.tasks.values() for each in task["predictions"]]
+
     def learnt(self) -> list[str | None]:
         """The human label of each task's latest round."""
         return [self.backend.rounds(task, self.project)[-1].human for task in self.tasks]
@@ -82,6 +85,7 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
 
 
 def test_config_annotations_and_predictions_have_the_new_labels_and_nobody_is_asked(studio: Studio) -> None:
+    studio.api.predict(studio.tasks[3], "camvo", mood="Calm")
     calls = studio.backend.server.count()
     printed = studio.change(renames=["Calm=Quiet"])
     assert 'value="Quiet"' in studio.api.project["label_config"]
@@ -89,7 +93,8 @@ def test_config_annotations_and_predictions_have_the_new_labels_and_nobody_is_as
     assert studio.predicted() == ["Glad", "Sad", "Quiet", "Quiet"]
     assert studio.learnt() == [None, "Sad", "Quiet", None]
     assert studio.backend.server.count() == calls
-    assert "camvo predict --project" in printed
+    assert "1 annotations and 1 predictions have the new labels" in printed
+    assert [each["result"][0]["value"]["choices"] for each in studio.predictions()] == [["Quiet"]]
 
 
 def test_a_config_that_a_person_has_changed_already_is_kept(studio: Studio) -> None:

@@ -48,7 +48,7 @@ def carrying(ledger: Ledger, labels: Mapping[str, str | None], project: str = PR
     with ledger.read() as connection:
         source = Schemes(connection, project).latest()["mood"].epoch
     options = tuple(dict.fromkeys(label for label in labels.values() if label is not None))
-    scheme = Scheme("mood", LATER, Project().label_config, source, labels, created_at=2.0)
+    scheme = Scheme("mood", LATER, Project().label_config, "", source, labels, 2.0)
     return Carrying(
         project, scheme, Relabelling(LABEL_VOTE, labels, options), settings_module.load(None), 2.0
     )
@@ -151,7 +151,7 @@ def blind(folder: Path, labels: Mapping[str, str | None]) -> tuple[list[Any], li
             scheme = Scheme(round_.key.control, round_.key.epoch, "<View/>")
             Schemes(connection, round_.key.project).append(scheme)
         options = tuple(dict.fromkeys(label for label in labels.values() if label is not None))
-        later = Scheme(round_.key.control, LATER, "<View/>", round_.key.epoch, labels, created_at=2.0)
+        later = Scheme(round_.key.control, LATER, "<View/>", "", round_.key.epoch, labels, 2.0)
         relabelling = Relabelling(LABEL_VOTE, labels, options)
         settings = settings_module.load(None)
         run(ledger, Carrying(round_.key.project, later, relabelling, settings, 2.0))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Annotation, Project, annotated
+from label_studio_requests import Annotation, Project, annotated, project_updated
 from whole_backend import Backend, prompt_of, says
 
 from backend.ledger.events import ProjectEvents
@@ -108,3 +108,48 @@ def test_a_label_that_is_added_begins_anew_and_taking_it_out_finds_the_old_round
     assert alarms(backend).keys().isdisjoint({"labels_unclear"})
     predicted(backend, CONFIG)
     assert backend.server.count() == 2 * calls
+
+
+def read_instructions(text: str) -> dict[str, Any]:
+    """The webhook of somebody who changes the project's instructions in Label Studio."""
+    return project_updated(Project(instructions=text))
+
+
+def priors(backend: Backend) -> int:
+    return [event.kind for event in backend.events()].count("prior")
+
+
+def test_new_instructions_begin_with_what_models_are_known_to_be_worth(backend: Backend) -> None:
+    before = state(backend)
+    backend.hook(read_instructions("Be brave."))
+    backend.predict({"id": 99, "data": {"text": "99 sun"}}, project=Project())
+    now = state(backend)
+    assert priors(backend) == len(TASKS)
+    assert now.rounds == before.rounds + 1
+    assert now["red"].rewards >= before["red"].rewards
+    with backend.ledger.read() as connection:
+        assert list(problems(connection, lambda _: None)) == []
+
+
+def test_a_prior_holds_no_text_and_no_human_label(backend: Backend) -> None:
+    backend.hook(read_instructions("Be brave."))
+    backend.predict({"id": 99, "data": {"text": "99 sun"}}, project=Project())
+    found = [Contribution.unpack(event.contribution) for event in backend.events() if event.kind == "prior"]
+    assert all(each.taught is None and each.kept is None for each in found)
+    assert sum(change.added or 0.0 for change in found[0].changes if change.arm == "blue") == 0.0
+
+
+def test_other_labels_begin_with_nothing(backend: Backend) -> None:
+    predicted(backend, WITH_MORE)
+    assert priors(backend) == 0
+
+
+def test_instructions_that_come_back_find_their_own_rounds_and_get_no_prior(backend: Backend) -> None:
+    calls = backend.server.count()
+    backend.hook(read_instructions("Be brave."))
+    backend.predict({"id": 99, "data": {"text": "99 sun"}}, project=Project())
+    backend.hook(read_instructions(""))
+    asked = backend.server.count()
+    backend.predict(*TASKS)
+    assert backend.server.count() == asked > calls
+    assert priors(backend) == len(TASKS)

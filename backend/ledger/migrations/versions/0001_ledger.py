@@ -431,6 +431,7 @@ def _people_and_projects() -> None:
         sa.Column("control", sa.Text, nullable=False),
         sa.Column("epoch", sa.Text, nullable=False),
         sa.Column("label_config", sa.Text, nullable=False),
+        sa.Column("embedder", sa.Text, nullable=False),
         sa.Column("source", sa.Text),
         sa.Column("labels", JSON_VALUE, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),

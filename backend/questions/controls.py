@@ -482,6 +482,17 @@ def with_error(element: Element, control: NumberControl) -> NumberControl:
     return _NumberOfScale(control.key, control.low, control.high, control.step, None, error)
 
 
+def looks_ordered(control: Control) -> bool:
+    """Whether the labels of a control that is no scale are the numbers of one, such as 1 to 5."""
+    if not isinstance(control, OneOf) or isinstance(control, _OneOfScale):
+        return False
+    texts = [label.text.strip() for label in control.labels]
+    if not _FEWEST_STEPS <= len(texts) <= MOST_STEPS or not all(text.isdecimal() for text in texts):
+        return False
+    numbers = [int(text) for text in texts]
+    return numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
 def one_of_scale(element: Element, control: OneOf) -> OneOf:
     """Return the control of an element without an obstacle; with ``camvo_ordered``, that of a scale."""
     if not is_true(element, "camvo_ordered"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from backend.commands.check import config_facts
 from backend.questions import parse_label_config
+from backend.settings import ModelSettings, Settings
 from camvo.votes.numbers import NumericVote, OpenNumericVote
 from camvo.votes.ordered import OrderedVote
 
@@ -115,3 +117,26 @@ def test_order_starts_an_epoch():
 def test_what_is_no_scale_is_refused_with_its_reason(control, reason):
     (skipped,) = parsed(control).skipped
     assert reason in str(skipped)
+
+
+def numbered(*labels):
+    return "".join(f'<Choice value="{label}"/>' for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "labels", "hinted"),
+    [
+        ("", (1, 2, 3, 4, 5), True),
+        ("", (0, 1, 2, 3), True),
+        ('camvo_ordered="true"', (1, 2, 3, 4, 5), False),
+        ("", (1, 2), False),
+        ("", (1, 3, 4), False),
+        ("", ("one", "two", "three"), False),
+        ('choice="multiple"', (1, 2, 3), False),
+    ],
+)
+def test_check_gives_a_hint_where_labels_are_the_numbers_of_a_scale(attributes, labels, hinted):
+    xml = f"<View>{TEXT}{choices(attributes, numbered(*labels))}</View>"
+    settings = Settings(models=(ModelSettings(name="a", model="x/a"),))
+    facts = [str(fact) for fact in config_facts(xml, settings)]
+    assert any("camvo_ordered" in fact for fact in facts) is hinted

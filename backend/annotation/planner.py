@@ -189,7 +189,8 @@ class Planner:
             The plan, and what the student says if there is one.
         """
         policy, costs, student = terms.policy, terms.costs, _StudentReply()
-        if studies := job.settings.has_student(policy):
+        labels = any(question.aggregation == LABEL_VOTE for question in questions)
+        if studies := labels and job.settings.has_student(policy):
             costs = {**costs, STUDENT: 0.0}
         observations = {}
         for question in questions:

@@ -25,7 +25,7 @@ from backend.models.calls import ModelAnswer
 from backend.models.embedder import Embedder
 from backend.models.model import Model
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.controls import lists_labels
+from backend.questions.controls import lists_labels, looks_ordered
 from backend.questions.label_config import PagePart
 from backend.questions.objects import IMAGE
 from backend.questions.prompts.answers import parse_answer
@@ -376,6 +376,9 @@ def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
     for question in config.questions:
         if (reason := obstacles[question.name]) is None:
             yield _predicted(question)
+            if looks_ordered(question.control):
+                text = 'its labels look like a scale: camvo_ordered="true" reads them as one (docs/tags.md)'
+                yield Fact(_NAME, f"{question.name} ({question.tag}): {text}", holds=None)
         else:
             yield Fact(_NAME, f"{question.name} ({question.tag}) stays blank: {reason}", holds=None)
     for control in config.skipped:

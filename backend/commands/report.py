@@ -42,6 +42,7 @@ from backend.server.status.report import (
     QuestionReport,
     ReliabilityReport,
     Report,
+    ScaleReport,
     Share,
     SharesReport,
     VotesReport,
@@ -312,6 +313,8 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
     for question in project.questions:
         if question.estimate is not None:
             yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
+        if question.labels is not None and question.labels.scale is not None:
+            yield "on the scale", f"{question.control}: {_on_the_scale(question.labels.scale)}"
     cost, single = project.cost, project.cost.best_single
     beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
     if single is not None and single.labels is not None:
@@ -453,6 +456,14 @@ def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     for name, asked in (("asked more", changed.further), ("completed", changed.completed)):
         if asked.votes:
             yield name, f"{of(asked.votes, 'vote')} on {of(asked.tasks, 'task')}, {dollars(asked.usd)}"
+
+
+def _on_the_scale(scale: ScaleReport) -> str:
+    kappa = "" if scale.kappa is None else f", quadratic kappa {scale.kappa:.2f}"
+    return (
+        f"{percent(scale.exact)} exact, {percent(scale.within_one)} within one,"
+        f" {scale.absolute:.2f} steps off on average{kappa} (n = {count(scale.count)})"
+    )
 
 
 def _worth(control: str, votes: VotesReport) -> str:

@@ -52,7 +52,8 @@ from camvo.policies.joint import Joint
 from camvo.scores import reviews
 from camvo.scores.reviews import NOTHING_SEEN, Candidate, Suggestion, TaughtBefore, teaches
 from camvo.student.taught_texts import without_silent_student
-from camvo.votes.labels import LABEL_VOTE, label_posterior
+from camvo.votes.labels import label_posterior
+from camvo.votes.ordered import has_vote_model
 
 _CERTAIN: Final = 0.9
 """The score from which a vote is certain enough to dispute a human label."""
@@ -117,7 +118,7 @@ def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) ->
         )
         if wrong is None:
             continue
-        closed = question.aggregation == LABEL_VOTE
+        closed = has_vote_model(question.aggregation)
         counts = dict(Counter(answers.values()).most_common()) if closed else None
         label = vote.label if vote is not None and closed else None
         score = None if vote is None else vote.score

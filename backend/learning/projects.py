@@ -13,7 +13,7 @@ from backend.ledger import projects
 from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.settings import Settings
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import has_vote_model
 
 _LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
 """Columns that are unchanged if Label Studio does not report them, or reports nothing in them."""
@@ -47,7 +47,7 @@ def closed_controls(stored: Project) -> Mapping[str, bool] | None:
     Controls that cannot be voted on are absent. ``None`` if the label config is unknown or cannot be read.
     """
     questions = stored_questions(stored)
-    return None if questions is None else {q.name: q.control.aggregation == LABEL_VOTE for q in questions}
+    return None if questions is None else {q.name: has_vote_model(q.control.aggregation) for q in questions}
 
 
 def stored_questions(stored: Project) -> tuple[ConfigQuestion, ...] | None:

@@ -8,15 +8,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from backend.questions.naming import label_named, labels_named, unwrapped, usual_entries
 from backend.questions.redaction import RedactedText
-from backend.questions.xml import Element, Label, Tree
+from backend.questions.xml import Element, Label, Tree, attribute, is_true
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import LARGEST_MAGNITUDE, NumericVote, OpenNumericVote, read_number, write_number
+from camvo.votes.ordered import ERRORS, MOST_STEPS, ErrorName, OrderedVote
 from camvo.votes.sets import SubsetVote, read_subset
 
 ResultItem = Mapping[str, Any]
@@ -247,6 +248,22 @@ class AnyOf:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _OneOfScale(OneOf):
+    """Exactly one label of a scale, whose lowest label comes first.
+
+    Attributes:
+        error: what a wrong label costs.
+    """
+
+    error: ErrorName = "exact"
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The vote on a scale."""
+        return OrderedVote(tuple(label.value for label in self.labels), self.error)
+
+
 def _label_of(labels: Sequence[Label], value: str) -> Label:
     for label in labels:
         if label.value == value:
@@ -280,6 +297,7 @@ def _texts_and_hints(labels: Sequence[Label]) -> tuple[tuple[str, str | None], .
     return tuple((label.text, label.hint) for label in labels)
 
 
+_FEWEST_STEPS: Final = 3
 _SCALE = re.compile(
     r"(?P<number>[+-]?\d+(?:\.\d+)?)\s*(?:(?:/|out of)\s*(?P<most>\d+(?:\.\d+)?)|stars?|points?)?",
     re.IGNORECASE,
@@ -316,11 +334,26 @@ class NumberControl:
 
     @property
     def aggregation(self) -> Aggregation:
-        """The weighted median. Its scale is the range if both bounds are set."""
+        """The vote on a scale if there are few numbers, else the weighted median.
+
+        The scale of the median is the range if both bounds are set.
+        """
+        if scale := self.scale:
+            return OrderedVote(scale)
         if self.low is None or self.high is None:
             return OpenNumericVote(self.low, self.high, self.step, self.tolerance)
-        scale = None if self.tolerance is None else min(self.tolerance, self.high - self.low)
-        return NumericVote(self.low, self.high, "median", scale, self.step)
+        largest = None if self.tolerance is None else min(self.tolerance, self.high - self.low)
+        return NumericVote(self.low, self.high, "median", largest, self.step)
+
+    @property
+    def scale(self) -> tuple[str, ...]:
+        """All numbers, from the lowest, if they are few and no tolerance is set; else none."""
+        if self.low is None or self.high is None or not self.step or self.tolerance is not None:
+            return ()
+        steps = math.floor((self.high - self.low) / self.step + _STEP_ERROR)
+        if not _FEWEST_STEPS <= steps + 1 <= MOST_STEPS:
+            return ()
+        return tuple(write_number(self.low + number * self.step) for number in range(steps + 1))
 
     @property
     def answer_format(self) -> AnswerFormat:
@@ -349,8 +382,8 @@ class NumberControl:
         return {"enum": [*range(int(self.low), math.floor(self.high) + 1, int(self.step))]}
 
     def options(self, _: TaskContent) -> tuple[str, ...]:
-        """Return nothing: numbers are not listed."""
-        return ()
+        """Return the numbers of a scale; nothing if they are many."""
+        return self.scale
 
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
         """Return the number if it is within the bounds and on a step; also ``"4/5"`` where 5 is the most."""
@@ -404,3 +437,70 @@ class NumberControl:
             return True
         above = value - (self.low or 0.0)
         return abs(above - round(above / self.step) * self.step) <= _STEP_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberOfScale(NumberControl):
+    """A number of a scale.
+
+    Attributes:
+        error: what a wrong number costs.
+    """
+
+    error: ErrorName = "absolute"
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The vote on a scale."""
+        return OrderedVote(self.scale, self.error)
+
+
+def error_obstacle(element: Element, control: Control) -> str | None:
+    """Return why the error that the attributes name cannot be minimised, or ``None``."""
+    written = attribute(element, "camvo_error")
+    if written is not None and written not in ERRORS:
+        return f'camvo_error="{written}" is not one of {", ".join(ERRORS)}'
+    if written is None and not is_true(element, "camvo_ordered"):
+        return None
+    if isinstance(control, OneOf) and not is_true(element, "camvo_ordered"):
+        return 'camvo_error needs camvo_ordered="true"'
+    count = len(control.options(TaskContent({}, {})))
+    return (
+        None
+        if _FEWEST_STEPS <= count <= MOST_STEPS
+        else (f"a scale has from {_FEWEST_STEPS} to {MOST_STEPS} labels or numbers, not {count or 'more'}")
+    )
+
+
+def _error_of(element: Element, default: ErrorName) -> ErrorName:
+    written = attribute(element, "camvo_error")
+    return next((error for error in ERRORS if error == written), default)
+
+
+def with_error(element: Element, control: NumberControl) -> NumberControl:
+    """Return the control of an element without an obstacle, with the error that it names.
+
+    The usual error leaves the control as it is, so that the question keeps its epoch.
+    """
+    error = _error_of(element, "absolute")
+    if error == "absolute":
+        return control
+    return _NumberOfScale(control.key, control.low, control.high, control.step, None, error)
+
+
+def looks_ordered(control: Control) -> bool:
+    """Whether the labels of a control that is no scale are the numbers of one, such as 1 to 5."""
+    if not isinstance(control, OneOf) or isinstance(control, _OneOfScale):
+        return False
+    texts = [label.text.strip() for label in control.labels]
+    if not _FEWEST_STEPS <= len(texts) <= MOST_STEPS or not all(text.isdecimal() for text in texts):
+        return False
+    numbers = [int(text) for text in texts]
+    return numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
+def one_of_scale(element: Element, control: OneOf) -> OneOf:
+    """Return the control of an element without an obstacle; with ``camvo_ordered``, that of a scale."""
+    if not is_true(element, "camvo_ordered"):
+        return control
+    return _OneOfScale(control.labels, control.key, _error_of(element, "exact"))

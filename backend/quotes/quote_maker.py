@@ -45,6 +45,7 @@ from camvo.policies.joint import FIRST, Joint
 from camvo.quotes.forecast import Forecast, documented_share, forecast
 from camvo.state.exploration import UNASKED
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import has_vote_model
 
 _SEED: Final = 16
 """A fixed seed, so that the same rounds give the same quote."""
@@ -61,7 +62,8 @@ class _PolicyShare:
 
 def _policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
     """The name of the policy that will be in force."""
-    if any(question.aggregation != LABEL_VOTE for question in questions) and settings.policy.name is None:
+    modelled = all(has_vote_model(question.aggregation) for question in questions)
+    if not modelled and settings.policy.name is None:
         return "camvo"
     return policy_in_force(settings.policy)[0]
 

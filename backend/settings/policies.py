@@ -12,7 +12,7 @@ from camvo.policies.named import POLICIES, parameters_of, policy_by_name
 from camvo.policies.parameters import Declaration, declared_by
 from camvo.policies.policy import Policy
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import has_vote_model
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
@@ -22,7 +22,7 @@ _PolicyName = Literal["camvo", "ccamvo", "joint", "baseline", "majority", "singl
 _NAMES: Final[tuple[_PolicyName, ...]] = get_args(_PolicyName)
 
 _DEFAULT_POLICY: Final = "joint"
-"""The policy without a ``policy`` section, for tasks whose votes are all labels."""
+"""The policy without a ``policy`` section, for tasks whose votes are all labels, ordered or not."""
 
 _DEFAULT_WITHOUT_LABELS: Final = "camvo"
 """The policy without a ``policy`` section, for tasks with a vote that is not a label."""
@@ -145,8 +145,8 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
 
     This is the named policy. Without a name it is
 
-    - ``camvo`` if any question's votes are not labels: the model of votes of ``joint`` is about labels,
-      and without them it would ask every model;
+    - ``camvo`` if any question's votes are not labels, ordered or not: ``joint`` has no model of other votes
+      and would ask every model;
     - ``joint`` otherwise.
 
     Args:
@@ -155,7 +155,7 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
     """
     parameters = settings.model_dump(exclude_unset=True, exclude_none=True)
     name: str = settings.name or _DEFAULT_POLICY
-    if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
+    if settings.name is None and not all(map(has_vote_model, aggregations)):
         name = _DEFAULT_WITHOUT_LABELS
     return policy_by_name(name, parameters)
 

@@ -208,7 +208,8 @@ class Joint(Ensemble, JointParameters):
         worth = self.worth_in_askings(costs)
         prices = tuple([(arm, 0.0 if few else share / worth) for arm, share in by_name])
         if isinstance(observation.aggregation, OrderedVote):
-            return OrderedFitData(evidence, latest, observation.aggregation, prices)
+            models = tuple([(arm, price) for arm, price in prices if arm != STUDENT])
+            return OrderedFitData(evidence, latest, observation.aggregation, models)
         if self.agreement is not None:
             return JointFitData(
                 evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name

@@ -83,6 +83,43 @@ def quality_by_label(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _ScaleQuality:
+    """How far labels on a scale are from the right ones, in steps.
+
+    Attributes:
+        within_one: the share of labels that are at most one step off.
+        absolute: the mean number of steps that labels are off.
+        kappa: Cohen's kappa with quadratic weights; ``None`` if labels or truth never vary.
+    """
+
+    within_one: float
+    absolute: float
+    kappa: float | None
+
+
+def scale_quality(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> _ScaleQuality | None:
+    """Measure labels on a scale, as positions from the lowest; ``None`` without answer of known truth.
+
+    Items without an answer are left out, because no answer has no place on a scale.
+    """
+    known = (truth >= 0) & (labels >= 0)
+    if not known.any():
+        return None
+    said, right = labels[known].astype(np.float64), truth[known].astype(np.float64)
+    steps = np.abs(said - right)
+    chance = said.var() + right.var() + (said.mean() - right.mean()) ** 2
+    kappa = None if chance == 0.0 else float(1.0 - (steps**2).mean() / chance)
+    return _ScaleQuality(float((steps <= 1.0).mean()), float(steps.mean()), kappa)
+
+
+def scale_median(votes: NDArray[np.int64], weights: Array, count: int) -> NDArray[np.int64]:
+    """The weighted median of all models' votes on a scale, the lower one of two; −1 where nobody voted."""
+    sums = np.stack([(votes == label) @ weights for label in range(count)], axis=1).cumsum(axis=1)
+    middle = (sums >= sums[:, -1:] / 2.0 - TIE).argmax(axis=1)
+    return np.where((votes >= 0).any(axis=1), middle, -1)
+
+
 def full_vote_agreement(labels: NDArray[np.int64], full: NDArray[np.int64]) -> float | None:
     """The share of labels that equal those of :func:`full_vote`; ``None`` if that decides no item."""
     decided = full >= 0

@@ -382,7 +382,7 @@ class QuestionStages:
         if self.fit is None:
             return {}, {}
         stops = {} if self.stops is None else {"agreement": self.stops.describe()}
-        return stops, {"joint": self.fit.describe()}
+        return stops, {"scale" if isinstance(self.fit, OrderedFit) else "joint": self.fit.describe()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

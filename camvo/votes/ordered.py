@@ -72,13 +72,14 @@ class OrderedVote:
         return float(self.rewards.mean())
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The weighted median, the lower one of two, and the expected reward of every label."""
+        """The weighted median, halfway between two (upwards), and the expected reward of every label."""
         posterior = label_posterior(ballot.votes, ballot.correctness, self.scale)
         rewards = np.array([posterior[label] for label in self.scale]) @ self.rewards
         weights = self._weights(ballot)
         below = weights.cumsum()
-        median = int((below >= below[-1] / 2.0 - TIE).argmax())
-        return self.scale[median], dict(zip(self.scale, rewards.tolist(), strict=True))
+        half = below[-1] / 2.0
+        low, high = int((below >= half - TIE).argmax()), int((below > half + TIE).argmax())
+        return self.scale[(low + high + 1) // 2], dict(zip(self.scale, rewards.tolist(), strict=True))
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − error as a share of the largest one."""

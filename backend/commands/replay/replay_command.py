@@ -239,6 +239,14 @@ class _TableOptions:
             rich_help_panel=DATA,
         ),
     ] = None
+    ordered: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ERROR",
+            help="The labels are numbers on a scale; what to minimise: exact, absolute or quadratic error.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
     delimiter: Annotated[
         str, typer.Option(help="What separates the cells: a character, or tab.", rich_help_panel=DATA)
     ] = ","

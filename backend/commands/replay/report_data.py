@@ -229,6 +229,9 @@ _COLUMNS = (
     _Column("calibrated_ece", "ECE of the server’s score", "{:.3f}".format),
     _Column("aurc", "AURC", "{:.3f}".format),
     _Column("rounds_per_second", "rounds per second", "{:,.0f}".format),
+    _Column("within_one", "at most one step off", _percent),
+    _Column("mae", "mean error in steps", "{:.3f}".format),
+    _Column("kappa", "quadratic kappa", "{:.3f}".format),
 )
 
 

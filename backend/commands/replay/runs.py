@@ -20,6 +20,7 @@ from camvo.replays import measures
 from camvo.replays.replay import Trace, VotesTable
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.typing import Array
+from camvo.votes.ordered import OrderedVote
 
 _NUMBERS: Final = ("share", "threshold")
 """Parameters that follow the policy's name, as in ``random:0.3``."""
@@ -124,6 +125,9 @@ AVERAGED: Final = (
     "calibrated_ece",
     "aurc",
     "rounds_per_second",
+    "within_one",
+    "mae",
+    "kappa",
 )
 """The fields of a row that are averaged. The mean of ``target_met`` is the share of runs that met it."""
 
@@ -139,7 +143,8 @@ class ReplayRow:
     """The measures of one run of one policy; docs/replay.md defines each field.
 
     ``None`` means unknown or absent: measures of accuracy without truth, parameters that the policy lacks,
-    and ``calibrated_ece`` without ``--calibrate``. ``cost`` is per item, in the unit of the prices.
+    ``calibrated_ece`` without ``--calibrate``, and errors in steps without ``--ordered``. ``cost`` is per
+    item, in the unit of the prices.
     """
 
     policy: str
@@ -163,6 +168,9 @@ class ReplayRow:
     per_label: dict[str, dict[str, float | int | None]]
     series: dict[str, Sequence[float | None]]
     student: bool = False
+    within_one: float | None = None
+    mae: float | None = None
+    kappa: float | None = None
 
     @property
     def point(self) -> Point:
@@ -183,7 +191,14 @@ class ReplayRow:
     ) -> ReplayRow:
         """Measure a trace whose items are in the order of the table."""
         count = len(table.labels)
+        scale = table.aggregation if isinstance(table.aggregation, OrderedVote) else None
         full = measures.full_vote(table.votes, table.truth, count)
+        if scale is not None:
+            full = measures.scale_median(
+                table.votes, measures.full_vote_weights(table.votes, table.truth), count
+            )
+        steps = None if scale is None else measures.scale_quality(trace.labels, table.truth)
+        right_scores = scale is None or scale.error == "exact"
         accuracy = measures.accuracy(trace.labels, table.truth)
         full_accuracy = measures.accuracy(full, table.truth)
         met = None
@@ -205,7 +220,7 @@ class ReplayRow:
             cost=cost,
             cost_share=cost / table.full_cost if table.full_cost else None,
             mean_subset=float(asked.sum() / len(trace.labels)),
-            ece=measures.calibration_error(trace.labels, trace.scores, table.truth),
+            ece=measures.calibration_error(trace.labels, trace.scores, table.truth) if right_scores else None,
             calibrated_ece=None
             if calibrated is None
             else measures.calibration_error(trace.labels, calibrated, table.truth),
@@ -217,6 +232,9 @@ class ReplayRow:
             },
             series=_series_of(table, trace, full),
             student=student,
+            within_one=None if steps is None else steps.within_one,
+            mae=None if steps is None else steps.absolute,
+            kappa=None if steps is None else steps.kappa,
         )
 
 

@@ -32,6 +32,7 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.replays.replay import VotesTable, calibrated_scores, has_student, replay
 from camvo.state.state import State
+from camvo.votes.labels import LABEL_VOTE
 
 _LOOK = 0.2
 """Seconds between two looks at the processes' progress."""
@@ -143,7 +144,8 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         complete=experiment.complete,
     )
     seconds = time.perf_counter() - started
-    calibrated = calibrated_scores(trace, items) if experiment.calibrate else None
+    scored = items.aggregation == LABEL_VOTE and experiment.calibrate  # other scores are not calibrated
+    calibrated = calibrated_scores(trace, items) if scored else None
     return ReplayRun(
         ReplayRow.of(setting, seed, items, trace, seconds, calibrated=calibrated, student=student),
         trace,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,14 @@ from backend.commands.replay.study import ReplayStudy, verdict
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
+from backend.settings.mistakes import did_you_mean
+from camvo.errors import InvalidParameterError
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
 from camvo.replays.replay import VotesTable
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
+from camvo.votes.numbers import read_number
+from camvo.votes.ordered import ERRORS, OrderedVote
 
 _COLUMNS = (
     ("accuracy", "right\n%", 1, 100.0),
@@ -45,11 +49,17 @@ _COLUMNS = (
     ("ece", "ECE\n", 3, 1.0),
     ("calibrated_ece", "ECE\nshown", 3, 1.0),
     ("rounds_per_second", "items\n/s", 0, 1.0),
+    ("within_one", "within\n1 %", 1, 100.0),
+    ("mae", "MAE\n", 3, 1.0),
+    ("kappa", "kappa\n", 3, 1.0),
 )
 """Field, heading, decimals and factor. The JSON and the report have the other fields."""
 
 _LEFT_OUT = ("rounds_per_second", "agreement", "mean_subset")
 """Fields left out, in this order, one for each further column, so that a line fits 80 characters."""
+
+_ON_A_SCALE = ("within_one", "mae", "kappa")
+"""Fields of ordered labels only."""
 
 _SPREAD = (("right %", "accuracy"), ("% of the cost", "cost_share"))
 
@@ -60,8 +70,13 @@ def print_summaries(
     """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles."""
     asked = any(summary.agreement_asked is not None for summary in summaries)
     calibrated = any(summary.means["calibrated_ece"] is not None for summary in summaries)
-    further = (len(coordinates[0]) if coordinates else 0) + asked + calibrated
-    left_out = {*_LEFT_OUT[:further], *(() if calibrated else ("calibrated_ece",))}
+    ordered = any(summary.means["mae"] is not None for summary in summaries)
+    further = (len(coordinates[0]) if coordinates else 0) + asked + calibrated + len(_ON_A_SCALE) * ordered
+    left_out = {
+        *_LEFT_OUT[:further],
+        *(() if calibrated else ("calibrated_ece",)),
+        *(() if ordered else _ON_A_SCALE),
+    }
     columns = [column for column in _COLUMNS if column[0] not in left_out]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy\n", overflow="fold", min_width=len("baseline"))
@@ -132,6 +147,7 @@ class TableReplay:
     student: bool | None = None
     complete: bool = False
     context: str | None = None
+    ordered: str | None = None
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results."""
@@ -161,6 +177,8 @@ class TableReplay:
             file.confidences if self.confidences else None,
             self._texts(file),
         )
+        if self.ordered is not None:
+            table = _on_a_scale(table, self.ordered)
 
         warnings = oddities(file, [one.k_min for one in settings if one.k_min is not None])
         for warning in warnings:
@@ -238,6 +256,7 @@ class TableReplay:
                 "confidences": self.confidences,
                 "student": self.student,
                 "complete": self.complete,
+                "ordered": self.ordered,
             },
         }
 
@@ -252,3 +271,24 @@ def _clairvoyant(table: VotesTable) -> dict[str, Any]:
         for name, labels in targets.items()
     }
     return {name: bound and asdict(bound) for name, bound in bounds.items()}
+
+
+def _on_a_scale(table: VotesTable, error: str) -> VotesTable:
+    """Return the table with its labels, which are numbers, as a scale."""
+    named = next((each for each in ERRORS if each == error), None)
+    if named is None:
+        raise ReplayError(f"{error!r} is no error", where="--ordered", fix=did_you_mean(error, ERRORS))
+    try:
+        values = {label: read_number(label) for label in table.labels}
+    except InvalidParameterError as problem:
+        raise ReplayError(
+            "a label is not a number", where="--ordered", fix="write numbers, as 1 for the lowest label"
+        ) from problem
+    scale = tuple(sorted(table.labels, key=values.__getitem__))
+    try:
+        vote = OrderedVote(scale, named)
+    except InvalidParameterError as problem:
+        raise ReplayError(problem.message, where="--ordered", fix="leave --ordered out") from problem
+    places = np.array([scale.index(label) for label in table.labels])
+    votes, truth = (np.where(each < 0, each, places[each]) for each in (table.votes, table.truth))
+    return replace(table, labels=scale, votes=votes, truth=truth, aggregation=vote)

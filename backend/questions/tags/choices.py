@@ -3,6 +3,9 @@
 Label Studio stores ``{"choices": ["<alias or visible text>"]}``. Its validator rejects the visible text of a
 choice that has an alias. With ``allowNested`` the editor stores paths, ``{"choices": [["A", "A1"]]}``, and
 shows nothing else, although the validator fails on them. Without it the editor shows the outermost choices.
+
+With ``camvo_ordered="true"`` the labels are a scale, the lowest first; ``camvo_error`` says what a wrong one
+costs.
 """
 
 from __future__ import annotations
@@ -11,7 +14,15 @@ from dataclasses import replace
 from typing import Final
 
 from backend.questions import xml
-from backend.questions.controls import AnyOf, Control, ControlTag, OneOf, label_set_obstacle
+from backend.questions.controls import (
+    AnyOf,
+    Control,
+    ControlTag,
+    OneOf,
+    error_obstacle,
+    label_set_obstacle,
+    one_of_scale,
+)
 from backend.questions.objects import field_of_object, question_fields
 from backend.questions.spans import RULERS, RegionChoices
 from backend.questions.tags import span_labels
@@ -31,7 +42,7 @@ def _obstacle(element: Element, tree: Tree) -> str | None:
     if any(not xml.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
     reason = _regions_obstacle(element, tree) if is_true(element, "perRegion") else None
-    return reason or label_set_obstacle(_labels(element))
+    return reason or label_set_obstacle(_labels(element)) or _order_obstacle(element)
 
 
 def _read_control(element: Element, tree: Tree) -> Control:
@@ -41,7 +52,16 @@ def _read_control(element: Element, tree: Tree) -> Control:
         return _read_region_choices(element, tree, _labels(element), several=several)
     if several:
         return AnyOf(_labels(element), "choices", sight_of(tree).is_conditional(element))
-    return OneOf(_labels(element), "choices")
+    return one_of_scale(element, OneOf(_labels(element), "choices"))
+
+
+def _order_obstacle(element: Element) -> str | None:
+    """Return why the labels cannot be read as a scale, or ``None`` if they can or need not."""
+    if is_true(element, "camvo_ordered") and (
+        _mode(element) == "multiple" or is_true(element, "perRegion") or is_true(element, "allowNested")
+    ):
+        return "camvo_ordered is for one label of a flat list about the whole task"
+    return error_obstacle(element, OneOf(_labels(element), "choices"))
 
 
 def _mode(element: Element) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection
 
+from backend.learning.teaching import aggregation_of
 from backend.ledger import learning_data
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.reports import SCORE_BINS, JudgedRow, ProjectSums, QuestionSums, RoundsRow
@@ -27,9 +30,12 @@ from backend.server.status.report import (
     QuestionableLabel,
     QuestionableReport,
     QuestionReport,
+    ScaleReport,
     Share,
     VotesReport,
 )
+from camvo.replays.measures import scale_quality
+from camvo.votes.ordered import OrderedVote
 
 HISTOGRAM = 20
 """Number of bars of the histogram of scores."""
@@ -52,7 +58,23 @@ def _labels_report(
         blocks=tuple(sums.blocks()),
         shares=_shares(counts),
         confusion=_confusion(judged) if closed else (),
+        scale=_scale_report(sums.latest_plan(), judged),
     )
+
+
+def _scale_report(plan: Mapping[str, Any] | None, judged: Sequence[JudgedRow]) -> ScaleReport | None:
+    """Compare voted labels with those of people; ``None`` unless they are on a scale."""
+    vote = None if plan is None else aggregation_of(plan)
+    if not isinstance(vote, OrderedVote):
+        return None
+    place = {label: number for number, label in enumerate(vote.scale)}
+    pairs = [(place[row.label], place[row.human]) for row in judged if {row.label, row.human} <= place.keys()]
+    labels, truth = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    quality = scale_quality(labels, truth)
+    if quality is None:
+        return None
+    exact = float((labels == truth).mean())
+    return ScaleReport(len(pairs), exact, quality.within_one, quality.absolute, quality.kappa)
 
 
 def _shares(counts: Counter[str]) -> tuple[LabelCount, ...]:

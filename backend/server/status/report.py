@@ -117,6 +117,17 @@ class ConfusionCount:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleReport:
+    """How far voted labels on a scale are from those of people, in steps."""
+
+    count: int
+    exact: float
+    within_one: float
+    absolute: float
+    kappa: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LabelsReport:
     """The labels of one question in its current epoch."""
 
@@ -124,6 +135,7 @@ class LabelsReport:
     blocks: tuple[Block, ...]
     shares: tuple[LabelCount, ...]
     confusion: tuple[ConfusionCount, ...]
+    scale: ScaleReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
+from camvo.votes.ordered import OrderedVote
 
 POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
 NAMES = ("camvo", "ccamvo", "joint", "baseline", "majority", "single")
@@ -24,6 +25,10 @@ def overridden(overrides: dict[str, object], **policy: object) -> PolicySettings
 
 def test_labels_are_asked_about_by_one_model_of_votes_by_default() -> None:
     assert policy_of(PolicySettings(), [LABEL_VOTE]) == Joint()
+
+
+def test_ratings_get_joint_by_default() -> None:
+    assert policy_of(PolicySettings(), [OrderedVote(("1", "2", "3"))]) == Joint()
 
 
 def test_questions_without_a_label_get_camvo_by_default() -> None:

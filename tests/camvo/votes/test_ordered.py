@@ -35,6 +35,11 @@ def test_answer_without_a_model_is_the_weighted_median():
     assert OrderedVote(STARS).aggregate(ballot(votes, {"a": 3.0, "b": 1.0, "c": 1.0}), STARS)[0] == "1"
 
 
+@pytest.mark.parametrize(("second", "middle"), [("3", "2"), ("4", "3"), ("2", "2")])
+def test_answer_of_two_that_differ_is_halfway_and_upwards(second, middle):
+    assert OrderedVote(STARS).aggregate(ballot({"a": "1", "b": second}), STARS)[0] == middle
+
+
 def test_positions_count_and_not_names():
     moods = OrderedVote(("poor", "fair", "good"), "absolute")
     assert moods.aggregate(ballot({"a": "poor", "b": "good", "c": "fair"}), moods.scale)[0] == "fair"

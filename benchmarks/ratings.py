@@ -1,0 +1,186 @@
+"""Ratings by the joint policy, against the medians of all votes.
+
+    python benchmarks/ratings.py [votes.csv ...] [--shuffles 3] [--labels 0,30,100] [--errors exact,absolute]
+    python benchmarks/ratings.py --made-up [--draws 2]
+
+A table has the columns ``item_id`` and ``truth``, and one for each model; its prices lie beside it, as JSON
+with ``usd_per_million_input_tokens``. The labels are numbers. People label the first items of a shuffle, and
+the measures are those of all others. Prints Markdown: exact, within one, MAE and quadratic kappa; in brackets
+what is gained over the plain median (MAE: in percent of it), with the worst shuffle; and the cost in percent
+of asking everyone. Beside the joint policy stand the plain median, the median weighted by true accuracies,
+and the policy ``camvo``, which ratings had before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+import camvo
+from camvo.replays.measures import full_vote_weights, scale_median, scale_quality
+from camvo.replays.replay import VotesTable, replay
+from camvo.typing import Array
+from camvo.votes.ordered import ErrorName
+
+_WINDOW, _STEPS, _ITEMS = 64, 5, 1500
+_PRICES = (0.1, 0.2, 0.4, 0.7, 1.0, 2.5, 4.0)
+_NOISE, _SHARED = 0.8, 0.4
+"""The spread of a model's error in steps, and the part of it that all models share."""
+
+
+def read(path: Path) -> VotesTable:
+    """The votes of a file, with exact errors."""
+    with path.open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    labels = tuple(sorted({row[1] for row in rows}, key=float))
+    place = {label: number for number, label in enumerate(labels)}
+    votes = np.array([[place.get(vote, -1) for vote in row[2:]] for row in rows], dtype=np.int64)
+    truth = np.array([place[row[1]] for row in rows], dtype=np.int64)
+    prices = json.loads(path.with_suffix(".json").read_text())["usd_per_million_input_tokens"]
+    return _table(labels, {model: prices[model] for model in head[2:]}, votes, truth)
+
+
+def _table(
+    labels: tuple[str, ...], prices: Mapping[str, float], votes: np.ndarray, truth: np.ndarray
+) -> VotesTable:
+    contexts, vote = np.ones((len(truth), 1)), camvo.OrderedVote(labels)
+    return VotesTable(labels, prices, contexts, votes, truth, aggregation=vote)
+
+
+def _halved(truth: Array) -> Array:
+    """Four of seven models use the middle of the scale only."""
+    middle = (_STEPS - 1) / 2.0
+    return middle + np.array([0.5] * 4 + [1.0] * 3) * (truth[:, None] - middle)
+
+
+def _turned(truth: Array) -> Array:
+    """One model reads the scale backwards."""
+    middle = (_STEPS - 1) / 2.0
+    return middle + np.array([-1.0] + [1.0] * 6) * (truth[:, None] - middle)
+
+
+_EVEN = np.ones(7)
+KINDS: Mapping[str, tuple[Callable[[Array], Array], Array]] = {
+    "plain": (lambda truth: truth[:, None] * _EVEN, _EVEN),
+    "some biased": (lambda truth: truth[:, None] + np.array([1.3, -1.3, 1.0, 0.0, 0.0, 0.0, 0.0]), _EVEN),
+    "all one too high": (lambda truth: truth[:, None] + _EVEN, _EVEN),
+    "spread": (lambda truth: truth[:, None] * _EVEN, np.array([0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])),
+    "compressed": (_halved, _EVEN),
+    "one reversed": (_turned, _EVEN),
+    "bimodal": (lambda truth: truth[:, None] * _EVEN, _EVEN),
+    "skewed": (lambda truth: truth[:, None] * _EVEN, _EVEN),
+}
+"""Kind → where the models see an item, given its place on the scale, and the spreads of their errors."""
+
+
+def made_up(kind: str, seed: int) -> VotesTable:
+    """Ratings from 1 to 5 by seven models, whose errors have a part in common."""
+    rng = np.random.default_rng([seed, *kind.encode()])
+    if kind == "bimodal":
+        low = rng.random(_ITEMS) < 0.5
+        place = np.where(low, rng.normal(0.3, 0.5, _ITEMS), rng.normal(3.7, 0.5, _ITEMS))
+    elif kind == "skewed":
+        place = 4.0 * (1.0 - rng.beta(1.2, 4.0, _ITEMS))
+    else:
+        place = rng.uniform(-0.5, 4.5, _ITEMS)
+    place = np.clip(place, -0.49, 4.49)
+    seen, spreads = KINDS[kind]
+    own = _NOISE * spreads * np.exp(rng.normal(0.0, 0.35, 7))
+    errors = rng.normal(0.0, _NOISE * _SHARED, (_ITEMS, 1)) + rng.normal(size=(_ITEMS, 7)) * own
+    votes = np.clip(np.rint(seen(place) + errors), 0, 4).astype(np.int64)
+    prices = dict(zip("abcdefg", rng.permutation(_PRICES).tolist(), strict=True))
+    return _table(tuple("12345"), prices, votes, np.rint(place).astype(np.int64))
+
+
+def _measures(labels: np.ndarray, table: VotesTable, among: np.ndarray) -> list[float]:
+    quality = scale_quality(labels[among], table.truth[among])
+    assert quality is not None
+    exact = float((labels == table.truth)[among].mean())
+    return [exact, quality.within_one, quality.absolute, quality.kappa or 0.0]
+
+
+def _medians(table: VotesTable) -> Iterator[tuple[str, np.ndarray]]:
+    count, models = len(table.labels), table.votes.shape[1]
+    yield "median of all", scale_median(table.votes, np.ones(models), count)
+    yield (
+        "weighted median of all",
+        scale_median(table.votes, full_vote_weights(table.votes, table.truth), count),
+    )
+
+
+def _runs(
+    tables: list[VotesTable], policy: camvo.Policy, error: ErrorName, labels: int
+) -> Iterator[tuple[list[float], list[float], float]]:
+    """The measures of a policy and of the plain median, and the policy's cost, for each table."""
+    for table in tables:
+        aggregation = camvo.OrderedVote(table.labels, error)
+        known = np.arange(len(table.truth)) < labels
+        one = VotesTable(
+            table.labels, table.prices, table.contexts, table.votes, table.truth, aggregation=aggregation
+        )
+        trace = replay(policy, one, human=known, window=_WINDOW)
+        _, median = next(_medians(table))
+        cost = float(trace.costs.mean()) / table.full_cost
+        yield _measures(trace.labels, table, ~known), _measures(median, table, ~known), cost
+
+
+def _line(name: str, runs: list[tuple[list[float], list[float], float]]) -> str:
+    ours, plain = np.array([run[0] for run in runs]), np.array([run[1] for run in runs])
+    gained, saved = 100.0 * (ours - plain), 100.0 * (ours[:, 2] / plain[:, 2] - 1.0)
+    exact, within, absolute, kappa = ours.mean(axis=0)
+    cells = [
+        f"{100.0 * exact:.1f} ({gained[:, 0].mean():+.1f} [{gained[:, 0].min():+.1f}])",
+        f"{100.0 * within:.1f}",
+        f"{absolute:.3f} ({saved.mean():+.1f}% [{saved.max():+.1f}%])",
+        f"{kappa:.3f}",
+        f"{100.0 * float(np.mean([run[2] for run in runs])):.1f}",
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def report(name: str, tables: list[VotesTable], labels: list[int], errors: list[ErrorName]) -> None:
+    """Print the table of one set of shuffles or draws."""
+    print(f"\n**{name}**\n\n| | exact | within one | MAE | kappa | cost |\n|---|---|---|---|---|---|")
+    every = np.full(len(tables[0].truth), True)
+    for number, (median, _) in enumerate(_medians(tables[0])):
+        medians = [[*_medians(table)] for table in tables]
+        runs = [
+            (_measures(each[number][1], table, every), _measures(each[0][1], table, every), 1.0)
+            for table, each in zip(tables, medians, strict=True)
+        ]
+        print(_line(median, runs), flush=True)
+    before = camvo.CaMVo(delta=0.95)
+    print(_line("camvo, no labels", [*_runs(tables, before, "absolute", 0)]), flush=True)
+    for error in errors:
+        for count in labels:
+            runs = [*_runs(tables, camvo.Joint(), error, count)]
+            print(_line(f"joint, {error}, {count} labels", runs), flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("votes", nargs="*", type=Path)
+    parser.add_argument("--made-up", action="store_true")
+    parser.add_argument("--shuffles", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--labels", default="0,30,100")
+    parser.add_argument("--errors", default="exact,absolute")
+    options = parser.parse_args()
+    labels = [int(count) for count in options.labels.split(",")]
+    errors = options.errors.split(",")
+    for path in options.votes:
+        table = read(path)
+        orders = (np.random.default_rng(seed) for seed in range(options.shuffles))
+        report(path.stem, [table.take(rng.permutation(len(table.truth))) for rng in orders], labels, errors)
+    for kind in KINDS if options.made_up else ():
+        report(kind, [made_up(kind, seed) for seed in range(options.draws)], labels, errors)
+
+
+if __name__ == "__main__":
+    main()

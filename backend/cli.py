@@ -20,7 +20,7 @@ from backend.commands import (
     show_command,
     teach_command,
 )
-from backend.commands.instructions import codebook_command, trial_command
+from backend.commands.instructions import codebook_command, refine_command, trial_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
@@ -167,6 +167,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 app.command()(quote_command.quote)
 app.command("try")(trial_command.try_text)
 app.command()(codebook_command.codebook)
+app.command()(refine_command.refine)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)

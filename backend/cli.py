@@ -16,6 +16,7 @@ from backend.commands import (
     jobs_command,
     ledger_commands,
     quote_command,
+    relabel_command,
     review_command,
     show_command,
     teach_command,
@@ -168,6 +169,7 @@ app.command()(quote_command.quote)
 app.command("try")(trial_command.try_text)
 app.command()(codebook_command.codebook)
 app.command()(refine_command.refine)
+app.command()(relabel_command.relabel)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)

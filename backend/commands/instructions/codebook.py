@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import metadata
 from itertools import product
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment as Jinja2Environment
-from jinja2 import PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
 
@@ -390,7 +387,14 @@ def write_into_project(client: Client, number: int, book: Codebook, console: Con
 
 def _render(template: str, book: Codebook) -> str:
     return (
-        _environment(html=template.endswith("html"))
+        formats.templates(
+            "backend.commands",
+            "resources",
+            markdown=template.endswith(".md"),
+            literal=_literal,
+            quoted=_quoted,
+            voters=_voters,
+        )
         .get_template(template)
         .render(book=book, vote=VOTE, version=metadata.version("camvo"))
     )
@@ -413,17 +417,3 @@ def _voters(counts: Counter[str]) -> str:
     """Who it was and how often, the most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (item[0] != VOTE, -item[1], item[0]))
     return ", ".join(f"{name} {number}" for name, number in ordered)
-
-
-@cache
-def _environment(*, html: bool) -> Jinja2Environment:
-    environment = Jinja2Environment(
-        loader=PackageLoader("backend.commands", "resources"),
-        autoescape=html,  # noqa: S701 - the other form is Markdown
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {**formats.FILTERS, "literal": _literal, "quoted": _quoted, "voters": _voters}
-    return environment

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment as Jinja2Environment
-from jinja2 import PackageLoader, StrictUndefined
 
 from backend.annotation.replies import PASSING
 from backend.annotation.trials import TriedTask
@@ -239,20 +235,7 @@ def change(found: Paired) -> str:
 
 def write_page(found: Comparison, path: Path) -> None:
     """Write the page that shows both texts side by side."""
-    page = _environment().get_template("trial.html")
+    templates = formats.templates("backend.commands", "resources", verdict=verdict, change=change)
+    page = templates.get_template("trial.html")
     with whole_file(path) as file:
         file.write(page.render(found=found, version=metadata.version("camvo")).encode())
-
-
-@cache
-def _environment() -> Jinja2Environment:
-    environment = Jinja2Environment(
-        loader=PackageLoader("backend.commands", "resources"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= formats.FILTERS
-    environment.filters |= {"verdict": verdict, "change": change}
-    return environment

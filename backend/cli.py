@@ -21,7 +21,7 @@ from backend.commands import (
     show_command,
     teach_command,
 )
-from backend.commands.instructions import codebook_command, trial_command
+from backend.commands.instructions import codebook_command, refine_command, trial_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
@@ -168,6 +168,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 app.command()(quote_command.quote)
 app.command("try")(trial_command.try_text)
 app.command()(codebook_command.codebook)
+app.command()(refine_command.refine)
 app.command()(relabel_command.relabel)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)

@@ -71,14 +71,16 @@ EVERY_PROJECT = "*"
 TOTAL = "total"
 """The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
 
-_PurseName = Literal["job", "further", "background", "try"]
+_PurseName = Literal["job", "further", "background", "try", "refine"]
 """The purposes that a project's money is set aside for: the job of ``camvo label``, which is all its runs on
 the project; votes that somebody requested after the first round (``--ask-more``); votes that the server
-requests on its own (``background_share``); and trials of other texts (``camvo try``)."""
+requests on its own (``background_share``); trials of other texts (``camvo try``); and proposals of other
+texts with their trials (``camvo refine``)."""
 
 _PURPOSES: Final[dict[str, str]] = {
     "job": "the job",
     "try": "trials of other texts",
+    "refine": "proposals of other texts",
     "further": "further votes",
     "background": "votes that the server asks for by itself",
 }
@@ -86,6 +88,7 @@ _PURPOSES: Final[dict[str, str]] = {
 _FIXES: Final[dict[str, str]] = {
     "job": "run the same command again with a higher --budget",
     "try": "run the same command again with a higher --budget",
+    "refine": "run the same command again with a higher --budget",
     "further": "raise --ask-more",
     "background": "raise background_share in camvo.yaml",
 }

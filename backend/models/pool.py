@@ -76,6 +76,7 @@ class Pool:
     ) -> None:
         self.gate = CallGate()
         rates = rates or ProcessRates(clock)
+        self._keys, self._rates, self._clock = keys, rates, clock
         self._callers: dict[str, ModelCaller] = {}
         self._packed: dict[str, ModelCaller] = {}
         meters: list[TokenMeter] = []
@@ -114,6 +115,31 @@ class Pool:
         except KeyError:
             known = ", ".join(self.names)
             raise ModelUnknownError(f"{name!r} is not in the pool", fix=f"name one of {known}") from None
+
+    def add_writer(self, name: str, max_tokens: int) -> str:
+        """Add an arm of a model whose answers are texts instead of labels, and return its name.
+
+        It has a name and a meter of its own, so that its long answers change no price of labels.
+
+        Args:
+            name: the model.
+            max_tokens: the most output tokens of one answer.
+
+        Raises:
+            ModelUnknownError: there is no such model.
+            ConfigError: the model cannot write.
+        """
+        caller = self[name]
+        settings = caller.model.settings
+        if settings.is_embedded:
+            raise ConfigError(
+                f"model {name} writes no texts", where=name, fix="name another model of the pool"
+            )
+        most = max(max_tokens, settings.max_tokens)
+        changes = {"name": f"{name}/writer", "max_tokens": most, "pack": None}
+        model = Model(settings.model_copy(update=changes), self._keys.get(name))
+        self._packed[model.settings.name] = ModelCaller(model, self._rates, self._clock, self.gate, caller)
+        return model.settings.name
 
     def missing_keys(self, *names: str) -> tuple[str, ...]:
         """Return the environment variables for keys that are needed and not set, of some models or of all."""

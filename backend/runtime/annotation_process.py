@@ -113,6 +113,7 @@ class AnnotationProcess:
         states: what is learnt of each question.
         embedder: turns texts into contexts.
         pool: the models.
+        queries: asks one model one thing; the ledger has the answer from then on.
         thread: the event loop and its thread.
         questions: what a job asks.
         annotator: takes a job to its prediction.
@@ -152,9 +153,9 @@ class AnnotationProcess:
         self._received = ReceivedAnswers(self.ledger)
         self._purchases = CallLedger(self.writer, clock, self._received)
         self.settlements = self._purchases.settlements
-        queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
         packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        voters = Voters(queries, self.pool, packs, PackGuard(self.ledger, self.readers))
+        voters = Voters(self.queries, self.pool, packs, PackGuard(self.ledger, self.readers))
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters)
         examples = Examples(self.ledger, self.readers, clock=clock)

@@ -67,10 +67,15 @@ class Race:
         return tuple(self._dropped)
 
     @property
+    def proven(self) -> tuple[str, ...]:
+        """The ways that are shown to be better than the present one."""
+        return tuple(way for way in self._others if way in self._proven)
+
+    @property
     def best(self) -> str:
         """The proven way with the largest gain; the present one while none is proven."""
-        proven = [way for way in self._others if way in self._proven and way not in self._dropped]
-        return max(proven, key=lambda way: self._gained[way], default=self.present)
+        left = [way for way in self.proven if way not in self._dropped]
+        return max(left, key=lambda way: self._gained[way], default=self.present)
 
     @property
     def is_over(self) -> bool:

@@ -27,7 +27,7 @@ from backend.learning.projects import project_settings
 from backend.learning.teaching import answering, person
 from backend.ledger import migrate, projects
 from backend.ledger.human_annotations import Annotation, Annotations
-from backend.ledger.projects import is_of_label_studio
+from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.rounds import ProjectRounds
 from backend.models.embedder import Embedder
 from backend.settings import Environment
@@ -95,20 +95,35 @@ def opened_project(
         yield project.jobs, project.tasks
 
 
+def own_text(jobs: DatasetJobs) -> str:
+    """The text that :func:`with_text` replaces; empty for none."""
+    if not _of_project(jobs):
+        return jobs.settings.instructions or ""
+    return _stored(jobs).instructions or ""
+
+
 def with_text(jobs: DatasetJobs, text: str) -> DatasetJobs:
     """The jobs with a new text where the project's instructions are now.
 
     A project of Label Studio has them there; otherwise they are those of the settings.
     """
-    if not (is_of_label_studio(jobs.project) and jobs.settings.project_instructions):
+    if not _of_project(jobs):
         return replace(jobs, settings=jobs.settings.model_copy(update={"instructions": text}))
-    with jobs.process.ledger.read() as connection:
-        stored = projects.get(connection, jobs.project)
-    assert stored is not None, "the project was stored when it was opened"  # noqa: S101
-    own, problem = project_settings(replace(stored, instructions=text), jobs.process.settings)
+    own, problem = project_settings(replace(_stored(jobs), instructions=text), jobs.process.settings)
     if problem is not None:
         raise problem
     return replace(jobs, settings=own)
+
+
+def _of_project(jobs: DatasetJobs) -> bool:
+    return is_of_label_studio(jobs.project) and jobs.settings.project_instructions
+
+
+def _stored(jobs: DatasetJobs) -> Project:
+    with jobs.process.ledger.read() as connection:
+        stored = projects.get(connection, jobs.project)
+    assert stored is not None, "the project was stored when it was opened"  # noqa: S101
+    return stored
 
 
 def read_text(path: Path, option: str) -> str:

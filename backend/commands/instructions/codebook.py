@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from importlib import metadata
 from itertools import product
 from pathlib import Path
@@ -18,6 +17,7 @@ from backend.annotation.job import JobQuestion, random_draw
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import ledger_to_read
 from backend.commands.instructions.asking import annotated_tasks, kept_blind, opened, peoples_label
+from backend.commands.instructions.writing import change_instructions
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
@@ -66,12 +66,14 @@ class _Example:
     """A task that is quoted.
 
     Attributes:
+        number: its number in the ledger.
         task: its id.
         texts: what the question is about, by field.
         human: what people say; ``None`` while they say nothing.
         votes: voter → its answer, the vote among them.
     """
 
+    number: int
     task: str
     texts: Mapping[str, str]
     human: str | None
@@ -211,11 +213,19 @@ def collect(
     tasks: IndexedTasks,
     wanted: CodebookOptions,
     advance: Callable[[int], object] = lambda number: None,
+    quotable: Callable[[int], bool] = lambda number: True,
 ) -> Codebook:
     """Read every task with its labels and votes. No model is asked.
 
     A blind task that nobody has labelled yet is left out. One that people have labelled is counted, and
     quoted only if that is wanted: a text that shows models its label would void what it certifies.
+
+    Args:
+        jobs: the project's jobs.
+        tasks: its tasks.
+        wanted: what is quoted.
+        advance: called with the number of tasks that were read.
+        quotable: whether a labelled task may be quoted, by its number.
 
     Raises:
         ConfigError: no question has a list of labels, or nobody and nothing has labelled a task.
@@ -236,8 +246,9 @@ def collect(
         number = stored.task.number
         if blind(number) and number not in annotated:
             continue
-        quoted = wanted.quote_blind or not blind(number)
-        book.unquoted += not quoted
+        shown = wanted.quote_blind or not blind(number)
+        book.unquoted += not shown
+        quoted = shown and (number not in annotated or quotable(number))
         decided: Iterable[tuple[JobQuestion, Round | None]] = stored.decided
         for question, round_ in [*decided, *((question, None) for question in stored.open)]:
             if question.name in entries:
@@ -292,7 +303,7 @@ def _add(
     entry.voted += bool(votes)
     most = next(iter(entry.labels.values())).examples.most
     chosen = question.config.chosen
-    example = _Example(task.id, _quotable(question.texts), human, votes)
+    example = _Example(task.number, task.id, _quotable(question.texts), human, votes)
     draw = random_draw("codebook", question.key.project, task.number)
     given: dict[tuple[str, str | None], list[str]] = {}
     for voter, vote in votes.items():
@@ -356,31 +367,16 @@ def write_into_project(client: Client, number: int, book: Codebook, console: Con
     """Write a codebook below the project's instructions in Label Studio, for annotators alone.
 
     It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch
-    begins and nothing is paid for again; this is checked before and after.
+    begins and nothing is paid for again.
 
     Raises:
         ConfigError: the change was not agreed to; or Label Studio has changed what models read.
     """
     written = str(client.project(number).get("expert_instruction") or "")
-    above, below = split_instructions(written)
+    above, _ = split_instructions(written)
     new = f"{above.rstrip()}\n<p>{FOR_PEOPLE_ONLY}</p>\n{_render('codebook.html', book)}".lstrip()
-    for line in unified_diff(below.splitlines(), new[len(above.rstrip()) :].splitlines(), n=1, lineterm=""):
-        if not line.startswith(("---", "+++", "@@")):
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
-    if not yes:
-        raise ConfigError(
-            f"would change the instructions of project {number} as shown; nothing was changed",
-            where="--into-project",
-            fix="add --yes to write them",
-        )
-    stored = client.change_project(number, {"expert_instruction": new}).get("expert_instruction")
-    if instructions_text(str(stored or "")) != instructions_text(written):
-        client.change_project(number, {"expert_instruction": written})
-        raise ConfigError(
-            "Label Studio has changed what models read of the instructions, so they were put back",
-            where="--into-project",
-            fix="copy the codebook below the instructions by hand",
-        )
+    read = instructions_text(written)
+    change_instructions(client, number, written, new, read, console, yes=yes, where="--into-project")
     console.print(
         f"project {number}: annotators read the codebook below the instructions; models read the same text as"
         " before, so nothing is asked again",

@@ -223,7 +223,7 @@ def test_the_instructions_are_put_back_if_label_studio_changes_what_models_read(
             project.api.answers[method, path] = (200, body)
 
     project.api.before = garbled
-    with pytest.raises(ConfigError, match="put back"):
+    with pytest.raises(ConfigError, match="were put back"):
         project.write()
     bodies = [body for method, _, body in project.api.requests if method == "PATCH"]
     assert bodies[-1] == {"expert_instruction": WRITTEN}

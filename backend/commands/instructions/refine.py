@@ -1,0 +1,509 @@
+"""``camvo refine``: a model proposes changes of the instructions, and tasks that it never saw judge them."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice, zip_longest
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from backend.annotation.job import random_draw
+from backend.annotation.replies import PASSING
+from backend.annotation.trials import TriedTask
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.quoting import agree_to
+from backend.commands.instructions.asking import (
+    Outcome,
+    annotated_tasks,
+    ask_about,
+    opened,
+    own_text,
+    peoples_label,
+    price_of,
+    read_text,
+    with_text,
+)
+from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect
+from backend.commands.instructions.comparison import change, compare_texts, write_page
+from backend.commands.instructions.writing import change_instructions, with_new_text
+from backend.commands.shared import backend_client
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import plain_table, progress_bar
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.datasets.sinks import whole_file
+from backend.datasets.tasks import DatasetTask, IndexedTasks
+from backend.errors import BudgetExhaustedError, ConfigError
+from backend.ledger import answers
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.money import Purse, balance, from_picodollars
+from backend.ledger.projects import short_name
+from backend.models.call_ledger import ATTEMPTS, ModelQuery, attempt_key
+from backend.questions.objects import instructions_text
+from backend.questions.prompts.messages import Messages
+from backend.questions.prompts.proposals import (
+    LONGEST_CHANGE,
+    MOST_CHANGES,
+    PROPOSAL_SCHEMA,
+    ConfusedCase,
+    ProposedChange,
+    proposal_messages,
+    read_proposals,
+)
+from backend.server.status import formats
+from camvo.numerics.paired import Paired, compare_paired
+from camvo.numerics.races import Race
+
+_CASES: Final = 24
+"""The most cases that the proposing model is shown."""
+
+_MAY_LEAD: Final = 4
+"""One labelled task in this many may be a case; the others judge. Chance divides them before anybody looks at
+votes: if all errors were shown, the tasks that judge would have none, and would flatter the present text."""
+
+_FEWEST: Final = 20
+"""The fewest labelled tasks that can judge."""
+
+_AT_ONCE: Final = 20
+"""Tasks that are asked about between two looks."""
+
+_LONGEST_ANSWER: Final = 3000
+"""The most tokens of the proposing model's answer."""
+
+_PRESENT: Final = "present"
+
+
+@dataclass(frozen=True, slots=True)
+class RefineOptions:
+    """What is refined, and by whom.
+
+    Attributes:
+        by: the model that proposes; ``None`` for the dearest one of the pool.
+        sample: the most tasks that judge.
+        out: the folder of the texts and pages.
+    """
+
+    by: str | None
+    sample: int
+    out: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _JudgedChange:
+    """A proposed change, and what the tasks say that did not lead to it.
+
+    Attributes:
+        replaced: the passage that goes.
+        written: what stands there instead.
+        why: the proposing model's reason.
+        led: the ids of the tasks that led to it.
+        found: its accuracy beside that of the present text; ``None`` if it was never judged.
+        verdict: ``best``, ``better``, ``dropped`` or ``undecided``.
+        text: the file with the whole text.
+        page: the page with both texts side by side.
+    """
+
+    replaced: str
+    written: str
+    why: str
+    led: Sequence[str]
+    found: Paired | None
+    verdict: str
+    text: str
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """What came out.
+
+    Attributes:
+        project: the project's name.
+        by: the model that proposed.
+        cases: how many tasks it was shown.
+        tasks: how many other tasks judged.
+        left_out: how many of those could not be judged.
+        out_of_money: whether the money ended before the race did.
+        paid: in $.
+        changes: the changes.
+    """
+
+    project: str
+    by: str
+    cases: int
+    tasks: int
+    left_out: int
+    out_of_money: bool
+    paid: float
+    changes: Sequence[_JudgedChange]
+
+
+def run_refine(
+    source: Path | int,
+    wanted: RefineOptions,
+    options: LabelOptions,
+    config: Path | None,
+    label_studio: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Refine the instructions of a file or of a project of Label Studio, and print what was found."""
+    environment = environment_with(config)
+    quiet_logs(environment)
+    console = Console(stderr=as_json)
+    with interruptible(), opened(source, options, environment, label_studio) as (jobs, tasks):
+        found = refine_on(jobs, tasks, wanted, options, console)
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))  # noqa: T201 - the output
+        return
+    _print_refinement(console, found, source)
+
+
+def adopt_text(
+    number: int, path: Path, config: Path | None, label_studio: str | None, console: Console, *, yes: bool
+) -> None:
+    """Write a text into a project's instructions in Label Studio, in place of the one that models read.
+
+    Raises:
+        ConfigError: the text cannot be read or is empty; the change was not agreed to; or Label Studio stores
+            another text.
+    """
+    text = instructions_text(read_text(path, "--adopt"))
+    if not text:
+        raise ConfigError(f"{path} has no text", where="--adopt", fix="name a text of camvo refine")
+    client = backend_client.label_studio_client(label_studio, environment_with(config))
+    written = str(client.project(number).get("expert_instruction") or "")
+    new = with_new_text(written, text)
+    change_instructions(client, number, written, new, text, console, yes=yes, where="--adopt")
+    console.print(
+        f"project {number}: the instructions are changed, which begins a new epoch: tasks are asked about"
+        " again when they are predicted next. Answers that were bought to judge the text are kept;"
+        f" camvo quote --project {number} says what the others cost",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def refine_on(
+    jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
+) -> Refinement:
+    """Let a model propose changes, and judge them on tasks that it was not shown.
+
+    Raises:
+        ConfigError: there is nothing to refine, or too little to judge by; nothing was asked.
+        ModelError: the model did not propose anything.
+    """
+    by = wanted.by or _dearest(jobs)
+    writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
+    annotated = annotated_tasks(jobs)
+    judges = _judges(jobs, tasks, annotated, wanted.sample)
+    shown = CodebookOptions(wanted.out, _CASES)
+    cases, ids = _cases(collect(jobs, tasks, shown, quotable=lambda number: _may_lead(jobs, number)))
+    text = own_text(jobs)
+    messages = proposal_messages(jobs.config.questions, text, cases)
+    paying = replace(jobs, batching=None, waits=False)
+    before = replace(paying, purse=_agreed(paying, writer, messages, text, judges, options, console))
+    content, paid = _propose(before, writer, messages, next(iter(ids)))
+    changes = read_proposals(content, text, len(cases))
+    race = _Judging(before, [with_text(before, each.text) for each in changes], annotated)
+    race.run(judges, console)
+    wanted.out.mkdir(parents=True, exist_ok=True)
+    return Refinement(
+        project=short_name(jobs.project),
+        by=by,
+        cases=len(cases),
+        tasks=race.tasks,
+        left_out=race.left_out,
+        out_of_money=race.out_of_money,
+        paid=paid + race.paid,
+        changes=[
+            _judged(race, str(place), each, list(ids.values()), wanted.out)
+            for place, each in enumerate(changes, 1)
+        ],
+    )
+
+
+def _dearest(jobs: DatasetJobs) -> str:
+    """The model with the highest price of output, which is the strongest one as far as a price can say."""
+    pool = jobs.process.pool
+    writers = [model.name for model in jobs.settings.models if not model.is_embedded]
+    if not writers:
+        raise ConfigError("no model of the pool writes texts", where="models", fix="add one that does")
+    return max(writers, key=lambda name: pool[name].model.prices.output)
+
+
+def _may_lead(jobs: DatasetJobs, number: int) -> bool:
+    """Whether a labelled task may be a case."""
+    return random_draw("lead", jobs.project, number) % _MAY_LEAD == 0
+
+
+def _cases(book: Codebook) -> tuple[list[ConfusedCase], dict[int, str]]:
+    """The cases to show, and their tasks: number → id. The most frequent confusions come first, in turns."""
+    confusions = [
+        (confusion.weight, entry, list(confusion.examples))
+        for entry in book.questions.values()
+        for label in entry.labels.values()
+        for _, confusion in label.frequent
+    ]
+    confusions.sort(key=lambda found: found[0], reverse=True)
+    turns = zip_longest(*([(entry, example) for example in examples] for _, entry, examples in confusions))
+    cases: list[ConfusedCase] = []
+    ids: dict[int, str] = {}
+    for entry, example in (found for turn in turns for found in turn if found is not None):
+        if len(cases) == _CASES or example.number in ids:
+            continue
+        ids[example.number] = example.task
+        votes = Counter(entry.named(vote) for voter, vote in example.votes.items() if voter != VOTE)
+        human = None if example.human is None else entry.named(example.human)
+        cases.append(ConfusedCase(entry.name, example.texts, human, votes))
+    if not cases:
+        raise ConfigError(
+            f"models contradict neither people nor one another in project {book.project}",
+            where="SOURCE",
+            fix="label more tasks first; blind ones are never shown to the model that proposes",
+        )
+    return cases, ids
+
+
+def _judges(
+    jobs: DatasetJobs, tasks: IndexedTasks, annotated: Mapping[int, object], most: int
+) -> list[DatasetTask]:
+    """Random labelled tasks, none of which may be a case."""
+    found = heapq.nsmallest(
+        most,
+        (
+            task
+            for task in tasks.first_rows()
+            if task.number in annotated and not _may_lead(jobs, task.number)
+        ),
+        key=lambda task: random_draw("refine", jobs.project, task.number),
+    )
+    if len(found) < _FEWEST:
+        raise ConfigError(
+            f"people have labelled {formats.of(len(found), 'task')} that may judge a text, too few to"
+            " judge by",
+            where="SOURCE",
+            fix=f"label about {(_FEWEST - len(found)) * _MAY_LEAD // (_MAY_LEAD - 1) + 1} more",
+        )
+    return found
+
+
+def _agreed(  # noqa: PLR0917 - what is asked, and of whom
+    jobs: DatasetJobs,
+    writer: str,
+    messages: Messages,
+    text: str,
+    judges: Sequence[DatasetTask],
+    options: LabelOptions,
+    console: Console,
+) -> Purse:
+    """Say what it costs at most, ask whether to buy it, and return the purse that holds no more.
+
+    Texts that are not written yet are priced at the longest that a change may make them.
+    """
+    model = jobs.process.pool[writer].model
+    longest = with_text(jobs, f"{text}\n{'word ' * (LONGEST_CHANGE // 5)}")
+    with progress_bar(console, "counting tokens", 2 * len(judges), transient=True) as advance:
+        present, other = (price_of(side, judges, advance) for side in (jobs, longest))
+    proposal = 0.0 if _is_stored(jobs, writer, messages) else model.ceiling(messages, PROPOSAL_SCHEMA)
+    judging = present.usd + MOST_CHANGES * other.usd + _held(jobs)
+    console.print(
+        f"a proposal by {escape(writer.partition('/')[0])}: at most {formats.dollars(proposal)};"
+        f" judging up to {MOST_CHANGES} changes on {formats.of(len(judges), 'labelled task')}: at most"
+        f" {formats.dollars(judging)}, less where a text is dropped early",
+        highlight=False,
+        soft_wrap=True,
+    )
+    agree_to(proposal + judging, options, console)
+    with jobs.process.ledger.read() as connection:
+        spent = from_picodollars(balance(connection, jobs.project, "refine").spent)
+    quoted = spent + proposal + judging
+    return Purse("refine", quoted if options.budget is None else min(quoted, options.budget))
+
+
+def _held(jobs: DatasetJobs) -> float:
+    """What the calls about one task may hold back of the money until they end, in $."""
+    models = (jobs.process.pool[settings.name].model for settings in jobs.settings.models)
+    return (1 + MOST_CHANGES) * sum(model.prices.cost(0, model.settings.max_tokens) for model in models)
+
+
+def _is_stored(jobs: DatasetJobs, writer: str, messages: Messages) -> bool:
+    """Whether the ledger has an answer to the proposal's prompt."""
+    fingerprint = jobs.process.pool[writer].model.fingerprint(messages, PROPOSAL_SCHEMA)
+    with jobs.process.ledger.read() as connection:
+        keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
+        return bool(answers.find_by_key(connection, keys))
+
+
+def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int) -> tuple[str, float]:
+    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case."""
+    query = ModelQuery(
+        jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
+    )
+    asking = jobs.process.queries.ask(query, patience=jobs.settings.deadline)
+    answer = jobs.process.thread.submit(asking).result()
+    return answer.content, answer.cost
+
+
+class _Judging:
+    """The race of the texts on tasks that did not lead to them."""
+
+    def __init__(
+        self,
+        before: DatasetJobs,
+        after: Sequence[DatasetJobs],
+        annotated: Mapping[int, Sequence[Annotation]],
+    ) -> None:
+        self.sides = {_PRESENT: before} | {str(place): side for place, side in enumerate(after, 1)}
+        self.race = Race(list(self.sides)) if after else None
+        self.annotated = annotated
+        self.asked: list[tuple[DatasetTask, dict[str, Outcome]]] = []
+        self.rewards: list[dict[str, float]] = []
+        self.left_out = 0
+        self.paid = 0.0
+        self.out_of_money = False
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks that have judged."""
+        return len(self.rewards)
+
+    def run(self, judges: Sequence[DatasetTask], console: Console) -> None:
+        """Ask about some tasks after others, until the race is over or money or tasks are."""
+        if self.race is None:
+            return
+        awaited = self.sides[_PRESENT].process.awaited
+        with progress_bar(console, "judging", len(judges) * len(self.sides), waiting=awaited) as advance:
+            remaining = iter(judges)
+            while some := list(islice(remaining, _AT_ONCE)):
+                ways = self.race.running
+                outcomes = ask_about([self.sides[way] for way in ways], some, advance)
+                for task, found in zip(some, outcomes, strict=True):
+                    self._add(task, dict(zip(ways, found, strict=True)))
+                if self.race.is_over or self.out_of_money:
+                    return
+
+    def _add(self, task: DatasetTask, outcomes: dict[str, Outcome]) -> None:
+        assert self.race is not None  # noqa: S101 - there are texts to judge
+        self.asked.append((task, outcomes))
+        tried = [outcome for outcome in outcomes.values() if isinstance(outcome, TriedTask)]
+        self.paid += sum(one.paid for one in tried)
+        self.out_of_money |= any(BudgetExhaustedError.code in one.failures.values() for one in tried)
+        rewards = _rewards(outcomes, self.annotated[task.number])
+        if rewards is None:
+            self.left_out += 1
+        elif not self.race.is_over:
+            self.rewards.append(rewards)
+            self.race.add({way: rewards[way] for way in self.race.running})
+
+    def verdict(self, way: str) -> str:
+        """What the race says about a text."""
+        assert self.race is not None  # noqa: S101 - there are texts to judge
+        if way == self.race.best:
+            return "best"
+        if way in self.race.dropped:
+            return "dropped"
+        return "better" if way in self.race.proven else "undecided"
+
+    def found(self, way: str) -> Paired | None:
+        """A text beside the present one, on the tasks that both were tried on."""
+        return compare_paired([(row[_PRESENT], row[way]) for row in self.rewards if way in row])
+
+    def pairs(self, way: str) -> list[tuple[DatasetTask, tuple[Outcome, Outcome]]]:
+        """What models said about the tasks with the present text and with another one."""
+        return [(task, (found[_PRESENT], found[way])) for task, found in self.asked if way in found]
+
+
+def _rewards(outcomes: Mapping[str, Outcome], annotations: Sequence[Annotation]) -> dict[str, float] | None:
+    """How right each text's vote is; ``None`` if a model could not be asked, or people say nothing.
+
+    A text to which all models answer something that is no vote is wrong.
+    """
+    rewards: dict[str, float] = {}
+    for way, outcome in outcomes.items():
+        if isinstance(outcome, str) or not PASSING.isdisjoint(outcome.failures.values()):
+            return None
+        values = []
+        for name, question in outcome.questions.items():
+            human = peoples_label(annotations, question)
+            if human is not None:
+                label = outcome.labels.get(name)
+                values.append(0.0 if label is None else question.aggregation.reward(label, human))
+        if not values:
+            return None
+        rewards[way] = fmean(values)
+    return rewards
+
+
+def _judged(race: _Judging, way: str, change: ProposedChange, ids: Sequence[str], out: Path) -> _JudgedChange:
+    """Write a change's text and its page, and return what was found."""
+    text, page = out / f"{way}.txt", out / f"{way}.html"
+    with whole_file(text) as file:
+        file.write(f"{change.text}\n".encode())
+    before = race.sides[_PRESENT]
+    pairs = race.pairs(way)
+    names = [question.name for question in before.config.questions]
+    tasks, outcomes = [task for task, _ in pairs], [both for _, both in pairs]
+    write_page(compare_texts(before.project, names, tasks, race.annotated, outcomes), page)
+    return _JudgedChange(
+        replaced=change.replaced,
+        written=change.written,
+        why=change.why,
+        led=[ids[number - 1] for number in change.cases],
+        found=race.found(way),
+        verdict=race.verdict(way),
+        text=str(text),
+        page=str(page),
+    )
+
+
+_OUT_OF_MONEY: Final = "the money that was agreed to has ended before the texts were told apart"
+
+_VERDICTS: Final[Mapping[str, str]] = {
+    "best": "better than the present text, and the best",
+    "better": "better than the present text",
+    "dropped": "dropped: another text is better",
+    "undecided": "not told apart yet",
+}
+
+
+def _print_refinement(console: Console, found: Refinement, source: Path | int) -> None:
+    """Print the changes with their verdicts, and how to adopt one."""
+    lines = [
+        f"{found.by} was shown {formats.of(found.cases, 'case')} and proposes"
+        f" {formats.of(len(found.changes), 'change')} that can be made;"
+        f" {formats.of(found.tasks, 'other task')} judged; paid {formats.dollars(found.paid)}",
+        *([f"{formats.of(found.left_out, 'task')} left out: a model was down"] if found.left_out else []),
+        *([_OUT_OF_MONEY] if found.out_of_money else []),
+    ]
+    for place, each in enumerate(found.changes, 1):
+        lines += ["", f"change {place}: {_VERDICTS[each.verdict]}", f"  why: {each.why}"]
+        lines += [f"- {line}" for line in each.replaced.splitlines()]
+        lines += [f"+ {line}" for line in each.written.splitlines()]
+        lines.append(
+            f"  led to by: {', '.join(each.led) or 'no task that it names'}; {each.text}, {each.page}"
+        )
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    table = plain_table("change", "tasks", "before", "after", "difference")
+    for place, each in enumerate(found.changes, 1):
+        if (one := each.found) is not None:
+            accuracies = formats.percent(one.before), formats.percent(one.after)
+            table.add_row(str(place), formats.count(one.tasks), *accuracies, change(one))
+    if table.row_count:
+        console.print(table)
+    best = next((each for each in found.changes if each.verdict == "best"), None)
+    if best is None:
+        advice = "no change is shown to be better: keep the present text"
+    elif isinstance(source, int):
+        advice = f"to adopt it: camvo refine --project {source} --adopt {best.text}"
+    else:
+        advice = f"to adopt it, set instructions in camvo.yaml to the content of {best.text}"
+    console.print(advice, highlight=False, soft_wrap=True, markup=False)

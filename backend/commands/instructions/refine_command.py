@@ -1,0 +1,73 @@
+"""``camvo refine``: its options. Heavy modules are imported when it runs, which keeps the help fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backend.commands.shared import arguments
+from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
+
+
+def refine(  # noqa: PLR0917 - a command's options
+    source: arguments.SourceFile = None,
+    project: arguments.ProjectInstead = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="The model of the pool that proposes.", show_default="the dearest one"),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", min=20, help="Judge on at most this number of labelled tasks.")
+    ] = 300,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="The folder for the texts and their pages.")
+    ] = Path("refine"),
+    adopt: Annotated[
+        Path | None,
+        typer.Option("--adopt", metavar="PATH", help="Ask nobody: write this text into the project."),
+    ] = None,
+    label_config: arguments.LabelConfigFile = None,
+    labels: arguments.Labels = None,
+    text_column: arguments.TextColumn = None,
+    config: Config = None,
+    id_column: arguments.IdColumn = None,
+    name: arguments.Name = None,
+    budget: arguments.Budget = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Spend what the quote says, or with --adopt change the project's text."),
+    ] = False,
+    label_studio: LabelStudioUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let a model propose changes of the instructions, and judge them on labelled tasks that it never saw.
+
+    Spends what its quote says at most, and changes nothing: one proposal with --adopt becomes the project's
+    text, if you say so. At most three changes race with the present text; worse ones are dropped early.
+
+    Example: camvo refine --project 1 --by opus --budget 5
+    """
+    require_one_source(source, project)
+    of_file = {"labels": labels, "text_column": text_column, "id_column": id_column, "name": name}
+    if source is None:
+        refuse("is for files", "leave it out", label_config=label_config, **of_file)
+    else:
+        into = {"adopt": adopt, "label_studio": label_studio}
+        refuse("is for projects", "give --project N in place of a file", **into)
+    if adopt is not None:
+        from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+        from backend.commands.instructions.refine import adopt_text  # noqa: PLC0415 - the same
+
+        refuse("asks nobody with --adopt", "leave it out", by=by, budget=budget, json=as_json)
+        adopt_text(int(project or 0), adopt, config, label_studio, Console(), yes=yes)
+        return
+    from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
+
+    options = options_of(
+        label_config, labels, text_column, id_column=id_column, name=name, budget=budget, yes=yes
+    )
+    wanted = RefineOptions(by, sample, out)
+    run_refine(source or int(project or 0), wanted, options, config, label_studio, as_json=as_json)

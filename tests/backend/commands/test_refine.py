@@ -1,0 +1,240 @@
+"""``camvo refine``: proposals are judged on tasks that did not lead to them, within the quote."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import called
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+from labelling import PLAIN, LabelFolder
+from scripted_litellm import HashedTexts
+from whole_backend import prompt_of
+
+from backend.commands.instructions.asking import opened_file
+from backend.commands.instructions.refine import Refinement, RefineOptions, refine_on
+from backend.commands.shared.options import LabelOptions
+from backend.commands.teach import teach_file
+from backend.errors import ConfigError
+from backend.ledger.money import balance, from_picodollars
+from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text
+from backend.testing import Reply
+
+PRESENT = "Judge the writer."
+GOOD, BAD, IDLE = "Irony is sad.", "Everything is sad.", "Be careful."
+TEXTS = [
+    f"day {number}, oh sure, great" if number % 3 == 0 else f"day {number}, sun" for number in range(120)
+]
+
+
+def truth(text: str) -> str:
+    return "Sad" if "oh sure" in text else "Glad"
+
+
+def change(written: str, *cases: int, replace: str = "") -> dict[str, Any]:
+    return {"replace": replace, "write": written, "cases": list(cases), "why": "They miss it."}
+
+
+class Models:
+    """Labellers that know about irony only what the instructions say, and one that also proposes."""
+
+    def __init__(self) -> None:
+        self.changes: list[Any] = [
+            change(BAD, 2),
+            change(f"{PRESENT} {GOOD}", 1, 3, replace=PRESENT),
+            change(IDLE),
+        ]
+        self.shown: list[str] = []
+        self.usage = (10, 2)
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        prompt = prompt_of(body)
+        if "You improve the labelling instructions" in prompt:
+            self.shown.append(prompt)
+            return Reply.says({"changes": self.changes})
+        irony = GOOD in prompt and "oh sure" in prompt
+        return Reply.says({"label": "Sad" if irony or BAD in prompt else "Glad"}, usage=self.usage)
+
+
+@pytest.fixture
+def models() -> Models:
+    return Models()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+    """A file of which people have labelled every task, and models miss all irony."""
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    own = {"red": {}, "green": {"output_price": 3.0}}
+    with LabelFolder(tmp_path, models, models=own, concurrency=8, instructions=PRESENT) as folder:
+        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+        folder.label()
+        teach(folder, TEXTS)
+        yield folder
+
+
+def teach(folder: LabelFolder, texts: list[str]) -> None:
+    with (folder.path / "people.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["camvo_project", "text", "camvo_label"])
+        writer.writeheader()
+        writer.writerows({"camvo_project": "in", "text": text, "camvo_label": truth(text)} for text in texts)
+    teach_file(folder.path / "people.csv", folder.path / "camvo.yaml")
+
+
+def refined(folder: LabelFolder, by: str | None = None, **options: Any) -> Refinement:
+    chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
+    wanted = RefineOptions(by, 300, folder.path / "refine")
+    embedder: Any = HashedTexts()
+    with opened_file(folder.path / "in.csv", chosen, folder.environment, embedder) as opened:
+        return refine_on(*opened, wanted, chosen, folder.console)
+
+
+def spent(folder: LabelFolder) -> float:
+    with folder.ledger.read() as connection:
+        return from_picodollars(balance(connection, "in", "refine").spent)
+
+
+def test_the_text_that_helps_wins_and_the_one_that_harms_is_dropped_early(folder: LabelFolder) -> None:
+    found = refined(folder)
+    assert [each.verdict for each in found.changes] == ["dropped", "best", "dropped"]
+    good = found.changes[1]
+    assert (good.found.before, good.found.after) == (pytest.approx(2 / 3, abs=0.2), 1.0)
+    assert found.tasks <= 80
+    assert (folder.path / "refine" / "2.txt").read_text() == f"{PRESENT} {GOOD}\n"
+    assert "the new text is better" in (folder.path / "refine" / "2.html").read_text()
+
+
+def test_no_task_that_was_shown_to_the_proposing_model_judges(folder: LabelFolder, models: Models) -> None:
+    found = refined(folder)
+    [prompt] = models.shown
+    shown = {text for text in TEXTS if f"\n{text}\n" in prompt}
+    page = (folder.path / "refine" / "1.html").read_text()
+    judged = {text for text in TEXTS if f"<br>{text}<" in page}
+    assert len(shown) == found.cases > 3
+    assert judged
+    assert not shown & judged
+
+
+def test_each_change_names_the_tasks_that_led_to_it(folder: LabelFolder) -> None:
+    ids = {row["camvo_id"] for row in folder.rows()}
+    found = refined(folder)
+    assert [len(each.led) for each in found.changes] == [1, 2, 0]
+    assert {task for each in found.changes for task in each.led} <= ids
+
+
+def test_the_dearest_model_proposes_unless_another_is_named(folder: LabelFolder) -> None:
+    assert refined(folder).by == "green"
+    assert refined(folder, by="red").by == "red"
+
+
+def test_it_pays_what_it_quotes_at_most_and_nothing_twice(folder: LabelFolder) -> None:
+    before = folder.server.count()
+    found = refined(folder)
+    assert found.paid == pytest.approx(spent(folder))
+    assert folder.server.count() - before <= 1 + 4 * 2 * len(TEXTS)
+    bought = folder.server.count()
+    assert refined(folder).paid == 0.0
+    assert folder.server.count() == bought
+
+
+def test_it_ends_where_its_money_ends(folder: LabelFolder, models: Models) -> None:
+    models.usage = (10, 200)
+    found = refined(folder, budget=0.05)
+    assert found.out_of_money
+    assert spent(folder) <= 0.05
+    assert {each.verdict for each in found.changes} <= {"undecided", "dropped"}
+
+
+def test_a_quote_that_nobody_agrees_to_asks_nobody(
+    folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.commands.bulk.quoting._WITHOUT_ASKING", 0.0)
+    before = folder.server.count()
+    with pytest.raises(ConfigError, match="nothing was spent"):
+        refined(folder)
+    assert folder.server.count() == before
+
+
+def test_changes_that_cannot_be_made_are_left_out(folder: LabelFolder, models: Models) -> None:
+    models.changes = [
+        change("x", replace="a passage that is not there"),
+        change(""),
+        change("w" * 1001),
+        "none",
+    ]
+    found = refined(folder)
+    assert list(found.changes) == []
+    assert found.tasks == 0
+
+
+def test_an_answer_that_is_no_proposal_proposes_nothing(folder: LabelFolder, models: Models) -> None:
+    models.changes = [{"replace": 1, "write": None, "cases": "all", "why": []}, 7]
+    assert list(refined(folder).changes) == []
+
+
+def test_a_refinement_is_json(folder: LabelFolder) -> None:
+    found = json.loads(json.dumps(asdict(refined(folder))))
+    assert found["changes"][1]["written"] == f"{PRESENT} {GOOD}"
+
+
+def test_too_few_labelled_tasks_are_refused_before_anything_is_asked(
+    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with LabelFolder(tmp_path, models, concurrency=8) as folder:
+        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+        folder.label()
+        teach(folder, TEXTS[:12])
+        before = folder.server.count()
+        with pytest.raises(ConfigError, match="too few to judge"):
+            refined(folder)
+        assert folder.server.count() == before
+
+
+def test_models_that_contradict_nobody_leave_nothing_to_refine(
+    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with LabelFolder(tmp_path, models, concurrency=8, instructions=GOOD) as folder:
+        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+        folder.label()
+        teach(folder, TEXTS)
+        with pytest.raises(ConfigError, match="contradict neither"):
+            refined(folder)
+
+
+def adopted(api: LabelStudioApi, folder: Path, *arguments: str) -> Any:
+    variables = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY}
+    return called(
+        *("refine", "--project", str(PROJECT), "--adopt", "new.txt", *arguments), cwd=folder, **variables
+    )
+
+
+@pytest.mark.parametrize("text", ["One < two.\n- Irony & co.", "With\n\na gap <b>"])
+def test_an_adopted_text_is_what_models_read_and_the_part_for_people_stays(tmp_path: Path, text: str) -> None:
+    (tmp_path / "new.txt").write_text(f"{text}\n")
+    with LabelStudioApi() as api:
+        alone = f"<p>{FOR_PEOPLE_ONLY}</p><h2>Codebook</h2>"
+        api.project["expert_instruction"] = f"<p>Old.</p>{alone}"
+        done = adopted(api, tmp_path, "--yes")
+        assert done.returncode == 0, done.stderr
+        written = api.project["expert_instruction"]
+    assert written.endswith(alone)
+    assert instructions_text(written) == instructions_text(text)
+    assert "new epoch" in done.stdout
+
+
+def test_a_text_is_adopted_only_if_somebody_says_yes(tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("New.\n")
+    with LabelStudioApi() as api:
+        api.project["expert_instruction"] = "Old."
+        done = adopted(api, tmp_path)
+        assert api.project["expert_instruction"] == "Old."
+    assert done.returncode == 2
+    assert "+<p>New.</p>" in done.stdout
+    assert "nothing was changed" in done.stderr

@@ -41,8 +41,8 @@ _REFUSAL: Final = re.compile(
 _FEW_WORDS: Final = 3
 """A shorter text that begins like a refusal may be a quotation."""
 
-_PLACEHOLDER: Final = re.compile(r"<[a-z _-]*>", re.IGNORECASE)
-"""What stands for an answer in its form, or something like it."""
+_PLACEHOLDER: Final = re.compile(r"<[A-Za-z]?[a-z _-]*>")
+"""What stands for an answer in its form, or something like it; redaction writes capitals in brackets."""
 
 _FENCE: Final = re.compile(r"\b(?:BEGIN|END)\s+[0-9a-f]{6,12}\b")
 """A line that encloses texts in prompts."""

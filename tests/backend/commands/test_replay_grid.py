@@ -305,7 +305,7 @@ def test_without_truth_a_row_has_what_is_left() -> None:
         ReplaySetting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0
     )
     unknown = {"accuracy", "full_accuracy", "relative_accuracy", "target_met", "ece", "aurc"}
-    unknown |= {"agreement_asked", "calibrated_ece"}
+    unknown |= {"agreement_asked", "calibrated_ece", "within_one", "mae", "kappa"}
     assert {name for name, value in asdict(row).items() if value is None} == unknown
     assert row.agreement == 1.0
 

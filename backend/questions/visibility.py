@@ -108,9 +108,21 @@ def _name(tag: Element) -> str:
 
 
 _NOT_DISPLAYED = re.compile(
-    r"(?<![\w-])(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0(?:\.0*)?%?\s*(?:;|!|$))",
+    r"(?<![\w-])(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|transform\s*:\s*scale\(\s*0\s*\)"
+    r"|(?:opacity|font-size)\s*:\s*0(?:\.0*)?(?:%|px|em|rem|pt)?\s*(?:;|!|$)"
+    r"|(?:left|right|top|bottom|text-indent)\s*:\s*-\d{4,}px)",
     re.IGNORECASE,
 )
+_NO_SIZE = re.compile(
+    r"(?<![\w-])(?:max-)?(?:height|width)\s*:\s*0(?:px|em|rem|%)?\s*(?:;|!|$)", re.IGNORECASE
+)
+_CLIPPED = re.compile(r"(?<![\w-])overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
+
+
+def _hides(style: str) -> bool:
+    """Whether CSS declarations leave nothing to see."""
+    cut_away = _NO_SIZE.search(style) is not None and _CLIPPED.search(style) is not None
+    return cut_away or _NOT_DISPLAYED.search(style) is not None
 
 
 @lru_cache(maxsize=4)
@@ -297,7 +309,7 @@ def _hidden_selectors(tree: Tree) -> frozenset[str]:
     for style in tree.styles:
         words = " ".join(filter(None, (attribute(style, "value"), *style.itertext())))
         for selectors, rule in _css_rules(words):
-            if _NOT_DISPLAYED.search(rule):
+            if _hides(rule):
                 found |= {part.split()[-1] for part in selectors.split(",") if part.strip()}
     return frozenset(found)
 
@@ -319,7 +331,7 @@ def _css_rules(words: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_styled_away(tag: Element, hidden: Set[str]) -> bool:
-    if _NOT_DISPLAYED.search(attribute(tag, "style") or ""):
+    if _hides(attribute(tag, "style") or ""):
         return True
     classes = (attribute(tag, "className") or "").split()
     return any(f".{each}" in hidden for each in classes) or f"#{attribute(tag, 'idAttr')}" in hidden

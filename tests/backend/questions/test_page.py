@@ -116,6 +116,11 @@ HIDDEN = [
     '<View style="display:none">{}</View>',
     '<View style="visibility: hidden">{}</View>',
     '<View style="opacity:0; color:red">{}</View>',
+    '<View style="height: 0; overflow: hidden">{}</View>',
+    '<View style="position: absolute; left: -9999px">{}</View>',
+    '<View style="font-size:0px">{}</View>',
+    '<View style="transform: scale(0)">{}</View>',
+    "<Style>.off {{ max-height: 0px; overflow-y: clip }}</Style><View className='off'>{}</View>",
     '<Style>.off > .x {{ color:red }} .y, .off {{ display : none }}</Style><View className="a off">{}</View>',
     '<Style value="#gone {{display:none}}"/><View idAttr="gone">{}</View>',
     '<View visibleWhen="choice-selected" whenTagName="nobody">{}</View>',
@@ -157,6 +162,8 @@ SHOWN = [
     '<View className="off">{}</View>',
     '<Style>/* .off {{ display: none }} */ .b {{ color: red }}</Style><View className="off">{}</View>',
     '<Style>.off {{ background-opacity: 0.5; opacity: 0.4 }}</Style><View className="off">{}</View>',
+    '<View style="height: 0; overflow: visible">{}</View>',
+    '<View style="height: 0.5em; line-height: 0; overflow: hidden; left: -10px; font-size: 0.8em">{}</View>',
 ]
 
 

@@ -31,7 +31,12 @@ from backend.learning.label_schemes import (
     transition,
     undone,
 )
-from backend.learning.projects import project_settings, remember_project
+from backend.learning.projects import (
+    asked_questions,
+    project_settings,
+    remember_project,
+    shown_instructions,
+)
 from backend.learning.teaching import answering
 from backend.ledger import Ledger, projects
 from backend.ledger.human_annotations import Annotations
@@ -172,8 +177,9 @@ def _opened(
             where="SOURCE" if client is None else "--project",
             fix="label it first; the ledger is that of CAMVO_DATABASE_URL",
         )
-    said = stored.instructions if payload is None else payloads.project_instructions(payload)
-    own, problem = project_settings(replace(stored, instructions=said), settings)
+    if payload is not None:
+        stored = replace(stored, instructions=payloads.project_instructions(payload))
+    own, problem = project_settings(stored, settings)
     if problem is not None:
         raise problem
     xml = stored.label_config or "" if payload is None else str(payload["label_config"])
@@ -208,7 +214,11 @@ def relabel(
             highlight=False,
         )
     run_each(begin_anew(key, plan.found), write)
-    write(lambda connection: remember_project(connection, key, {"label_config": plan.xml}, time.time()))
+    columns: dict[str, Any] = {"label_config": plan.xml}
+    if not plan.found.anew:  # what is predicted has the new labels
+        instructions = shown_instructions(opened.stored, opened.settings)
+        columns["predicted"] = asked_questions(parse_label_config(plan.xml), instructions)
+    write(lambda connection: remember_project(connection, key, columns, time.time()))
     _deliver(opened, plan, console)
     if plan.found.carried:
         console.print(f"Take it back with: camvo relabel {_source(opened)} --undo", highlight=False)

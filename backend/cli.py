@@ -16,11 +16,12 @@ from backend.commands import (
     jobs_command,
     ledger_commands,
     quote_command,
+    relabel_command,
     review_command,
     show_command,
     teach_command,
-    trial_command,
 )
+from backend.commands.instructions import codebook_command, trial_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command
@@ -166,6 +167,8 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 
 app.command()(quote_command.quote)
 app.command("try")(trial_command.try_text)
+app.command()(codebook_command.codebook)
+app.command()(relabel_command.relabel)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)

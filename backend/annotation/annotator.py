@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import structlog
 from sqlalchemy import Connection
@@ -30,6 +31,7 @@ from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, Tas
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.fits import Scorers
+from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
@@ -62,11 +64,13 @@ class Annotator:
         voters: Voters,
         batch_stages: BatchStages,
         scorers: Scorers,
+        schemes: LabelSchemes,
         clock: Callable[[], float],
     ) -> None:
         self._writer, self._readers = writer, readers
         self._stored = GroupedReads(ledger, readers, look_up)
         self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._schemes = schemes
         self._batch_stages = batch_stages
         self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
@@ -104,6 +108,7 @@ class Annotator:
     async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
+        job = replace(job, config=await self._schemes.settled(job.project, job.config, job.settings))
         questions = await self._questions_of(job)
         keys = tuple(question.key for question in questions)
         known = await self._stored.read(LookUp(job.project, job.task, keys, job.audit))

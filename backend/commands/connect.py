@@ -22,6 +22,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import project_instructions
 from backend.models import Pool
 from backend.models.model import count_text
+from backend.questions.objects import FOR_PEOPLE_ONLY, split_instructions
 from backend.settings import WEBHOOK_HEADER, Environment, Settings
 from camvo.errors import CamvoError
 
@@ -575,7 +576,9 @@ def _instructions(project: Mapping[str, Any], settings: Settings) -> Fact:
         return Fact("instructions", "models do not read them (project_instructions: false)")
     Pool(settings.models).require_room(text, "Settings > Instructions of the project")
     beside = ", before those of camvo.yaml" if (settings.instructions or "").strip() else ""
-    words = f"models read what annotators read, {count_text(text):,} tokens{beside}"
+    _, alone = split_instructions(str(project.get("expert_instruction") or ""))
+    part = f" above {FOR_PEOPLE_ONLY!r}" if alone else ""
+    words = f"models read what annotators read{part}, {count_text(text):,} tokens{beside}"
     return Fact("instructions", words)
 
 

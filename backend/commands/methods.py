@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment as Jinja2Environment
-from jinja2 import PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
 
@@ -31,7 +28,7 @@ from backend.questions.objects import Field
 from backend.questions.prompts.messages import content_parts, prompt_messages
 from backend.questions.question import asked_together
 from backend.server.status import agreement
-from backend.server.status.formats import FILTERS
+from backend.server.status.formats import templates
 from backend.server.status.report import ProjectReport
 from backend.settings import Environment, Settings
 
@@ -125,7 +122,14 @@ def _render(  # noqa: PLR0917 - the parts of the page
     between: tuple[float, float],
 ) -> str:
     return (
-        _environment()
+        templates(
+            "backend.commands",
+            "resources",
+            markdown=True,
+            beyond_chance=agreement.beyond_chance,
+            points=agreement.points,
+            cell=_cell,
+        )
         .get_template("methods.md")
         .render(
             project=project,
@@ -147,22 +151,3 @@ def _render(  # noqa: PLR0917 - the parts of the page
 def _cell(text: object) -> str:
     """A text as a cell of a Markdown table."""
     return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-
-
-@cache
-def _environment() -> Jinja2Environment:
-    environment = Jinja2Environment(
-        loader=PackageLoader("backend.commands", "resources"),
-        autoescape=False,  # noqa: S701 - Markdown, not HTML
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        **FILTERS,
-        "beyond_chance": agreement.beyond_chance,
-        "points": agreement.points,
-        "cell": _cell,
-    }
-    return environment

@@ -67,8 +67,9 @@ def _cell(value: object) -> str:
             return str(value)
 
 
-_FORMULA = re.compile("'*[=+@\t\r-]")
-"""Begins a text that a spreadsheet computes, or one that :func:`spreadsheet_cell` has marked."""
+_FORMULA = re.compile("'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]")
+"""Begins a text that a spreadsheet computes, or one that :func:`spreadsheet_cell` has marked; a Japanese one
+takes full-width characters, too."""
 
 
 def spreadsheet_cell(value: object) -> str:

@@ -153,6 +153,12 @@ class Dataset:
         require_questions(config)
         return config
 
+    def absent(self, columns: Columns) -> list[str]:
+        """Return the columns that the label config shows among its words and that no row has."""
+        fields = {each for question in self.config.questions for each in question.fields if each.optional}
+        names = {self.renamed.get(each.key, each.key) for each in fields}
+        return sorted(name for name in names if not {name, _STEP.split(name)[0]} & set(columns.names))
+
     def tasks(self) -> Iterator[DatasetTask]:
         """Read the shard's tasks in the order of the rows.
 

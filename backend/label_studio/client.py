@@ -363,6 +363,10 @@ class Client:
         """Delete an annotation."""
         self._call("DELETE", f"/api/annotations/{number}/")
 
+    def change_annotation(self, number: int, values: Mapping[str, Any]) -> None:
+        """Change an annotation."""
+        self._call("PATCH", f"/api/annotations/{number}/", json=values)
+
     def has_annotation(self, number: int) -> bool:
         """Whether an annotation exists."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,12 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, is_id
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.rounds import Round
-from backend.questions import LabelConfig, TaskQuestion
+from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
+from backend.questions.controls import AnyOf
 from backend.questions.question import visible_answers
+from backend.questions.relabelling import labels_of
 from backend.questions.spans import RegionChoices
+from camvo.votes.sets import read_subset
 
 
 def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotation]:
@@ -48,6 +52,51 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
             completed_by=raw["completed_by"] if is_id(raw.get("completed_by")) else None,
             lead_time=_seconds(raw.get("lead_time")),
         )
+
+
+def relabelled_result(
+    result: Sequence[Any],
+    before: ConfigQuestion,
+    after: ConfigQuestion,
+    labels: Mapping[str, str | None],
+    original: str | None = None,
+) -> list[Any]:
+    """Return an annotation's result with the labels that a question has now.
+
+    Args:
+        result: the result, as Label Studio stores it.
+        before: the question with the labels that are in it.
+        after: the question now.
+        labels: old label → new label; one that becomes none stays as it is, unless ``original`` says more.
+        original: the vote that the annotation was before its labels became one.
+    """
+    stored = {json.dumps(label.stored): label.value for label in labels_of(before)}
+    names = {label.value: label.stored for label in labels_of(after)}
+
+    def changed(entries: list[Any]) -> list[Any]:
+        values = [stored.get(json.dumps(entry)) for entry in entries]
+        if original is not None and any(labels.get(value or "", value) is None for value in values if value):
+            said = read_subset(original) if isinstance(after.control, AnyOf) else [original]
+            return [names[label] for label in said if label in names] or entries
+        new = [
+            names.get(labels.get(value or "", value) or "", entry)
+            for value, entry in zip(values, entries, strict=True)
+        ]
+        return [entry for place, entry in enumerate(new) if entry not in new[:place]]
+
+    items: list[Any] = []
+    for item in result:
+        value = item.get("value") if isinstance(item, Mapping) else None
+        if not isinstance(value, Mapping) or item.get("from_name") != after.name:
+            items.append(item)
+            continue
+        lists = {key: changed(value[key]) for key in _LISTS if isinstance(value.get(key), list)}
+        items.append({**item, "value": {**value, **lists}})
+    return items
+
+
+_LISTS = ("choices", "taxonomy", "labels", "hypertextlabels", "paragraphlabels")
+"""The entries of a result item's value that list labels."""
 
 
 def _was_filled(annotation: Mapping[str, Any]) -> bool:

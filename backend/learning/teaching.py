@@ -39,6 +39,7 @@ from camvo.student.taught_texts import sealed
 from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.relabelling import Relabelling
 
 
 def aggregation_of(plan: Mapping[str, Any]) -> Aggregation:
@@ -115,12 +116,35 @@ def answering(
 ) -> list[Annotation]:
     """Those of the annotations that answer a question and count."""
     return [
-        annotation
+        said
         for annotation in annotations
         if annotation.teaches
         and not annotation.withdrawn
-        and registry.is_answer(aggregation, annotation.labels.get(control), options)
+        and (said := _in_scheme(annotation, control, aggregation, options)) is not None
     ]
+
+
+def _in_scheme(
+    annotation: Annotation, control: str, aggregation: Aggregation, options: Sequence[str]
+) -> Annotation | None:
+    """The annotation with its answer in the labels of a question; ``None`` if it has none there.
+
+    The labels may have changed since it was made. Then the first reading that answers the question counts:
+    the answer with its labels followed from scheme to scheme, or what it was before labels became one.
+    """
+    answer = annotation.labels.get(control)
+    if registry.is_answer(aggregation, answer, options):
+        return annotation
+    steps = [Relabelling(aggregation, labels, options) for labels in annotation.relabelled.get(control, ())]
+    earlier = (annotation.originals or {}).get(control, ())
+    for begin in [answer, *reversed(earlier)] if steps else ():
+        readings = [begin]
+        for reading in readings:  # grows while it is read
+            if registry.is_answer(aggregation, reading, options):
+                return replace(annotation, labels={**annotation.labels, control: str(reading)})
+            known = dict.fromkeys(step.vote_if_valid(reading) for step in steps if reading is not None)
+            readings += [new for new in known if new not in readings]
+    return None
 
 
 def record_blind_answer(connection: Connection, round_: Round, round_id: int) -> None:
@@ -187,26 +211,12 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         finished: the rounds.
         now: unix seconds.
     """
-    ids = rounds.insert_each(connection, [each.round for each in finished])
-    stored = list(zip(finished, ids, strict=True))
-    rows: list[dict[str, Any]] = []
     new_events: dict[str, list[NewEvent]] = {}
     first: dict[str, int] = {}
-    for each, round_id in stored:
-        round_ = each.round
-        agreed = _rewards(_taught(round_, round_.label, "vote"))
-        confirmed = _confirmed(round_, round_.human)
-        rows += rounds.vote_rows_of(
-            round_,
-            round_id,
-            agreed=agreed,
-            confirmed=confirmed,
-            examples=each.examples,
-            failures=each.failures,
-        )
-        event = _event(round_, "round", each.contribution, round_id)
-        new_events.setdefault(round_.key.project, []).append(event)
-    rounds.add_votes(connection, rows)
+    events = insert_rounds(connection, finished)
+    stored = [(each, int(event.round_id or 0)) for each, event in zip(finished, events, strict=True)]
+    for (each, _), event in zip(stored, events, strict=True):
+        new_events.setdefault(each.round.key.project, []).append(event)
     for project, of_project in new_events.items():
         ProjectEvents(connection, project).append(of_project, now)
     for each, round_id in reversed(stored):  # the first round of each project comes last
@@ -218,6 +228,28 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)
             record_blind_answer(connection, each.round, round_id)
+
+
+def insert_rounds(connection: Connection, finished: Sequence[NewRound]) -> list[NewEvent]:
+    """Store new rounds and the outcome of each vote, and return the events of what they teach, to append."""
+    ids = rounds.insert_each(connection, [each.round for each in finished])
+    rows: list[dict[str, Any]] = []
+    new: list[NewEvent] = []
+    for each, round_id in zip(finished, ids, strict=True):
+        round_ = each.round
+        agreed = _rewards(_taught(round_, round_.label, "vote"))
+        confirmed = _confirmed(round_, round_.human)
+        rows += rounds.vote_rows_of(
+            round_,
+            round_id,
+            agreed=agreed,
+            confirmed=confirmed,
+            examples=each.examples,
+            failures=each.failures,
+        )
+        new.append(_event(round_, "round", each.contribution, round_id))
+    rounds.add_votes(connection, rows)
+    return new
 
 
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
@@ -343,6 +375,11 @@ def _with_further(round_: Round, further: Sequence[FurtherVote]) -> Round:
     sure = recounts.all_confidences(round_.plan.get("confidences", {}), further)
     plan = {**round_.plan, "confidences": sure} if sure else round_.plan
     return replace(round_, plan=plan, votes=recounts.all_votes(round_.votes, further))
+
+
+def taught_round(round_: Round) -> Contribution:
+    """What a stored round teaches by the label that it is taught by."""
+    return _taught(round_, round_.taught, round_.taught_by)
 
 
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:

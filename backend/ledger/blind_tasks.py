@@ -136,7 +136,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "cohort": last_closed + 1,
         "place": queue_place(key.project, key.task),
         "score": round_.score,
-        "counting": _counting(round_.label, round_.score, round_.plan),
+        "counting": counting_hash(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
         "recount": _countings_of(connection, key.project).get((key.control, key.epoch), 0),
@@ -277,7 +277,7 @@ class BlindQueues:
             values: dict[str, Any] = {"recount": number}
             if (result := results.get(entry.round_id)) is not None:
                 label, score = result
-                values |= {"score": score, "counting": _counting(label, score, {"counting": number})}
+                values |= {"score": score, "counting": counting_hash(label, score, {"counting": number})}
             self.connection.execute(
                 update(_table).where(of_question, _columns.task == entry.task).values(**values)
             )
@@ -299,7 +299,8 @@ class BlindQueues:
         return sorted(tasks, key=tasks.__getitem__)[:limit]
 
 
-def _counting(label: str, score: float, plan: Mapping[str, Any]) -> str:
+def counting_hash(label: str, score: float, plan: Mapping[str, Any]) -> str:
+    """Hash a label, its score, and the plan or the counting that they are of."""
     counted = json.dumps([label, score, plan], sort_keys=True)
     return hashlib.sha256(counted.encode()).hexdigest()
 

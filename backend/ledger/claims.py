@@ -9,11 +9,11 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, select, update
 from sqlalchemy import insert as insert_rows
@@ -23,6 +23,7 @@ from backend.ledger import money
 from backend.ledger.database import tables
 from backend.ledger.database.statements import insert, now
 from backend.ledger.database.writer import Writer
+from backend.ledger.received import store_received
 
 
 @cache
@@ -43,11 +44,14 @@ def process_owner() -> str:
 
 def _started(process: int) -> str | None:
     """When a process of this host started, in ticks since the boot; ``None`` if it has ended or is hidden."""
+    folder = Path(f"/proc/{process}")
     try:
-        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        # a killed process holds its locks until its last thread has ended
+        ended = state == "X" or (state == "Z" and len(os.listdir(folder / "task")) <= 1)
     except OSError:
         return None
-    return None if state in {"Z", "X"} else fields[18]
+    return None if ended else fields[18]
 
 
 def _has_died(owner: str) -> bool:
@@ -119,7 +123,7 @@ _OWNERS = select(_claims.c.owner).distinct()
 _OF_OWNERS = (
     delete(_claims).where(_claims.c.owner.in_(bindparam("owners", expanding=True))).returning(_claims.c.call)
 )
-_CLAIMED = select(_claims.c.key).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
+_CLAIMED = select(_claims.c.key, _claims.c.owner).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
 _ADD_CLAIM = insert_rows(_claims)
 
 
@@ -154,6 +158,13 @@ def batch_owner(job: str) -> str:
     return f"{_BATCH}{job}"
 
 
+class _Ended(NamedTuple):
+    """The claims of dead processes that were deleted, and the calls whose answers they had received."""
+
+    claims: int
+    answers: int
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The rights to request answers, each held by one process or batch job at a time."""
@@ -171,13 +182,14 @@ class Claims:
 
         Returns:
             The claim if ``owner`` holds it now: it was free, had expired, was held by this owner already, or
-            its owner has died.
+            its owner has died. ``None`` also if the dead owner had received answers, which are stored now
+            and may be what is wanted.
         """
+        if self._end_dead({self._owner_of(key)} - {owner, ""}).answers:
+            return None
         at = now(self.connection)
         row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
         held = self.connection.execute(_acquire(self.connection.dialect), row).first()
-        if held is None and self._end_dead([self._owner_of(key)]):
-            held = self.connection.execute(_acquire(self.connection.dialect), row).first()
         return None if held is None else Claim(held.call)
 
     def held_by_batch(self, key: str) -> bool:
@@ -187,18 +199,21 @@ class Claims:
     def end_dead(self) -> int:
         """Delete the claims of processes of this host that have died, and book their calls as lost.
 
+        What they had received is stored first.
+
         Returns:
             How many claims there were.
         """
-        return self._end_dead([*self.connection.scalars(_OWNERS)])
+        return self._end_dead(self.connection.scalars(_OWNERS)).claims
 
-    def _end_dead(self, owners: Collection[str]) -> int:
+    def _end_dead(self, owners: Iterable[str]) -> _Ended:
         dead = [owner for owner in owners if _has_died(owner)]
         if not dead:
-            return 0
+            return _Ended(0, 0)
+        answers = store_received(self.connection)
         ended = self.connection.execute(_OF_OWNERS, {"owners": dead}).all()
         money.lose(self.connection, {call for (call,) in ended if call is not None})
-        return len(ended)
+        return _Ended(len(ended), answers)
 
     def _owner_of(self, key: str) -> str:
         """The claim's owner; an empty name if nobody holds it."""
@@ -218,8 +233,14 @@ class Claims:
         )
 
     def claimed(self, keys: Collection[str]) -> set[str]:
-        """Return those of the keys that anybody has claimed, also if the claim has expired."""
-        return set(self.connection.scalars(_CLAIMED, {"keys": list(keys)}))
+        """Return those of the keys that anybody has claimed, also if the claim has expired.
+
+        Claims of processes that have died are deleted first, so look up stored answers after this.
+        """
+        owners = {row.key: row.owner for row in self.connection.execute(_CLAIMED, {"keys": list(keys)})}
+        if self._end_dead(set(owners.values())).claims:
+            return set(self.connection.scalars(_CLAIMED, {"keys": list(keys)}))
+        return set(owners)
 
     def add(self, calls: Mapping[str, int], owner: str, seconds: float) -> None:
         """Claim keys that nobody has claimed, for calls that the owner has reserved money for.
@@ -266,6 +287,10 @@ class ProjectClaims:
 
 
 def end_lost_calls(connection: Connection) -> None:
-    """Book as lost what processes had under way that have died or stopped renewing it."""
+    """Store what processes had received that have ended, and book as lost what they had under way.
+
+    That includes the calls of processes elsewhere that stopped renewing them.
+    """
+    store_received(connection)
     Claims(connection).end_dead()
     money.expire(connection)

@@ -6,13 +6,14 @@ The module is not called "annotations" because every module imports that name ``
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     bindparam,
     case,
     func,
@@ -22,8 +23,11 @@ from sqlalchemy import (
     update,
 )
 
+from backend.ledger import schemes
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, by_project, insert_or_replace
+from backend.ledger.schemes import Scheme
+from camvo.votes.relabelling import LabelMap
 
 _withdrawals = tables.withdrawals
 
@@ -103,7 +107,7 @@ _OF_TASKS = (
     )
     .order_by(_table.c.annotation_id)
 )
-_STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted).where(
+_STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted, _table.c.originals).where(
     _table.c.project == bindparam("of"), _table.c.annotation_id == bindparam("number")
 )
 
@@ -117,6 +121,7 @@ _EMPTIED: Final[dict[str, Any]] = {
     "deleted": True,
     "withdrawn": False,
     "lead_time": None,
+    "originals": None,
 }
 """Columns of a tombstone. A deleted annotation keeps its id, so that a late webhook does not restore it."""
 
@@ -130,7 +135,7 @@ class Annotation:
         annotation_id: Label Studio's id of the annotation.
         task: the task's number, ``None`` if unknown.
         updated_at: Label Studio's ISO time, unchanged.
-        labels: control → the answer, in the form of a vote.
+        labels: control → the answer, in the form of a vote, as it was given.
         ground_truth: whether the annotation is marked as ground truth.
         teaches: whether it may become a reward; false if skipped or created in bulk from predictions.
         origin: ``"manual"``, ``"prediction"`` or ``"prediction-changed"``; ``None`` if unknown.
@@ -141,6 +146,9 @@ class Annotation:
         withdrawn: whether ``camvo ledger forget`` has withdrawn it, so that it teaches nothing until it is
             brought back; set by :func:`store`.
         lead_time: seconds that the annotator took, over all sessions; ``None`` if unknown.
+        originals: control → what it said before labels became one, the earliest first, since Label Studio is
+            told the new label; ``None`` if nothing became one.
+        relabelled: control → how its labels have changed, the earliest first; not stored with it.
     """
 
     project: str
@@ -157,6 +165,16 @@ class Annotation:
     received_at: float = 0.0
     withdrawn: bool = False
     lead_time: float | None = None
+    originals: Mapping[str, Sequence[str]] | None = None
+    relabelled: Mapping[str, Sequence[LabelMap]] = field(default_factory=dict, compare=False)
+
+    def under(self, scheme: Scheme) -> Annotation:
+        """The annotation once a question has this scheme too."""
+        changes = [*self.relabelled.get(scheme.control, ()), scheme.labels]
+        return replace(self, relabelled={**self.relabelled, scheme.control: changes})
+
+
+_COLUMNS = [each.name for each in fields(Annotation) if each.name != "relabelled"]
 
 
 def store(connection: Connection, annotation: Annotation, now: float) -> bool:
@@ -174,10 +192,11 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
         stored.deleted or annotation_time(annotation.updated_at) <= annotation_time(stored.updated_at)
     ):
         return False
-    values = {field.name: getattr(annotation, field.name) for field in fields(Annotation)}
+    values = {name: getattr(annotation, name) for name in _COLUMNS}
     values |= {
         "labels": dict(annotation.labels),
         "received_at": now,
+        "originals": None if stored is None else stored.originals,
         "withdrawn": is_withdrawn(Annotations(connection, annotation.project).withdrawals(), annotation),
     }
     connection.execute(insert_or_replace(connection.dialect, _table), values)
@@ -190,9 +209,17 @@ def of_tasks(
     """Return the same of several tasks, each a project and a number, at most some hundred."""
     found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
     for project, numbers in by_project(found):
-        for row in connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}):
-            found[project, row.task].append(Annotation(**row._mapping))
+        rows = connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}).all()
+        for annotation in _annotations(connection, rows):
+            if annotation.task is not None:
+                found[project, annotation.task].append(annotation)
     return found
+
+
+def _annotations(connection: Connection, rows: Sequence[Row[Any]]) -> list[Annotation]:
+    """The annotations in rows of the table, each with the changes of its labels since."""
+    changed = schemes.relabelled_in(connection, {row.project for row in rows}) if rows else {}
+    return [Annotation(**row._mapping, relabelled=changed.get(row.project, {})) for row in rows]
 
 
 def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
@@ -224,7 +251,7 @@ def in_scope(
         *(_table.c[name] == value for name, value in wanted.items() if value is not None),
     )
     rows = connection.execute(query.order_by(_table.c.project, _table.c.annotation_id))
-    return [Annotation(**row._mapping) for row in rows]
+    return _annotations(connection, rows.all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +321,17 @@ class Annotations:
     def all(self) -> list[Annotation]:
         """Return a project's annotations that are not deleted and whose task is known, ordered by id."""
         return in_scope(self.connection, self.project, None, None)
+
+    def keep_originals(self, control: str, said: Mapping[int, str]) -> None:
+        """Keep what annotations say (annotation → answer) beside what Label Studio will say they do."""
+        for annotation in self.all():
+            if (answer := said.get(annotation.annotation_id)) is not None:
+                before = annotation.originals or {}
+                kept = {**before, control: [*before.get(control, ()), answer]}
+                of = _table.c.annotation_id == annotation.annotation_id
+                self.connection.execute(
+                    update(_table).where(_table.c.project == self.project, of).values(originals=kept)
+                )
 
     def count(self) -> int:
         """Count a project's annotations that are not deleted and may teach."""

@@ -329,6 +329,7 @@ _BOOKED = ("id", "project", "day", "purse", "state", "reserved", "cost")
 _CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(
     _calls.c.id.in_(bindparam("calls", expanding=True))
 )
+_IDS_PER_QUERY: Final = 500
 _END = update(_calls).where(_calls.c.id == bindparam("call"))
 
 
@@ -483,6 +484,16 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
             ends.append((call, {"state": "settled", "cost": to_picodollars(each.usd), **report}))
     _end(connection, ends)
     return len(ends)
+
+
+def unsettled(connection: Connection, calls: Collection[int]) -> set[int]:
+    """Return those of the calls whose cost is not booked yet: under way, or lost."""
+    ids = sorted(set(calls))
+    found: set[int] = set()
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        rows = connection.execute(_CALLS, {"calls": ids[start : start + _IDS_PER_QUERY]})
+        found |= {row.id for row in rows if row.state != "settled"}
+    return found
 
 
 def shares_of(connection: Connection, call: int) -> dict[int, float]:

@@ -3,7 +3,8 @@
 A commit takes milliseconds, and answers that arrive together share one. Until then a killed process would
 lose them, though the provider has charged for them. So each is appended to the process's file as soon as it
 has been read, before anything else happens: a write to a file survives the process, without waiting for the
-disk. The next process that starts on the ledger stores what it finds.
+disk. The others store what a process has left as soon as they know that it has ended, in the transaction
+that takes over its calls, and the next process that starts does too.
 
 A process holds a lock on its files. The system releases it when the process ends, however it ends.
 """
@@ -26,8 +27,9 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.errors import Usage
+from backend.ledger import money
 from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
-from backend.ledger.database.database import Ledger
+from backend.ledger.database.database import Ledger, file_of
 from backend.ledger.database.statements import now
 
 _SUFFIX: Final = ".received-"
@@ -50,10 +52,13 @@ class _File:
     @classmethod
     def create(cls, ledger: Path) -> _File:
         """Create a file that only its owner may read, and lock it."""
-        path = ledger.with_name(f"{ledger.name}{_SUFFIX}{uuid.uuid4().hex}")
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return cls(path, descriptor)
+        while True:  # until none was deleted as left behind before it was locked
+            path = ledger.with_name(f"{ledger.name}{_SUFFIX}{uuid.uuid4().hex}")
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return cls(path, descriptor)
+            os.close(descriptor)
 
     def empty(self) -> None:
         os.ftruncate(self.descriptor, 0)
@@ -76,11 +81,11 @@ class ReceivedAnswers:
         self._current: _File | None = None
 
     @contextmanager
-    def kept(self, call: int | None, outcome: CallOutcome, bought: Sequence[BoughtAnswer]) -> Iterator[None]:
+    def kept(self, call: int, outcome: CallOutcome, bought: Sequence[BoughtAnswer]) -> Iterator[None]:
         """Keep the answers of one call in the file until the block ends, which commits them.
 
         Args:
-            call: the id of the call's reservation; ``None`` if nothing was reserved.
+            call: the id of the call's reservation.
             outcome: how the call ended.
             bought: its answers.
         """
@@ -130,48 +135,58 @@ class ReceivedAnswers:
             self._current = None
 
 
-def store_received(ledger: Ledger) -> int:
+def store_received(connection: Connection) -> int:
     """Store the answers that processes received and could not commit before they ended.
 
-    Call it before the first claim. Answers that are stored already are kept as they are, and none is charged
-    twice.
+    Answers that are stored already are kept as they are, and none is charged twice. The files stay until
+    :func:`remove_stored` finds that this is committed.
+
+    Args:
+        connection: a write transaction.
 
     Returns:
         How many calls ended with such an answer.
-
-    Raises:
-        LedgerError: the ledger cannot be written; the files are kept.
     """
-    if ledger.file is None:
-        return 0
     stored = 0
-    for path in sorted(ledger.file.parent.glob(f"{ledger.file.name}{_SUFFIX}*")):
-        with _taken_over(path) as calls:
-            if calls:
-                with ledger.write() as connection:
-                    _store(connection, calls)
-            stored += len(calls)
+    for path in _files_of(file_of(connection)):
+        with _left_behind(path) as calls:
+            stored += _store(connection, calls)
     if stored:
         _log.info("received_answers_stored", calls=stored)
     return stored
 
 
+def remove_stored(ledger: Ledger) -> None:
+    """Delete the files of processes that have ended, once all their answers are stored.
+
+    Raises:
+        LedgerError: the ledger cannot be read; the files are kept.
+    """
+    for path in _files_of(ledger.file):
+        with _left_behind(path) as calls, ledger.read() as connection:
+            if calls is not None and not money.unsettled(connection, [each["call"] for each in calls]):
+                path.unlink(missing_ok=True)
+
+
+def _files_of(ledger: Path | None) -> list[Path]:
+    return [] if ledger is None else sorted(ledger.parent.glob(f"{ledger.name}{_SUFFIX}*"))
+
+
 @contextmanager
-def _taken_over(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The calls in the file of a process that has ended, and delete it; none if the process lives."""
+def _left_behind(path: Path) -> Iterator[list[dict[str, Any]] | None]:
+    """The calls in the file of a process that has ended; ``None`` if it lives, or the file is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # another process has stored it
-        yield []
+    except OSError:
+        yield None
         return
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            yield []
-            return
-        yield list(_calls_in(path.read_bytes() if path.exists() else b""))
-        path.unlink(missing_ok=True)
+            yield None
+        else:
+            yield list(_calls_in(path.read_bytes())) if path.exists() else None
     finally:
         os.close(descriptor)
 
@@ -183,21 +198,26 @@ def _calls_in(content: bytes) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _line(call: int | None, outcome: CallOutcome, bought: Sequence[BoughtAnswer]) -> bytes:
+def _line(call: int, outcome: CallOutcome, bought: Sequence[BoughtAnswer]) -> bytes:
     names = ("key", "model", "payer", "content", "share")
     answers = [{name: getattr(each, name) for name in names} for each in bought]
     written = json.dumps({"call": call, "outcome": dataclasses.asdict(outcome), "bought": answers})
     return f"\n{written}\n".encode()  # the first newline ends a line that a full disk has cut off
 
 
-def _store(connection: Connection, calls: Sequence[dict[str, Any]]) -> None:
-    at = now(connection)
+def _store(connection: Connection, calls: Sequence[dict[str, Any]] | None) -> int:
+    """Store the answers of those calls that are not settled yet, and return how many there are."""
+    if not calls:
+        return 0
+    at, unsettled = now(connection), money.unsettled(connection, [each["call"] for each in calls])
     for each in calls:
-        usage = Usage(**each["outcome"].pop("usage"))
-        outcome = CallOutcome(usage=usage, **each["outcome"])
+        if each["call"] not in unsettled:
+            continue
+        outcome = CallOutcome(**each["outcome"] | {"usage": Usage(**each["outcome"]["usage"])})
         bought = [
             BoughtAnswer(**{**answer, "payer": tuple(answer["payer"]), "outcome": outcome})
             for answer in each["bought"]
         ]
         store_answers(connection, bought, now=at)
         settle_calls(connection, [(each["call"], outcome)])
+    return len(unsettled)

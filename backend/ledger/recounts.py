@@ -426,6 +426,10 @@ class FurtherVotes:
             row.purpose: FurtherSum(row.tasks, row.votes, row.usd) for row in self.connection.execute(query)
         }
 
+    def usd(self) -> float:
+        """What all of them cost, in $."""
+        return sum(purpose.usd for purpose in self.sums().values())
+
     def uncounted(self) -> list[int]:
         """Return the tasks that have got a missing vote since the latest counting, by number."""
         newest = select(func.max(_countings.c.created_at)).where(_countings.c.project == self.project)
@@ -529,10 +533,14 @@ class Recounts:
         return self.connection.scalars(query).one()
 
     def changed_labels(self) -> tuple[int, int]:
-        """Count the tasks whose label any counting changed, and those for which only the score did."""
+        """Count the tasks whose label any counting changed, and those for which only the score did.
+
+        Blind tasks are in neither, as in a :class:`Counting`: nobody has seen their labels.
+        """
         by_task = (
             select(func.max(case((_table.c.label_changed, 1), else_=0)).label("moved"))
-            .where(_table.c.project == self.project)
+            .join(tables.rounds, _rounds.id == _table.c.round_id)
+            .where(_table.c.project == self.project, ~_rounds.audit)
             .group_by(_table.c.task)
             .subquery()
         )

@@ -179,7 +179,8 @@ class RoundsRow:
         checked: number of rounds with a human label.
         confirmed: sum of their voted labels' agreement with the human label.
         cost_usd: cost of the rounds, in $.
-        full_cost_usd: cost if every model had been asked, in $.
+        full_cost_usd: cost if every model had been asked, in $; nobody was to be asked in rounds that were
+            carried over from another label scheme.
         bounded_usd: the part of it of which only an upper bound is known.
         last_at: unix seconds of the latest round.
     """
@@ -238,6 +239,15 @@ class JudgedRow:
     confirmed: float
 
 
+@dataclass(frozen=True, slots=True)
+class _LabelRow:
+    """How many rounds have a label, and how many of these people have labelled."""
+
+    label: str
+    rounds: int
+    people: int
+
+
 class QuestionSums(QuestionRounds):
     """The sums of a question in one epoch, in a read transaction."""
 
@@ -253,6 +263,16 @@ class QuestionSums(QuestionRounds):
         for place_, labels in self.connection.execute(query):
             counts[min(place_, SCORE_BINS - 1)] += labels
         return counts
+
+    def labels(self) -> list[_LabelRow]:
+        """Count the rounds by their label, and those of them that people have labelled."""
+        query = (
+            select(_rounds.label, func.count().label("rounds"), func.count(_rounds.human).label("people"))
+            .where(self.condition)
+            .group_by(_rounds.label)
+            .order_by(_rounds.label)
+        )
+        return [_LabelRow(**row._mapping) for row in self.connection.execute(query)]
 
     def checked(self) -> list[CheckedRow]:
         """Return the labels with a human answer, in the order of their prediction."""
@@ -502,7 +522,9 @@ class ProjectSums:
                 func.count(_rounds.confirmed).label("checked"),
                 func.coalesce(func.sum(_rounds.confirmed), 0.0).label("confirmed"),
                 func.sum(_rounds.cost_usd).label("cost_usd"),
-                func.sum(_rounds.full_cost_usd).label("full_cost_usd"),
+                func.sum(case((_rounds.carried_from.is_(None), _rounds.full_cost_usd), else_=0.0)).label(
+                    "full_cost_usd"
+                ),
                 func.sum(_rounds.bounded_usd).label("bounded_usd"),
                 func.max(_rounds.created_at).label("last_at"),
             )

@@ -35,8 +35,10 @@ from backend.ledger.database.statements import (
     insert_new,
     insert_or_replace,
 )
+from backend.ledger.schemes import Schemes, relabelled_in
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
+from camvo.votes.relabelling import LabelMap
 
 _accepted = tables.accepted
 _OF_TASK = select(_accepted).where(
@@ -104,16 +106,29 @@ class AcceptedTasks:
         """Whether an annotation is an accepted prediction that nobody has changed, however it is reported.
 
         The webhook may arrive before Label Studio has reported which annotation it made; then the labels
-        decide.
+        decide. They are compared in the names that they have now (``camvo relabel``).
         """
         row = self.connection.execute(_OF_TASK, {"of": self.project, "number": task}).one_or_none()
         if row is None or row.annotation_id not in {None, annotation_id}:
             return False
-        return dict(labels) == dict(row.labels)
+        changes = relabelled_in(self.connection, [self.project]).get(self.project, {})
+        return labels.keys() == row.labels.keys() and all(
+            label in _names(row.labels[control], changes.get(control, ()))
+            for control, label in labels.items()
+        )
 
     def forget(self, tasks: Sequence[int]) -> None:
         """Forget accepted tasks: they are no longer accepted."""
         delete_tasks(self.connection, _accepted, self.project, tasks)
+
+
+def _names(label: str, changes: Sequence[LabelMap]) -> list[str]:
+    """The names that a label has had since, with its own."""
+    names = [label]
+    for name in names:  # grows while it is read
+        later = (change.get(name) for change in changes)
+        names += [new for new in dict.fromkeys(later) if new is not None and new not in names]
+    return names
 
 
 _table, _contexts = tables.rounds, tables.contexts
@@ -177,6 +192,8 @@ class Round:
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
         planned_at: when it was decided whom to ask, unix seconds.
         bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
+        carried_from: the round of an earlier label scheme that it was made of, so that nobody was asked;
+            ``None`` for one that models voted in.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -199,6 +216,7 @@ class Round:
     missing: Mapping[str, str] | None = None
     planned_at: float = 0.0
     bounded_usd: float = 0.0
+    carried_from: int | None = None
     id: int = 0
 
 
@@ -227,6 +245,12 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
     return rounds
 
 
+def find_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Round]:
+    """Return the stored rounds by id; those that are deleted are absent. At most some hundred."""
+    query = _ROUNDS.where(_table.c.id.in_(list(ids)))
+    return {row.id: _round(row) for row in connection.execute(query)}
+
+
 def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
     """Store new rounds and return their ids.
 
@@ -247,9 +271,12 @@ def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
                 fix="look it up with rounds.find_by_key first, in the same transaction",
             )
     beside = [
-        {"round_id": ids[round_.key], "context": pack_context(round_.context, round_.text)} for round_ in new
+        {"round_id": ids[round_.key], "context": pack_context(round_.context, round_.text)}
+        for round_ in new
+        if not round_.pruned
     ]
-    connection.execute(_KEEP_CONTEXT, beside)
+    if beside:
+        connection.execute(_KEEP_CONTEXT, beside)
     return [ids[round_.key] for round_ in new]
 
 
@@ -290,6 +317,11 @@ class QuestionRounds:
         )
         by_task = {row.task: row for row in self.connection.execute(query)}
         return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
+
+    def after(self, number: int, limit: int) -> list[Round]:
+        """Return the first rounds whose ids are larger than a number, by id."""
+        query = _ROUNDS.where(self.condition, _table.c.id > number).order_by(_table.c.id).limit(limit)
+        return [_round(row) for row in self.connection.execute(query)]
 
     def everyone_votes(self, arms: Set[str], most: int) -> list[tuple[dict[str, str | None], str | None]]:
         """Return the votes and the human label of the latest rounds that a draw let ask everyone."""
@@ -465,7 +497,22 @@ class ProjectRounds:
         return first, last
 
     def latest_epochs(self) -> dict[str, str]:
-        """Return control → the epoch of its latest round."""
+        """Return control → its epoch: that of its label scheme, or of its latest round if that has none."""
+        schemes = Schemes(self.connection, self.project).epochs()
+        has_round = (
+            select(_table.c.id)
+            .where(_table.c.project == self.project, _table.c.control == bindparam("name"))
+            .where(_table.c.epoch == bindparam("hash"))
+            .limit(1)
+        )
+        current = {
+            control: epoch
+            for control, epoch in schemes.items()
+            if self.connection.execute(has_round, {"name": control, "hash": epoch}).first()
+        }
+        return self._epochs_of_latest_rounds() | current
+
+    def _epochs_of_latest_rounds(self) -> dict[str, str]:
         latest = (
             select(func.max(_table.c.id)).where(_table.c.project == self.project).group_by(_table.c.control)
         )

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -279,8 +279,8 @@ class CallLedger:
     def _find_or_reserve(self, connection: Connection, wanted: Sequence[_Wanted]) -> list[ClaimResult | None]:
         """Find each stored answer, or claim the call and reserve its money; ``None`` if others make it."""
         keys = [each.key for each in wanted]
-        found = answers.find_by_key(connection, keys)
         taken = Claims(connection).claimed(keys)
+        found = answers.find_by_key(connection, keys)
         free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
         calls = money.reserve_each(connection, [each.reservation() for each in free.values()])
         self.add_claims(connection, calls)
@@ -410,7 +410,9 @@ class CallLedger:
             NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
         """
         usage, paid = outcome.usage, bool(bought)
-        kept = self._received.kept(call, outcome, bought) if paid and self._received else nullcontext()
+        kept: AbstractContextManager[None] = nullcontext()
+        if paid and call is not None and self._received is not None:
+            kept = self._received.kept(call, outcome, bought)
         try:
             with kept:
                 await _booked(lambda: self.settlements.settle(step, paid=paid), query)

@@ -246,9 +246,10 @@ class PackLedger:
         first = next(iter(members.values()))
 
         def find_or_reserve(connection: Connection) -> _PackClaim:
+            claimed = Claims(connection).claimed([*members])
             found = zip(members, _find_each(connection, [*members.values()]), strict=True)
             stored = {key: answer for key, answer in found if answer is not None}
-            taken = Claims(connection).claimed([key for key in members if key not in stored])
+            taken = claimed.difference(stored)
             held = {key: self._calls.acquire(connection, key) for key in taken}
             free = [key for key in members if key not in stored and key not in taken]
             mine = [key for key in members if key in free or held.get(key) is not None]

@@ -304,6 +304,9 @@ _SCALE = re.compile(
 )
 """A number, perhaps with the most that is possible."""
 
+_STARS = re.compile("(★{1,20}|⭐{1,20})(☆{0,20})")
+"""Stars, full ones before empty ones."""
+
 _MOST_LISTED = 100
 """The most numbers that a schema lists."""
 
@@ -403,6 +406,9 @@ class NumberControl:
                 return self._number(inner)
             case dict() if len(usual := usual_entries(answer)) == 1:
                 return self._number(usual[0])
+            case str() if self.low == 1.0 and (stars := _STARS.fullmatch(unwrapped(answer)[-1])) is not None:
+                full = float(len(stars[1]))
+                return full if not stars[2] or full + len(stars[2]) == self.high else None
             case str() if (words := _SCALE.fullmatch(unwrapped(answer)[-1].strip("*_ "))) is not None:
                 most = words["most"]
                 return words["number"] if most is None or float(most) == self.high else None

@@ -73,12 +73,14 @@ class PagePart:
 class LabelConfig:
     """The controls of a label config in document order: those that can be voted on, and the skipped ones.
 
-    ``page`` has the questions and all that stands beside the controls, in the order of the page.
+    ``page`` has the questions and all that stands beside the controls, in the order of the page. ``xml`` is
+    the config as it was read.
     """
 
     questions: tuple[ConfigQuestion, ...]
     skipped: tuple[SkippedControl, ...]
     page: tuple[PagePart, ...] = ()
+    xml: str = ""
 
 
 @lru_cache(maxsize=128)
@@ -106,7 +108,7 @@ def parse_label_config(xml: str) -> LabelConfig:
     while (waiting := _waiting_in_vain(questions)) is not None:
         questions.remove(waiting[0])
         skipped.append(SkippedControl(waiting[0].name, waiting[0].tag, waiting[1]))
-    return LabelConfig(tuple(questions), tuple(skipped), _page(questions, tree))
+    return LabelConfig(tuple(questions), tuple(skipped), _page(questions, tree), xml)
 
 
 def _waiting_in_vain(questions: Sequence[ConfigQuestion]) -> tuple[ConfigQuestion, str] | None:

@@ -1,8 +1,8 @@
 """The label that words name, as a model or a person writes them. Words that fit several labels name none.
 
 Words are read ever more loosely until they fit a label: exactly, without regard to letter case, and then
-without regard to Unicode forms, entities, kinds of hyphens and quotes, and emphasis. The first reading that
-fits decides, so a label that differs from another only in such details is named exactly.
+without regard to Unicode forms, entities, kinds of hyphens and quotes, and emphasis, then as numbers. The
+first reading that fits decides, so a label that differs from another only in such details is named exactly.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
@@ -24,8 +25,14 @@ _LANGUAGE: Final = re.compile(r"[\w+-]*")
 _EDGES: Final = " \t\r\n*_`~\"'.,:;!"
 _PLAIN: Final = str.maketrans({**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), "−": "-"})
 # A separator begins where its blanks begin, or each blank of a long run would be tried as the first.
-_STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|\||\\)\s*")
-_PARTS: Final = re.compile(r"(?<!\s)(?:\s*[,;|\n]\s*|\s+and\s+)")
+_STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|:(?=\s)|\||\\)\s*")
+_PARTS: Final = re.compile(r"(?<!\s)\s*[,;|\n]\s*(?:(?:and|&)\s)?")
+_AND: Final = re.compile(r"(?<!\s)\s+(?:and|&)\s+")
+_ITEM: Final = re.compile(r"\s*(?:[-*+•>#]{1,6}|\(?\d{1,2}[.)])\s+(?=\S)")
+_SET: Final = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\{([^{}]*)\}")
+_NUMBER: Final = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
+_FLAGS: Final = {"true": True, "yes": True, "false": False, "no": False}
+_NONE: Final = frozenset({"none", "none of these", "none of them", "none of the above"})
 
 GENERIC: Final = frozenset(
     {"answer", "label", "labels", "result", "output", "response", "value", "choice", "choices", "category"}
@@ -73,10 +80,10 @@ def label_named(labels: Sequence[Label], said: object) -> str | None:
         case list():
             named = {label_named(labels, each) for each in said} if _repeats(said) else {None}
             steps = all(isinstance(step, str) for step in said) and any(label.path for label in labels)
-            joined = _index(tuple(labels))[3].get(_path("/".join(said))) if len(said) > 1 and steps else None
+            joined = _index(tuple(labels))[4].get(_path("/".join(said))) if len(said) > 1 and steps else None
             return joined or (named.pop() if len(named) == 1 else None)
         case dict():
-            return label_named(labels, inner) if (inner := _inner(said)) is not None else None
+            return label_named(labels, inner) if (inner := _inner(labels, said)) is not None else None
         case _:
             return _named(tuple(labels), [*_spellings(said)])
 
@@ -88,17 +95,19 @@ def labels_named(labels: Sequence[Label], said: object) -> list[str] | None:
 
     Args:
         labels: the labels.
-        said: a JSON value: an array, or an object in which labels are true or false. Words name one label, or
-            several with commas between them, or ``none``.
+        said: a JSON value: an array, or an object in which labels are true or false, or yes or no. Words name
+            one label, or several with commas between them, or ``none``.
     """
     match said:
         case str():
             return _labels_in_words(labels, said)
         case dict():
-            chosen = _flagged(said)
+            chosen = _flagged(labels, said)
             if chosen is not None:
-                return [] if not chosen and _known(labels, list(said)) else _known(labels, chosen)
-            return labels_named(labels, inner) if (inner := _inner(said)) is not None else None
+                return _known(labels, chosen) if chosen else []
+            return labels_named(labels, inner) if (inner := _inner(labels, said)) is not None else None
+        case [str(words)]:
+            return _labels_in_words(labels, words)
         case list():
             return _known(labels, said) if said else []
         case _:
@@ -113,11 +122,12 @@ def _labels_in_words(labels: Sequence[Label], said: str) -> list[str] | None:
         try:
             parsed = json.loads(form)
         except (ValueError, RecursionError):
-            return None
+            parsed = form[1:-1].split(",") if (form[0], form[-1]) == ("[", "]") else ""
         return None if isinstance(parsed, str) else labels_named(labels, parsed)
-    if _loose(form) == "none":
+    if _loose(form) in _NONE:
         return []
-    named = [label_named(labels, part) for part in _PARTS.split(form)]
+    parts = [[part] if label_named(labels, part) else _AND.split(part) for part in _PARTS.split(form)]
+    named = [label_named(labels, each) for part in parts for each in part]
     return None if None in named else [label for label in named if label is not None]
 
 
@@ -126,20 +136,25 @@ def _known(labels: Sequence[Label], said: Sequence[object]) -> list[str] | None:
     return named or None
 
 
-def _flagged(said: Mapping[str, object]) -> list[str] | None:
-    """The keys of an object that are true, if all of its values are true or false."""
-    flags = [*said.values()]
-    if not flags or not all(isinstance(flag, bool) or flag in (0, 1) for flag in flags):
+def _flagged(labels: Sequence[Label], said: Mapping[str, object]) -> list[str] | None:
+    """The keys of an object that are true, if all of its values are true or false and a key is a label."""
+    flags = {key: _FLAGS.get(str(flag).casefold(), flag) for key, flag in said.items()}
+    if not all(isinstance(flag, bool) or flag in (0, 1) for flag in flags.values()):
         return None
-    return [key for key, flag in said.items() if flag]
+    if all(label_named(labels, key) is None for key in flags):
+        return None
+    return [key for key, flag in flags.items() if flag]
 
 
-def _inner(said: Mapping[str, object]) -> object:
-    """The label in an object: under the only usual key, or the only key that is true."""
+def _inner(labels: Sequence[Label], said: Mapping[str, object]) -> object:
+    """The label in an object: under the only usual key, the only key that is true, or one step of a path."""
     if len(usual := usual_entries(said)) == 1:
         return usual[0]
-    flagged = _flagged(said)
-    return flagged[0] if flagged is not None and len(flagged) == 1 else None
+    flagged = _flagged(labels, said)
+    if flagged is not None:
+        return flagged[0] if len(flagged) == 1 else None
+    step = [*said.items()] if len(said) == 1 and any(label.path for label in labels) else []
+    return [*step[0]] if step and isinstance(step[0][1], str) else None
 
 
 def _repeats(said: Sequence[object]) -> bool:
@@ -213,7 +228,7 @@ def _named(labels: tuple[Label, ...], forms: Sequence[str]) -> str | None:
     for form in forms:
         if form in exact:
             return exact[form]
-    for index, fold in zip(looser, (_folded, _loose, _path, _leaf), strict=True):
+    for index, fold in zip(looser, (_folded, _loose, _number, _path, _leaf), strict=True):
         for form in forms if index else ():
             if (folded := fold(form)) and folded in index:
                 return index[folded]
@@ -225,12 +240,12 @@ def _index(labels: tuple[Label, ...]) -> tuple[Mapping[str, str | None], ...]:
     """For each way of reading: words → the label; ``None`` for words that fit several."""
     exact: dict[str, str | None] = {label.value: label.value for label in labels}
     exact |= {label.text: label.value for label in labels}
-    indexes: list[dict[str, str | None]] = [{}, {}, {}, {}]
+    indexes: list[dict[str, str | None]] = [{}, {}, {}, {}, {}]
     for label in labels:
         for words in {label.text, label.value}:
-            keys = [_folded(words), _loose(words), "", ""]
+            keys = [_folded(words), _loose(words), _number(words), "", ""]
             if label.path is not None:
-                keys[2:] = [_path(words), _leaf(words)]
+                keys[3:] = [_path(words), _leaf(words)]
             for index, key in zip(indexes, keys, strict=True):
                 if key:
                     index[key] = label.value if index.get(key, label.value) == label.value else None
@@ -242,11 +257,21 @@ def _folded(text: str) -> str:
 
 
 def _loose(text: str) -> str:
-    """The words without regard to Unicode forms, invisible characters, entities, hyphens and emphasis."""
-    plain = unicodedata.normalize("NFKC", html.unescape(text)).translate(_PLAIN)
+    """The words without regard to Unicode forms, invisible characters, entities, hyphens and emphasis.
+
+    The sign of an item in a list goes, too, and ``&`` is "and".
+    """
+    plain = unicodedata.normalize("NFKC", html.unescape(html.unescape(text))).translate(_PLAIN)
     kinds = ((character, unicodedata.category(character)) for character in plain)
     plain = "".join("-" if kind == "Pd" else character for character, kind in kinds if kind != "Cf")
-    return " ".join(plain.casefold().split()).strip(_EDGES)
+    plain = _SET.sub(r"\1", _ITEM.sub("", plain, count=1) if _ITEM.match(plain) else plain)
+    return " ".join(plain.replace("&", " and ").casefold().split()).strip(_EDGES)
+
+
+def _number(text: str) -> str:
+    """A number in one spelling: 1.0 is 1; blank for other words."""
+    words = _loose(text)
+    return format(Decimal(words).normalize(), "f") if _NUMBER.fullmatch(words) else ""
 
 
 def _path(text: str) -> str:

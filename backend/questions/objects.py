@@ -68,12 +68,31 @@ _TAG = re.compile(r"<[a-zA-Z!/]")
 _ITEM = re.compile(r"(<li\b[^>]*>)", re.IGNORECASE)
 
 
-def instructions_text(written: str) -> str:
-    """Return a project's labelling instructions as plain text, as people read them in Label Studio.
+FOR_PEOPLE_ONLY: Final = "Models do not read on from here."
+"""What follows this sentence in a project's instructions is for annotators alone."""
 
-    They are HTML there. Each block is a line, each item of a list begins with a dash, and empty lines go. A
-    text without any tag keeps its lines as they are.
+
+def split_instructions(written: str) -> tuple[str, str]:
+    """Divide a project's instructions into what models read, and the HTML that is for annotators alone.
+
+    The second part begins with the tag before :data:`FOR_PEOPLE_ONLY`; it is empty without that sentence.
     """
+    at = written.find(FOR_PEOPLE_ONLY)
+    if at < 0:
+        return written, ""
+    before = written[:at].rstrip()
+    start = before.rfind("<") if before.endswith(">") else at
+    return written[:start], written[start:]
+
+
+def instructions_text(written: str) -> str:
+    """Return a project's labelling instructions as plain text, as models read them.
+
+    They are HTML in Label Studio. Each block is a line, each item of a list begins with a dash, and empty
+    lines go. A text without any tag keeps its lines as they are. What is for annotators alone is left out
+    (:func:`split_instructions`).
+    """
+    written, _ = split_instructions(written)
     if not _TAG.search(written):
         return unescape(written).replace("\r\n", "\n").strip()
     lines = (line.strip() for line in _plain_text(_ITEM.sub(r"\1- ", written)).split("\n"))
@@ -301,7 +320,7 @@ class Field:
         text_key: for Paragraphs and Chat, the key of a line's words.
         place: where its object stands on the page; it does not tell fields apart.
         optional: whether a task may lack the key: it is a variable among words, or in a caption, and Label
-            Studio imports and shows the task without it.
+            Studio imports and shows the task without it. Models are shown a blank field then.
     """
 
     key: str
@@ -328,9 +347,9 @@ class Field:
             )
         return content
 
-    def is_shown(self, data: Mapping[str, object]) -> bool:
-        """Return whether the task's data has the field, or must have it."""
-        return not self.optional or isinstance(look_up(data, self.key), str | int | float)
+    def is_absent(self, data: Mapping[str, object]) -> bool:
+        """Return whether the task's data lacks the field, and may lack it."""
+        return self.optional and look_up(data, self.key) is ABSENT
 
     def text(self, data: Mapping[str, object]) -> str:
         """Return the field's plain text, which may be blank; for an image, its address.
@@ -349,6 +368,7 @@ class Field:
                 text, expected = _table_text(content), "an object or a list"
             case _:
                 text, expected = scalar_text(content), "a string"
+                text = _listed_text(content) if text is None and self.optional else text
         if text is None:
             raise MissingFieldError(
                 f"the task's data holds a {type(content).__name__} here, which is not text",
@@ -383,6 +403,12 @@ def scalar_text(content: object) -> str | None:
     if isinstance(content, bool):
         return str(content).lower()
     return str(content) if isinstance(content, str | int | float) else None
+
+
+def _listed_text(content: object) -> str | None:
+    """Return a list of texts as one line; ``None`` for anything else."""
+    parts = [scalar_text(each) for each in content] if isinstance(content, list) else [None]
+    return None if None in parts else ", ".join(filter(None, parts))
 
 
 ABSENT: Final = object()

@@ -82,15 +82,17 @@ class ConfigQuestion:
         """Return field key → plain text (for an image its address), in the order of the page.
 
         The first field is what is labelled, so it must not be blank; the others may be. Optional fields that
-        the task lacks are left out.
+        the task lacks are blank, since the page's words name them.
 
         Raises:
             MissingFieldError: the task's data lacks a key, or holds no text there.
             EmptyTextError: the first field is blank.
         """
-        first, *others = self.fields
-        shown = [first, *(field for field in others if field.is_shown(data))]
-        texts = {field.key: field.text(data) for field in in_page_order(shown)}
+        first = self.fields[0]
+        texts = {
+            field.key: "" if field.is_absent(data) and field is not first else field.text(data)
+            for field in in_page_order(self.fields)
+        }
         if not texts[first.key].strip():
             what = "image" if first.tag == IMAGE else "text"
             raise EmptyTextError(

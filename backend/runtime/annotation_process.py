@@ -24,12 +24,13 @@ from backend.annotation.trials import Trials
 from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.fits import BackgroundFits, Scorers, Students
+from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import States
 from backend.ledger import Ledger, Writer
 from backend.ledger.claims import end_lost_calls
 from backend.ledger.database.spare_room import SpareRoom
 from backend.ledger.money import usage_by_model
-from backend.ledger.received import ReceivedAnswers, store_received
+from backend.ledger.received import ReceivedAnswers, remove_stored, store_received
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder import Embedder
@@ -49,11 +50,12 @@ _PAUSE = 60.0
 _log = structlog.get_logger(__name__)
 
 
-async def _settle_lost_calls(writer: Writer) -> None:
+async def _settle_lost_calls(writer: Writer, ledger: Ledger) -> None:
     """Book the calls of processes that have died, at once and then every minute until cancelled."""
     while True:
         try:
             await writer.run(end_lost_calls)
+            await asyncio.to_thread(remove_stored, ledger)
         except LedgerError as error:
             _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
         await asyncio.sleep(_PAUSE)
@@ -62,7 +64,9 @@ async def _settle_lost_calls(writer: Writer) -> None:
 def _store_received(ledger: Ledger) -> None:
     """Store what killed processes had received; if the ledger is down, a later process does it."""
     try:
-        store_received(ledger)
+        with ledger.write() as connection:
+            store_received(connection)
+        remove_stored(ledger)
     except LedgerError as error:
         _log.error("received_answers_not_stored", code=error.code, reason=str(error))
 
@@ -201,6 +205,7 @@ class AnnotationProcess:
             voters=voters,
             batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
             scorers=Scorers(ledger, readers, clock=clock),
+            schemes=LabelSchemes(ledger, self.writer, readers, self.embedder, clock),
             clock=clock,
         )
 
@@ -210,7 +215,9 @@ class AnnotationProcess:
         Args:
             background: further coroutines that run until the loop stops.
         """
-        self.thread.start(_settle_lost_calls(self.writer), self._purchases.renew_claims(), *background)
+        self.thread.start(
+            _settle_lost_calls(self.writer, self.ledger), self._purchases.renew_claims(), *background
+        )
         self._warm_up.start()
 
     def waiting(self) -> str:

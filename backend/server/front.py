@@ -62,6 +62,11 @@ class _Connection:
         self.behind = b""
         self._body_since = 0.0
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether a body follows that costs no time to read; each chunk costs some."""
+        return self.stage is _Stage.BODY and self.incoming is not None and not self.incoming.is_chunked
+
     def await_request(self, seconds: float) -> bytes:
         """Wait this long for another request's first byte; return the bytes that have already arrived."""
         self.sock.setblocking(False)
@@ -188,7 +193,7 @@ def _refusal(error: RequestError) -> bytes:
 
 
 _READ, _READ_BODY = 16 * 1024, 256 * 1024
-"""Bytes received at once: between two bodies, and of a body."""
+"""Bytes received at once: between two bodies and of a body in chunks, and of any other body."""
 _LOOK_SECONDS = 0.2
 """Seconds between two checks for connections that have waited too long."""
 _UNCOUNTED = 64 * 1024
@@ -282,7 +287,7 @@ class _Reception:
         if connection not in self._polled:
             return  # closed since the selector returned
         try:
-            data = connection.sock.recv(_READ_BODY if connection.stage is _Stage.BODY else _READ)
+            data = connection.sock.recv(_READ_BODY if connection.reads_whole else _READ)
         except BlockingIOError:
             return
         except OSError:

@@ -21,7 +21,9 @@ _STATUS: dict[type[Exception], int] = {
 }
 
 _FRAMING: Final = 65_536
-"""Bytes that the chunks of a body may add to it, beside as many as the body has itself."""
+_FRAMED: Final = 8
+"""Chunks may add :data:`_FRAMING` bytes to a body and one for every ``_FRAMED`` of its own: each takes the
+main thread microseconds, so a body may not have millions."""
 
 _OF_CHUNKS = frozenset({b"transfer-encoding", b"trailer", b"te"})
 """Headers that describe chunks; the body is passed on in one piece."""
@@ -99,7 +101,7 @@ class IncomingRequest:
         if self._parser.is_chunked:
             size = len(self._body) + self._parser._chunk_remaining
             consumed = self.received - self._before_body - len(self._parser._buffer)
-            if consumed > 2 * len(self._body) + _FRAMING:
+            if consumed - len(self._body) > len(self._body) // _FRAMED + _FRAMING:
                 raise MalformedRequestError("the body's chunks are too small", status=400)
         if size > self._max_body_mb * 1_000_000:
             raise BodyTooLargeError(
@@ -112,6 +114,11 @@ class IncomingRequest:
     def is_complete(self) -> bool:
         """Whether header and body have arrived."""
         return bool(self._parser.is_complete)
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return bool(self._parser.is_chunked)
 
     @property
     def method(self) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from camvo.joint.lattice import Lattice
-from camvo.joint.votes import Rows, VoteRows, distinct
+from camvo.joint.votes import Rows, VoteRows, agreement, closest_group, distinct, others_tell
 from camvo.typing import Array
 
 
@@ -269,6 +269,12 @@ class TwoCoins:
     temper: Array
 
     @property
+    def agreement(self) -> Array:
+        """How often each pair of arms is expected to agree, shape (K, K)."""
+        right, wrong = self.accuracy, 1.0 - self.accuracy
+        return np.asarray((right * self.share) @ right.T + (wrong * self.share) @ wrong.T)
+
+    @property
     def skill(self) -> Array:
         """The mean log-odds of each arm's vote, shape (K,)."""
         odds = np.log(self.accuracy) - np.log1p(-self.accuracy)
@@ -304,11 +310,32 @@ class TwoCoins:
         return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
 
 
+_LEAST_LEAD: Final = 0.02
+"""By how much a reading must raise the log-likelihood of a round to replace that of the majority."""
+
+
 def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
-    """Fit the accuracies and the labels' shares by EM, from the majority's labels."""
+    """Fit the accuracies and the labels' shares by EM, from the majority's labels or those of a few arms.
+
+    Where two good arms contradict many weak ones that err together, EM from the majority ends at the reading
+    of the weak ones, though that of the good ones explains all votes better. Where the others agree well, the
+    few are rather copies of one arm: their reading is also more likely by a model without copies.
+    """
+    model = _two_coins_from(range(rows.shape[1]), rows, counts, temper)
+    same = agreement(rows, counts)
+    group, _ = closest_group(same - model.agreement)
+    if others_tell(same, group, 2):
+        return model
+    rival = _two_coins_from(group, rows, counts, temper)
+    lead = float(counts @ (rival.beliefs(rows)[1] - model.beliefs(rows)[1]))
+    return rival if lead > _LEAST_LEAD * counts.sum() else model
+
+
+def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Array) -> TwoCoins:
+    """The same, from the labels of the majority of some arms."""
     voted = (rows >= 0).astype(np.float64)
     named = [(rows == label).astype(np.float64) for label in range(2)]
-    lead = named[1].sum(axis=1) - named[0].sum(axis=1)
+    lead = (named[1] - named[0])[:, [*arms]].sum(axis=1)
     belief: Array = 0.5 + 0.3 * np.stack((-np.sign(lead), np.sign(lead)), axis=1)
     model = TwoCoins(np.full((rows.shape[1], 2), 0.8), np.full(2, 0.5), temper)
     for step in range(_STEPS):

@@ -116,6 +116,39 @@ def renumber(rows: Rows) -> Rows:
     return out
 
 
+def agreement(rows: Rows, counts: Array) -> Array:
+    """How often each pair of arms agrees where both vote, shape (K, K), in rounds with these counts."""
+    arms = rows.shape[1]
+    same = np.eye(arms)
+    for i, j in combinations(range(arms), 2):
+        both = counts * ((rows[:, i] >= 0) & (rows[:, j] >= 0))
+        same[i, j] = same[j, i] = both @ (rows[:, i] == rows[:, j]) / max(float(both.sum()), 1.0)
+    return same
+
+
+_IN_GROUP: Final = 0.5
+"""The least part of an arm in a group, relative to that of the arm with the largest one."""
+
+
+def closest_group(beyond: Array) -> tuple[list[int], float]:
+    """The arms that agree most beyond what is expected, and by how much a pair of them does on average.
+
+    These are the arms with a large part in the leading eigenvector of ``beyond``, shape (K, K).
+    """
+    beyond = beyond - np.diag(np.diag(beyond))
+    values, vectors = np.linalg.eigh(beyond)
+    part = vectors[:, -1] * np.sign(vectors[:, -1].sum())
+    group = np.flatnonzero(part > _IN_GROUP * part.max()).tolist()
+    return group, float(values[-1]) / max(len(group) - 1, 1)
+
+
+def others_tell(same: Array, group: Sequence[int], labels: int) -> bool:
+    """Whether the arms outside a group agree enough to contradict it, by how often each pair does, (K, K)."""
+    others = [arm for arm in range(len(same)) if arm not in group]
+    enough = _TOLD_OF_TWO if labels == 2 else _TOLD
+    return len(others) > 1 and bool(_told_by(_corrected(same, labels), others) > enough)
+
+
 _LEAST_AGREEMENT: Final = 0.02
 _MOST_SKILL: Final = -0.005
 """The largest log-skill: an arm that is always right would make every excess infinite."""
@@ -225,10 +258,10 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> Array:
 
 
 def _told_by(agreement: Array, arms: list[int]) -> Array:
-    """How much some arms agree with one another, shape (B,); pairs that agree more weigh more."""
-    among = agreement[:, arms][:, :, arms]
-    pairs = np.maximum(among[:, *np.triu_indices(len(arms), 1)], 0.0)
-    return np.asarray((pairs**2).sum(axis=1) / np.maximum(pairs.sum(axis=1), EPSILON), dtype=np.float64)
+    """How much some arms agree with one another, shape (…,); pairs that agree more weigh more."""
+    first, second = np.array([*combinations(arms, 2)]).T
+    pairs = np.maximum(agreement[..., first, second], 0.0)
+    return np.asarray((pairs**2).sum(axis=-1) / np.maximum(pairs.sum(axis=-1), EPSILON), dtype=np.float64)
 
 
 def _excess_by_others(agreement: Array, i: int, j: int, others: list[int]) -> Array:

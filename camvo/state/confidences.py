@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -45,6 +45,11 @@ class SureVote(NamedTuple):
     label: str
     level: int
     right: bool
+
+    def relabelled(self, label: Callable[[str], str | None]) -> SureVote | None:
+        """The same vote with another label; ``None`` without one."""
+        new = label(self.label)
+        return None if new is None else self._replace(label=new)
 
     @classmethod
     def compared_with_others(
@@ -157,6 +162,12 @@ class ConfidenceSums:
             _renamed(self.by_others, names), _renamed(self.by_people, names), self.evidence.renamed(names)
         )
 
+    def relabelled(self, label: Callable[[str], str | None]) -> ConfidenceSums:
+        """The same sums with other labels."""
+        sums = ConfidenceSums(_relabelled(self.by_others, label), _relabelled(self.by_people, label))
+        sums.evidence = ConfidenceCounts(dict(sums.by_others), dict(sums.by_people))
+        return sums
+
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
         parts = (self.by_others, self.by_people, self.evidence.by_others, self.evidence.by_people)
@@ -173,3 +184,11 @@ def _renamed(counts: Mapping[SureVote, int], names: Mapping[str, str]) -> Counte
     return Counter(
         {vote._replace(arm=names.get(vote.arm, vote.arm)): count for vote, count in counts.items()}
     )
+
+
+def _relabelled(counts: Mapping[SureVote, int], label: Callable[[str], str | None]) -> Counter[SureVote]:
+    changed: Counter[SureVote] = Counter()
+    for vote, count in counts.items():
+        if (new := vote.relabelled(label)) is not None:
+            changed[new] += count
+    return changed

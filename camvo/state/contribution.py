@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -202,6 +202,19 @@ class Contribution:
             restarts=header.get("restarts", 0),
             versions=header.get("versions", {}),
             restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
+        )
+
+    def relabelled(self, label: Callable[[str], str | None]) -> Contribution:
+        """The same contribution with other labels. Rewards stay, so labels that become one earn no more."""
+        compared = (vote.relabelled(label) for vote in self.compared)
+        return replace(
+            self,
+            exploration=self.exploration and self.exploration.relabelled(label),
+            kept=self.kept and self.kept.relabelled(label),
+            dropped=self.dropped and self.dropped.relabelled(label),
+            taught=self.taught and self.taught.relabelled(label),
+            untaught=self.untaught and self.untaught.relabelled(label),
+            compared=tuple(vote for vote in compared if vote is not None),
         )
 
     def withdrawal(self) -> Contribution:

@@ -12,7 +12,7 @@ rounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -130,6 +130,19 @@ class VotePattern:
         """The same pattern with other names (old → new) for some arms."""
         return replace(self, arms=tuple(names.get(arm, arm) for arm in self.arms))
 
+    def relabelled(self, label: Callable[[str], str | None]) -> VotePattern:
+        """The same pattern with other labels; votes for one that becomes ``None`` count as none."""
+        if not self.labels:
+            return self
+        new = [label(each) for each in self.labels]
+        votes = {
+            arm: None if group < 0 else new[group]
+            for arm, group in zip(self.arms, self.groups, strict=True)
+            if group != UNASKED
+        }
+        named = named_labels({each for each in new if each is not None})
+        return VotePattern.of(self.arms, votes, everyone=self.everyone, labels=named)
+
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
         marks = [self.everyone, *self.labels] if self.labels else self.everyone
@@ -171,6 +184,10 @@ class ExplorationRound:
     def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
         """The same round with other names (old → new) for some arms."""
         return replace(self, pattern=self.pattern.renamed(names))
+
+    def relabelled(self, label: Callable[[str], str | None]) -> ExplorationRound:
+        """The same round with other labels."""
+        return replace(self, pattern=self.pattern.relabelled(label))
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
@@ -258,9 +275,16 @@ class ExplorationSums:
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give some arms other names (old → new)."""
+        self._change(lambda pattern: pattern.renamed(names))
+
+    def relabel(self, label: Callable[[str], str | None]) -> None:
+        """Give the votes other labels."""
+        self._change(lambda pattern: pattern.relabelled(label))
+
+    def _change(self, change: Callable[[VotePattern], VotePattern]) -> None:
         patterns: Counter[VotePattern] = Counter()
         for pattern, count in self.patterns.items():
-            patterns[pattern.renamed(names)] += count
+            patterns[change(pattern)] += count
         self.patterns, self.evidence = patterns, PatternCounts(dict(patterns), patterns.total())
         self.__post_init__()
 
@@ -351,6 +375,12 @@ class ContextRounds:
     def renamed(self, names: Mapping[str, str]) -> ContextRounds:
         """The same rounds with other names (old → new) for some arms."""
         rounds = ContextRounds([pattern.renamed(names) for pattern in self.patterns], self.contexts)
+        rounds._renew()
+        return rounds
+
+    def relabelled(self, label: Callable[[str], str | None]) -> ContextRounds:
+        """The same rounds with other labels."""
+        rounds = ContextRounds([pattern.relabelled(label) for pattern in self.patterns], self.contexts)
         rounds._renew()
         return rounds
 

@@ -7,7 +7,7 @@ arm's vote. There are at most as many of them as human labels, and each can be t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -44,6 +44,12 @@ class KeptRound:
         """The same round with other names (old → new) for some arms."""
         votes = (vote._replace(arm=names.get(vote.arm, vote.arm)) for vote in self.votes)
         return replace(self, votes=tuple(sorted(votes, key=lambda vote: vote.arm)))
+
+    def relabelled(self, label: Callable[[str], str | None]) -> KeptRound | None:
+        """The same round with other labels; ``None`` if the human's label is none of them."""
+        human = label(self.label)
+        votes = (vote._replace(label=vote.label and label(vote.label)) for vote in self.votes)
+        return None if human is None else KeptRound(tuple(votes), human)
 
     @classmethod
     def of(
@@ -117,6 +123,15 @@ class KeptRounds:
         for round_, count in self.owed.items():
             owed[round_.renamed(names)] += count
         return KeptRounds([round_.renamed(names) for round_ in self.rounds], owed)
+
+    def relabelled(self, label: Callable[[str], str | None]) -> KeptRounds:
+        """The same rounds with other labels, without those whose label is none of them."""
+        owed: Counter[KeptRound] = Counter()
+        for round_, count in self.owed.items():
+            if (changed := round_.relabelled(label)) is not None:
+                owed[changed] += count
+        rounds = [round_.relabelled(label) for round_ in self.rounds]
+        return KeptRounds([round_ for round_ in rounds if round_ is not None], owed)
 
     def latest(self, most: int) -> LatestRounds:
         """At most ``most`` of the latest rounds.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 from zipfile import BadZipFile
@@ -322,6 +322,16 @@ class State:
         for arm in state._arms.values() if self.linear else ():
             arm._inverse = arm.inverse.with_ridge(self.lambda_l, lambda_l)
         state.lambda_l = float(lambda_l)
+        return state
+
+    def relabelled(self, label: Callable[[str], str | None]) -> State:
+        """The same sums with other labels (:meth:`.Contribution.relabelled`)."""
+        state = self.restore(self.snapshot())
+        state.exploration.relabel(label)
+        state.kept_rounds = state.kept_rounds.relabelled(label)
+        state.context_rounds = state.context_rounds.relabelled(label)
+        state.confidences = state.confidences.relabelled(label)
+        state.texts = state.texts.relabelled(label)
         return state
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -152,6 +152,11 @@ class TaughtText(NamedTuple):
         """The text with the seal of its features. Texts with equal seals and labels are the same lesson."""
         return TaughtText(sealed(self.ngrams), self.label)
 
+    def relabelled(self, label: Callable[[str], str | None]) -> TaughtText | None:
+        """The text with another label; ``None`` without one."""
+        new = label(self.label)
+        return None if new is None else TaughtText(self.ngrams, new)
+
     def to_list(self) -> list[str]:
         """The text as plain JSON."""
         return [b64encode(self.ngrams).decode(), self.label]
@@ -263,6 +268,13 @@ class TaughtTexts:
                 self.texts[at] = removed
                 self.lessons = Lessons(tuple(self.texts[:known]))
                 return
+
+    def relabelled(self, label: Callable[[str], str | None]) -> TaughtTexts:
+        """The same texts with other labels, without those that have none."""
+        texts = [text.relabelled(label) for text in self.texts]
+        owed = [text.relabelled(label) for text in self.owed.elements()]
+        kept = [text for text in texts if text is not None]
+        return TaughtTexts(kept, Counter(text for text in owed if text is not None), Lessons(tuple(kept)))
 
     def _same(self, lesson: TaughtText) -> list[int]:
         """The positions of a sealed lesson, ascending; found by the list itself, as there are thousands."""

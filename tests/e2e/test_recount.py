@@ -72,5 +72,5 @@ def test_labels_of_other_tasks_change_in_their_place_and_never_where_somebody_is
     assert installation.status(project)["recounts"]["labels"] > len(changed)
     done = installation.camvo("predict", project, "--recount")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 tasks have a draft" in done.stdout
+    assert "1 task has a draft" in done.stdout
     assert shown(installation, project) == now

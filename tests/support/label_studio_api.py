@@ -259,6 +259,8 @@ class LabelStudioApi:
                     if method == "DELETE":
                         task["annotations"].remove(annotation)
                         return 204, None
+                    if method == "PATCH":
+                        annotation.update(body)
                     return 200, annotation
         return _recorded("annotation_missing")
 

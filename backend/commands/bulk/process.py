@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from sqlalchemy import Connection
+
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.shared.options import LabelOptions
@@ -20,8 +22,11 @@ from backend.errors import ConfigError
 from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
+from backend.learning.carrying import run_each
+from backend.learning.label_schemes import Asked, carryings, transition
 from backend.learning.projects import project_settings, remember_project
 from backend.ledger import Ledger, migrate, projects
+from backend.ledger.projects import is_of_label_studio, short_name
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
@@ -126,7 +131,14 @@ def remembered_settings(
     settings: Settings,
     **said: object,
 ) -> Settings:
-    """Store what is known of a project, ``said`` by further columns, and return its own settings."""
+    """Store what is known of a project, ``said`` by further columns, and return its own settings.
+
+    If its labels are those of before in another order or with other hints, its rounds are carried over.
+
+    Raises:
+        ConfigError: labels are gone, and nobody has said what becomes of them; nothing was stored.
+    """
+    _settle(process, project, label_config, settings, said)
     with process.ledger.write() as connection:
         columns = {"label_config": label_config, **said}
         remember_project(connection, project, columns, process.clock())
@@ -134,6 +146,41 @@ def remembered_settings(
     if problem is not None:
         raise problem
     return own_settings
+
+
+def _settle(
+    process: AnnotationProcess,
+    project: str,
+    label_config: str,
+    settings: Settings,
+    said: Mapping[str, object],
+) -> None:
+    with process.ledger.read() as connection:
+        stored = projects.get(connection, project)
+        if stored is None:
+            return
+        stored = replace(stored, **{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]
+        own, problem = project_settings(stored, settings)
+        if problem is not None:
+            raise problem
+        config = parse_label_config(label_config)
+        asked = Asked(config, own.instructions, process.embedder.identity, own.redact)
+        found = transition(connection, project, asked, process.clock())
+    for control, labels in found.open.items():
+        gone = ", ".join(map(repr, labels.gone))
+        source = f"--project {short_name(project)}" if is_of_label_studio(project) else f"--name {project}"
+        raise ConfigError(
+            f"{control}: nobody has said what becomes of {gone}, which earlier labels name",
+            where="label_config",
+            fix=f"run `camvo relabel {source}` with --rename old=new, --merge a,b=c or --drop x",
+        )
+    for carrying in carryings(found, project, own):
+        run_each(carrying.transactions(), lambda transaction: _written(process, transaction))
+
+
+def _written(process: AnnotationProcess, transaction: Callable[[Connection], Any]) -> Any:
+    with process.ledger.write() as connection:
+        return transaction(connection)
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
+        print_absent(dataset, index, console)
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
@@ -188,6 +189,18 @@ def run_label(  # noqa: PLR0917 - what a run needs
             complete_and_count(jobs, tasks, console, options)
             write(results(tasks, jobs), index.columns, added_kinds(jobs.config))
             return tally
+
+
+def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
+    """Say which columns a dataset lacks that the label config shows among its words."""
+    if absent := dataset.absent(index.columns):
+        console.print(
+            f"no row has {', '.join(map(repr, absent))}, which the label config shows among its words: models"
+            " are shown a blank there",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled

@@ -11,6 +11,7 @@ from backend.commands.shared.output import Advance
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.ledger.money import Purse
+from backend.server.status.formats import count, of
 
 
 @dataclass(slots=True)
@@ -38,9 +39,10 @@ class RecountTally:
                 f"Counted again: {labels:,} of {counted:,} labels changed, and {scores:,} more scores;"
                 f" mean score {' → '.join(f'{mean:.3f}' for mean in means)}"
             ]
-        lines.append(f"{self.replaced} predictions replaced in Label Studio")
+        lines.append(f"{of(self.replaced, 'prediction')} replaced in Label Studio")
         if self.drafted:
-            lines.append(f"{self.drafted} tasks have a draft, and keep their prediction until it is gone")
+            keep = "has a draft, and keeps its" if self.drafted == 1 else "have a draft, and keep their"
+            lines.append(f"{of(self.drafted, 'task')} {keep} prediction until it is gone")
         return "\n".join(lines)
 
 
@@ -106,7 +108,8 @@ class AskMoreTally:
     def summary(self, usd: float) -> str:
         """Return a line with what was asked and why it ended."""
         asked = (
-            f"Asked more: {self.votes} votes on {self.tasks} tasks; ${self.spent_usd:.4g} of ${usd:.4g} spent"
+            f"Asked more: {of(self.votes, 'vote')} on {of(self.tasks, 'task')};"
+            f" ${self.spent_usd:.4g} of ${usd:.4g} spent"
         )
         why = "the money does not cover the next" if self.exhausted else "no other vote is worth asking for"
         return f"{asked}, {why}"
@@ -164,15 +167,15 @@ class CompletingTally:
     labels: int = 0
     exhausted: bool = False
 
-    def summary(self, of: int) -> str:
+    def summary(self, incomplete: int) -> str:
         """Return a line with what came.
 
         Args:
-            of: how many tasks lacked votes.
+            incomplete: how many tasks lacked votes.
         """
         line = (
-            f"Completed: {self.votes:,} missing votes on {self.tasks:,} of {of:,} tasks came, and changed"
-            f" {self.labels:,} labels"
+            f"Completed: {of(self.votes, 'missing vote')} on {count(self.tasks)} of"
+            f" {of(incomplete, 'task')} came, and changed {of(self.labels, 'label')}"
         )
         return f"{line}; the money does not cover the next" if self.exhausted else line
 

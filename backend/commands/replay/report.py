@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from backend.commands.replay.runs import ReplayRun, Summary
+from backend.server.status.formats import templates
 from camvo.errors import CamvoError
 from camvo.replays.replay import VotesTable
 
@@ -134,13 +134,7 @@ def _write_page(folder: Path, data: ReportData, title: str) -> None:
     with style():
         pictures = [picture for draw in PICTURES if (picture := draw(data)) is not None]
         figures = [_Figure(picture, _save(folder, picture)) for picture in pictures]
-    page = Environment(
-        loader=PackageLoader("backend.commands", "resources"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("replay.html.j2")
+    page = templates("backend.commands", "resources").get_template("replay.html.j2")
     html = page.render(
         title=title,
         mark=Markup(_MARK),  # noqa: S704 - a constant

@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment as Jinja2Environment
-from jinja2 import PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -34,7 +31,7 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status.agreement import AgreementReport, agreement_reports, beyond_chance, replaceable
 from backend.server.status.build import build_report
-from backend.server.status.formats import FILTERS, count, dollars, of, percent, share_of_hundred
+from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
 from backend.server.status.report import ProjectReport, QuestionReport
 from backend.server.status.work import too_few_tasks
 from backend.settings import Environment, Settings
@@ -239,7 +236,7 @@ def _render(  # noqa: PLR0917 - what the page says
     """Return the page."""
     questions = _current_questions(project)
     return (
-        _environment()
+        templates("backend.commands", "resources", beyond_chance=beyond_chance, replaceable=replaceable)
         .get_template("certificate.html")
         .render(
             project=project,
@@ -253,19 +250,6 @@ def _render(  # noqa: PLR0917 - what the page says
             models={model.name: model for model in project.models},
         )
     )
-
-
-@cache
-def _environment() -> Jinja2Environment:
-    environment = Jinja2Environment(
-        loader=PackageLoader("backend.commands", "resources"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {**FILTERS, "beyond_chance": beyond_chance, "replaceable": replaceable}
-    return environment
 
 
 def issue_certificate(console: Console, environment: Environment, project: str | None, path: Path) -> int:

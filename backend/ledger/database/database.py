@@ -363,6 +363,11 @@ _PAUSE = 0.02
 _log = structlog.get_logger(__name__)
 
 
+def file_of(connection: Connection) -> Path | None:
+    """Return the SQLite file that a connection is to; ``None`` for any other database."""
+    return _SqliteFile(connection.engine.url).path if connection.dialect.name == "sqlite" else None
+
+
 class Ledger:
     """One database. It is opened at the first use and must be migrated before any other use.
 

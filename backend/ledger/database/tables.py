@@ -385,6 +385,7 @@ human_annotations = _table(
     Column("received_at", Double, nullable=False),
     Column("withdrawn", Boolean, nullable=False),
     Column("lead_time", Double),
+    Column("originals", _JSON_VALUE),
     Index(None, "project", "task"),
 )
 
@@ -428,6 +429,20 @@ projects = _table(
     Column("audited_after", BigInteger),
 )
 
+schemes = _table(
+    "schemes",
+    Column("id", _ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("control", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("label_config", Text, nullable=False),
+    Column("source", Text),
+    Column("labels", _JSON_VALUE, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "project", "control"),
+    sqlite_autoincrement=True,
+)
+
 alerts = _table(
     "alerts",
     Column("project", Text, primary_key=True),
@@ -454,6 +469,7 @@ rounds = _table(
     Column("cost_usd", Double, nullable=False),
     Column("full_cost_usd", Double, nullable=False),
     Column("bounded_usd", Double, nullable=False, server_default=text("0")),
+    Column("carried_from", BigInteger),
     Column("audit", Boolean, nullable=False),
     Column("taught", Text),
     Column("taught_by", Text),
@@ -480,6 +496,7 @@ rounds = _table(
         "bounded_usd",
         "created_at",
         "planned_at",
+        "carried_from",
     ),
     sqlite_autoincrement=True,  # events refer to rounds by id, so ids must not be reused
 )

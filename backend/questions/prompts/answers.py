@@ -38,6 +38,9 @@ _CLAUSE: Final = re.compile(
     r"(?P<subject>[^:=\n]{1,64}?)\s*(?:\bis\b\s*:?|:|=|→)\s*(?P<words>\S.*)",
     re.IGNORECASE,
 )
+_TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>\s*([^<>]{1,500}?)\s*</\1>")
+_REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
+_DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
 _SMART: Final = str.maketrans("“”„‘’", '"""\'\'')
 
 _PYTHONS: Final = {"True": "true", "False": "false"}
@@ -260,7 +263,7 @@ def _scalar(node: Any) -> Any:
     return text if value is None else value
 
 
-def _agreed(readings: Iterable[Mapping[str, str]]) -> dict[str, str | None]:
+def _agreed(readings: Iterable[Mapping[str, str | None]]) -> dict[str, str | None]:
     """The votes of several objects; ``None`` for a question on which they differ."""
     votes: dict[str, str | None] = {}
     for reading in readings:
@@ -269,26 +272,43 @@ def _agreed(readings: Iterable[Mapping[str, str]]) -> dict[str, str | None]:
     return votes
 
 
-def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> dict[str, str]:
-    """The votes in an object, or in the only object within a wrapping."""
+def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapping[str, str | None]:
+    """The votes in an object, or in the objects within a wrapping; ``None`` where these differ."""
     if isinstance(value, list):
         single = len(questions) == 1 and (vote := questions[0].vote_from_answer(value)) is not None
         if single and not (len(value) == 1 and isinstance(value[0], dict)):
             return {questions[0].name: str(vote)}
         within = _votes_in(value[0], questions, depth - 1) if len(value) == 1 and depth else {}
+        within = within or _nested_votes(value, questions, depth)
         return within or ({questions[0].name: str(vote)} if single else {})
     if not isinstance(value, dict):
         return {}
-    votes = {}
-    for question in questions:
-        for entry in _entries(value, question, alone=len(questions) == 1):
-            if (vote := question.vote_from_answer(entry)) is not None:
-                votes[question.name] = vote
+    votes = _named_votes(value, questions, alone=len(questions) == 1)
     if votes or not depth or len(value) != 1:
-        return votes or _bare_object(value, questions)
+        return votes or _bare_object(value, questions) or _nested_votes(value, questions, depth)
     [inner] = value.values()
     inner = _strict(inner) if isinstance(inner, str) else inner
     return _votes_in(inner, questions, depth - 1) or _bare_object(value, questions)
+
+
+def _named_votes(
+    value: Mapping[str, Any], questions: Sequence[TaskQuestion], *, alone: bool = False
+) -> dict[str, str]:
+    """The votes in an object under the questions' names."""
+    votes = {}
+    for question in questions:
+        for entry in _entries(value, question, alone=alone):
+            if (vote := question.vote_from_answer(entry)) is not None:
+                votes[question.name] = vote
+    return votes
+
+
+def _nested_votes(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapping[str, str | None]:
+    """The votes in objects beside other things, as in the call of a tool; only those under their names."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and (votes := _named_votes(value, questions)):
+        return votes
+    return _agreed(_nested_votes(each, questions, depth - 1) for each in inner) if depth else {}
 
 
 def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) -> dict[str, str]:
@@ -306,6 +326,8 @@ def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool)
             return [answers[name]]
     own = _own_keys(question)
     found = [entry for key, entry in answers.items() if (folded := _key(key)) and folded in own]
+    if not found and any(isinstance(named := answers.get(key), str) and _key(named) in own for key in _NAMES):
+        return usual_entries(answers)
     found = usual_entries(answers) if alone and not found else found
     return found if len(found) == 1 else []
 
@@ -318,8 +340,11 @@ def _own_keys(question: TaskQuestion) -> set[str]:
     return {_key(question.name), _key(answer_key(question.name))}
 
 
+_NAMES: Final = ("question", "name", "key", "id")
+"""Keys of an object that hold the name of the question that it answers."""
+
 _USUAL: Final = frozenset(map(_key, GENERIC))
-"""The subjects of clauses that answer the only question."""
+"""The subjects of clauses that answer the only question, beside its tag."""
 
 
 def _bare_vote(words: str, question: TaskQuestion) -> str | None:
@@ -335,18 +360,40 @@ def _bare_vote(words: str, question: TaskQuestion) -> str | None:
     for candidate in (words, *values, *blocks):
         if (vote := question.vote_from_answer(candidate)) is not None:
             return vote
-    return None
+    return _lone_line(words, question)
+
+
+def _lone_line(words: str, question: TaskQuestion) -> str | None:
+    """The label alone on the first or last line, if nothing around it names another or denies it."""
+    lines = [line.strip() for line in words.strip().split("\n")[:200]]
+    if len(lines) < 2:
+        return None
+    apart = {0} if not lines[1] or _REASON.match(lines[1]) else set()
+    apart |= set() if lines[-2] else {len(lines) - 1}
+    votes = {place: vote for place in apart if (vote := question.vote_from_answer(lines[place])) is not None}
+    if len(votes) != 1 or not question.options:
+        return None
+    [(place, vote)] = votes.items()
+    around = " ".join(lines[:place] + lines[place + 1 :]).casefold()
+    others = (text for text, _ in question.config.control.answer_format.labels)
+    named = (re.escape(text.casefold()) for text in others if question.vote_from_answer(text) != vote)
+    denied = _DENIAL.search(around) or any(re.search(rf"(?<!\w){text}(?!\w)", around) for text in named)
+    return None if denied else vote
 
 
 def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
-    """The votes in lines such as ``The answer is X.`` or ``topic: X``."""
-    lines = [_EMPHASIS.sub("", line) for line in words.splitlines()[:200] if len(line) <= 500]
-    clauses = [clause for line in lines if (clause := _CLAUSE.fullmatch(line.strip())) is not None]
+    """The votes in lines such as ``The answer is X.`` or ``topic: X``, and in ``<topic>X</topic>``."""
+    lines = [_EMPHASIS.sub("", line).strip() for line in words.splitlines()[:200] if len(line) <= 500]
+    found_clauses = [_CLAUSE.fullmatch(line) for line in lines if line[:1] not in {"{", "["}]
+    clauses = [(clause["subject"], clause["words"]) for clause in found_clauses if clause is not None]
+    clauses += _TAGGED.findall(words)[:200]
     found: list[dict[str, str]] = []
     for question in questions:
-        subjects = _own_keys(question) | (_USUAL if len(questions) == 1 else set())
-        for clause in clauses:
-            if _key(clause["subject"]) in subjects and clause["words"].count('"') % 2 == 0:
-                vote = question.vote_from_answer(clause["words"].strip())
+        subjects = _own_keys(question)
+        if len(questions) == 1:
+            subjects |= {_key(question.config.tag), *_USUAL}
+        for subject, said in clauses:
+            if _key(subject) in subjects and said.count('"') % 2 == 0:
+                vote = question.vote_from_answer(said.strip().rstrip(",") if '"' in said else said.strip())
                 found += [] if vote is None else [{question.name: vote}]
     return {name: vote for name, vote in _agreed(found).items() if vote is not None}

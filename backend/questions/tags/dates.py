@@ -20,7 +20,7 @@ from backend.questions.controls import (
     TaskContent,
     item_content,
 )
-from backend.questions.naming import unwrapped
+from backend.questions.naming import unwrapped, usual_entries
 from backend.questions.xml import Element, Tree, attribute
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
@@ -35,6 +35,8 @@ _ASKED = {
     _YEAR: ("a year", "YYYY"),
 }
 _BOUND = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2})?)?")
+_WHOLE = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)", re.ASCII)
+"""A moment in any of ISO's spellings; a time zone matters to the time alone."""
 _DIRECTIVE = re.compile(r"%(.?)")
 _DIRECTIVES = frozenset("YymdHMSIpBb")
 """The directives with the same meaning in Python and in d3, which the editor uses."""
@@ -101,10 +103,14 @@ class _DateTimeControl:
     def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
         """Return the moment as precisely as the format can store it; seconds are dropped."""
         answer = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
+        if isinstance(answer, dict):
+            answer = usual[0] if len(usual := usual_entries(answer)) == 1 else None
         text = str(answer) if isinstance(answer, int) and self.iso == _YEAR else answer
         if not isinstance(text, str):
             return None
         text = unwrapped(text)[-1].strip("*_ ")
+        if (whole := _WHOLE.fullmatch(text)) is not None and self.iso in {_DATE, _BOTH}:
+            text = whole[1] if self.iso == _DATE else f"{whole[1]}T{whole[2]}"
         forms = [self.iso, *(f"{self.iso}:%S" for _ in [0] if self.iso.endswith(_TIME))]
         moment = next((parsed for form in forms if (parsed := _parsed(text, form)) is not None), None)
         return None if moment is None else self._canonical(moment.strftime(self.format))

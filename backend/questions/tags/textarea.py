@@ -41,6 +41,9 @@ _REFUSAL: Final = re.compile(
 _FEW_WORDS: Final = 3
 """A shorter text that begins like a refusal may be a quotation."""
 
+_PLACEHOLDER: Final = re.compile(r"<[a-z _-]*>", re.IGNORECASE)
+"""What stands for an answer in its form, or something like it."""
+
 _FENCE: Final = re.compile(r"\b(?:BEGIN|END)\s+[0-9a-f]{6,12}\b")
 """A line that encloses texts in prompts."""
 
@@ -89,9 +92,11 @@ class _TextAreaControl:
                 return self.vote_from_answer(inner, _)
             case dict() if len(usual := usual_entries(answer)) == 1:
                 return self.vote_from_answer(usual[0], _)
+            case {"text": inner, **others} if not others:
+                return self.vote_from_answer(inner, _)
             case bool() | int() | float():
                 answer = json.dumps(answer)
-            case str() if answer.lstrip()[:1] not in {"{", "["}:
+            case str() if unwrapped(answer)[-1].lstrip()[:1] not in {"{", "["}:
                 pass
             case _:
                 return None
@@ -113,7 +118,8 @@ class _TextAreaControl:
 
 def _is_answer(text: str) -> bool:
     refuses = _REFUSAL.match(text) is not None and len(text.split()) > _FEW_WORDS
-    return not (refuses or text.strip("<>").lower() == "short answer" or _FENCE.search(text))
+    is_form = text.lower() == "short answer" or _PLACEHOLDER.fullmatch(text) is not None
+    return not (refuses or is_form or _FENCE.search(text))
 
 
 def _canonical(text: str) -> str | None:

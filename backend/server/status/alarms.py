@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
-from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.questions.relabelling import OpenLabels
 from backend.server.status.agreement import AgreementReport, points
 from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
@@ -136,6 +137,7 @@ class Found:
         problems: errors that occurred.
         connected: whether Label Studio has ever called CaMVo about the project.
         votable: whether its label config has a control that can be voted on.
+        unclear: question → its labels of which nobody has said what becomes of them.
     """
 
     outcomes: Mapping[str, Sequence[Outcome]]
@@ -143,6 +145,7 @@ class Found:
     problems: tuple[CamvoError | None, ...]
     connected: bool
     votable: bool
+    unclear: Mapping[str, OpenLabels] = field(default_factory=dict)
 
 
 def is_connected(stored: Project, report: ProjectReport) -> bool:
@@ -213,6 +216,20 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
     return [Alert("score_off", f"{message} ({interval})", fix, subject=question.control)]
 
 
+def _unclear_labels(project: ProjectReport, control: str, labels: OpenLabels) -> Alert:
+    """The alarm about labels that a change of the label config leaves without a place."""
+    gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
+    message = f"{control}: the label config lacks {gone}" + (f" and has {added} in addition" if added else "")
+    old, new = labels.gone[0], labels.added[0] if labels.added else "new"
+    command = f"camvo relabel --project {short_name(project.key)}"
+    fix = (
+        f"say what becomes of each, which costs no call: `{command} --rename '{old}={new}'`, --merge a,b=c "
+        f"or --drop '{old}'; if the labels are others now, `{command} --anew`"
+    )
+    said = f"{message}. Predictions go on under the labels before"
+    return Alert("labels_unclear", said, fix, subject=control)
+
+
 def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
     alerts = []
     names = ", ".join(f"{control.control} ({control.tag})" for control in project.skipped)
@@ -223,6 +240,7 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         message = f"Controls without predictions: {names}"
         fix = "see the reasons below; people label these by hand"
         alerts.append(Alert("config_partly_supported", message, fix, level="note"))
+    alerts += [_unclear_labels(project, control, labels) for control, labels in found.unclear.items()]
     refresh = f"run {commands_of(project.key).refresh}"
     if project.progress.config_changed:
         controls = ", ".join(project.progress.config_changed)

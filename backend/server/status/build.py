@@ -8,18 +8,20 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.annotators import answered_questions
+from backend.learning.label_schemes import open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.ledger.recounts import FurtherVotes
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import agreement, formats
@@ -201,7 +203,7 @@ def _project_report(
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=sums.humans(),
         cost=replace(
-            _cost(rounds, _budget(account, settings.budget.project_usd)),
+            _cost(rounds, FurtherVotes(connection, key).usd(), _budget(account, settings.budget.project_usd)),
             best_single=best_single_report(
                 models,
                 current[0].votes if len(current) == 1 else None,
@@ -238,6 +240,7 @@ def _project_report(
         problems=(unfit, unreadable),
         connected=is_connected(stored, report),
         votable=config is None or bool(config.questions),
+        unclear={} if config is None else open_labels(connection, key, config),
     )
     return replace(report, alerts=project_alerts(report, ours, found))
 
@@ -258,8 +261,10 @@ def _budget(account: money.Account, limit: float | None) -> Budget:
     return Budget(limit_usd=limit, spent_usd=spent, reserved_usd=reserved, left_usd=left)
 
 
-def _cost(rounds: Sequence[RoundsRow], budget: Budget) -> Cost:
-    paid, full = sum(row.cost_usd for row in rounds), sum(row.full_cost_usd for row in rounds)
+def _cost(rounds: Sequence[RoundsRow], further_usd: float, budget: Budget) -> Cost:
+    """The cost of the votes, those included that were asked for after their rounds."""
+    paid = sum(row.cost_usd for row in rounds) + further_usd
+    full = sum(row.full_cost_usd for row in rounds)
     at_most = any(row.bounded_usd > 0.0 for row in rounds)
     return Cost(budget, paid, full, at_most, 1.0 - paid / full if full > 0.0 else None)
 
@@ -320,18 +325,11 @@ def _host(address: str | None) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("backend.server.status"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return formats.templates(
+        "backend.server.status",
+        "templates",
+        beyond_chance=agreement.beyond_chance,
+        host=_host,
+        points=agreement.points,
+        replaceable=agreement.replaceable,
     )
-    environment.filters |= {
-        **formats.FILTERS,
-        "beyond_chance": agreement.beyond_chance,
-        "host": _host,
-        "points": agreement.points,
-        "replaceable": agreement.replaceable,
-    }
-    return environment

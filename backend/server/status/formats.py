@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 _NOTHING = "–"
 
 
@@ -64,7 +66,7 @@ def _iso(value: float) -> str:
     return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
 
 
-FILTERS: Mapping[str, Callable[..., str]] = {
+_FILTERS: Mapping[str, Callable[..., str]] = {
     "count": count,
     "dollars": dollars,
     "iso": _iso,
@@ -75,4 +77,29 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "seconds": seconds,
     "share_of_hundred": share_of_hundred,
 }
-"""The same words for the templates of pages and files."""
+"""The same words for templates."""
+
+
+def templates(
+    package: str, folder: str, *, markdown: bool = False, **filters: Callable[..., object]
+) -> Environment:
+    """Return the templates of a package, which write numbers in these words.
+
+    A variable that is not given is an error.
+
+    Args:
+        package: its name.
+        folder: its folder with the templates.
+        markdown: whether the templates are Markdown, in which nothing is escaped, and not HTML.
+        filters: further filters by name.
+    """
+    environment = Environment(
+        loader=PackageLoader(package, folder),
+        autoescape=not markdown,  # noqa: S701 - on for HTML
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=markdown,
+    )
+    environment.filters |= {**_FILTERS, **filters}
+    return environment

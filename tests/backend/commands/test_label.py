@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -70,6 +71,8 @@ def test_the_columns_of_captions_are_read_and_may_be_missing(tmp_path: Path) -> 
         folder.label(**options)
         assert folder.rows()[0]["camvo_label"] == "Glad"
         assert all("> Is it true that $claim?" in prompt for prompt in prompts)
+        assert all(re.search('BEGIN .* "claim"\n\nEND ', prompt) for prompt in prompts)
+        assert "no row has 'claim'" in folder.console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_row_says_who_voted_what_and_what_it_cost(tmp_path: Path) -> None:
@@ -249,7 +252,7 @@ def test_a_run_after_the_budget_was_raised_goes_on_and_counts_what_was_spent(tmp
 
 
 def test_for_a_spreadsheet_no_cell_is_a_formula(tmp_path: Path) -> None:
-    texts = [f"{begin}cmd|' /C calc'!A1" for begin in "=+-@\t\r"]
+    texts = [f"{begin}cmd|' /C calc'!A1" for begin in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"]
     with LabelFolder(tmp_path, moods) as folder:
         folder.write("in.jsonl", "\n".join(json.dumps({"text": text, "=1+1": "a"}) for text in texts))
         folder.label("in.jsonl")

@@ -19,6 +19,8 @@ from backend.commands.teach import teach_file
 from backend.ledger import money
 from backend.ledger.money import from_picodollars
 from backend.models import outages
+from backend.server.status.build import build_report
+from backend.settings import settings
 from backend.testing import Reply, packed_texts, task_text
 
 MODELS = ("red", "green", "blue", "amber", "grey")
@@ -218,6 +220,17 @@ def test_incomplete_tasks_are_completed_later_and_nothing_is_paid_twice(
         asked = sum(len(json.loads(row["camvo_votes"])) for row in folder.rows())
         assert spent(folder) == pytest.approx(asked * CALL)
         assert sum(float(row["camvo_cost_usd"]) for row in folder.rows()) == pytest.approx(asked * CALL)
+
+
+def test_votes_that_came_later_are_part_of_what_the_votes_cost(tmp_path: Path) -> None:
+    provider = Provider(Reply.fails(503))
+    with folder_of(tmp_path, provider) as folder:
+        folder.label(no_wait=True)
+        provider.left = 0
+        folder.label(retry_failed=True)
+        with folder.ledger.read() as connection:
+            [project] = build_report(connection, settings.load(None), now=0.0).projects
+        assert project.cost.rounds_usd == pytest.approx(spent(folder)) == len(TEXTS) * len(MODELS) * CALL
 
 
 def test_a_packed_vote_that_is_missing_comes_from_a_prompt_of_its_own(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from backend import settings
 from backend.commands.connect import ProjectConnection, Wanted
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
+from backend.questions.objects import FOR_PEOPLE_ONLY
 from backend.settings import Environment
 
 GUARDS = {"basic_auth_user": "ada", "basic_auth_pass": "a-password", "webhook_secret": "hush"}
@@ -145,6 +146,8 @@ def test_it_says_whether_models_read_the_projects_instructions(api: LabelStudioA
     assert "models read what annotators read, 4 tokens" in instructions(api, url).text
     assert "before those of camvo.yaml" in instructions(api, url, instructions="Irony is sad.").text
     assert "project_instructions: false" in instructions(api, url, project_instructions=False).text
+    api.project["expert_instruction"] += f"<p>{FOR_PEOPLE_ONLY}</p><p>Lunch is at 12.</p>"
+    assert f"above {FOR_PEOPLE_ONLY!r}, 4 tokens" in instructions(api, url).text
 
 
 def test_instructions_beyond_a_models_context_are_found_before_anything_changes(

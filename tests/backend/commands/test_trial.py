@@ -14,9 +14,10 @@ from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
+from backend.commands.instructions.asking import opened_file, opened_project
+from backend.commands.instructions.trial import TrialOptions, try_on
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
-from backend.commands.trial import TrialOptions, opened_file, opened_project, try_on
 from backend.errors import ConfigError
 from backend.testing import Reply
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import migrated
@@ -18,7 +19,7 @@ from backend.errors import Usage
 from backend.ledger import Ledger, Writer, money
 from backend.ledger.answers import BoughtAnswer, CallOutcome
 from backend.ledger.database import tables
-from backend.ledger.received import ReceivedAnswers, store_received
+from backend.ledger.received import ReceivedAnswers, remove_stored, store_received
 from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
 from backend.models.pool import CachingPool
@@ -55,12 +56,20 @@ asyncio.run(here.Buyer(*sys.argv[1:]).ask_all())
 """A process that reads all answers, commits none of them, and says when it has read them."""
 
 
+def stored(ledger: Ledger) -> int:
+    """Store what ended processes had received, and delete their files."""
+    with ledger.write() as connection:
+        calls = store_received(connection)
+    remove_stored(ledger)
+    return calls
+
+
 class Buyer:
     """A process that buys answers of the model ``red``."""
 
     def __init__(self, url: str, address: str) -> None:
         self.ledger = Ledger(url)
-        self.stored = store_received(self.ledger)
+        self.stored = stored(self.ledger)
         self.writer, self.received = Writer(self.ledger), ReceivedAnswers(self.ledger)
         model = ModelSettings(
             name="red",
@@ -102,22 +111,21 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.received-*"))
 
 
-def test_no_answer_that_a_killed_process_has_read_is_bought_again(
-    tmp_path: Path, url: str, server: OpenAIServer
-) -> None:
+@contextmanager
+def killed_with_answers(url: str, address: str) -> Iterator[subprocess.Popen[str]]:
+    """A process is killed when it has read all answers and stored none; it is reaped after the block."""
     path = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support"), *sys.path]
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{KILLED}", url, server.url]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{KILLED}", url, address]
     environment = child(OPENAI_API_KEY="none")
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as killed:  # noqa: S603 - our own code
-        assert killed.stdout is not None
-        assert killed.stdout.readline().strip() == "read"
-        killed.kill()
-    assert len(server.requests) == len(TASKS)
-    [file] = files(tmp_path)
-    assert file.stat().st_mode & 0o777 == 0o600
-    buyer = Buyer(url, server.url)
-    assert buyer.stored == len(TASKS)
-    assert files(tmp_path) == []
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own code
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "read"
+        process.kill()
+        yield process
+
+
+def assert_bought_once(buyer: Buyer, server: OpenAIServer) -> None:
+    """All answers are there, without a further request, and each is charged once."""
     assert asyncio.run(buyer.ask_all()) == ['{"mood": "Glad"}'] * len(TASKS)
     assert len(server.requests) == len(TASKS)
     with buyer.ledger.read() as connection:
@@ -125,6 +133,31 @@ def test_no_answer_that_a_killed_process_has_read_is_bought_again(
         assert connection.scalar(select(func.count()).select_from(tables.answers)) == len(TASKS)
     assert account == money.Account(spent=CALL * len(TASKS), reserved=0)
     buyer.close()
+
+
+def test_no_answer_that_a_killed_process_has_read_is_bought_again_by_the_next(
+    tmp_path: Path, url: str, server: OpenAIServer
+) -> None:
+    with killed_with_answers(url, server.url):
+        pass
+    assert len(server.requests) == len(TASKS)
+    [file] = files(tmp_path)
+    assert file.stat().st_mode & 0o777 == 0o600
+    buyer = Buyer(url, server.url)
+    assert buyer.stored == len(TASKS)
+    assert files(tmp_path) == []
+    assert_bought_once(buyer, server)
+
+
+@pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
+def test_no_answer_that_a_killed_process_has_read_is_bought_again_by_one_that_ran_beside_it(
+    url: str, server: OpenAIServer, reaped: bool
+) -> None:
+    buyer = Buyer(url, server.url)
+    with killed_with_answers(url, server.url) as killed:
+        if reaped:
+            killed.wait()
+        assert_bought_once(buyer, server)
 
 
 def test_a_process_that_ends_leaves_no_file(tmp_path: Path, url: str, server: OpenAIServer) -> None:
@@ -139,33 +172,73 @@ OUTCOME = CallOutcome("Glad", Usage(10, 2, 14e-6), None, 0.5, {"mood": 0.9}, "re
 ANSWER = BoughtAnswer(key="k", model="red", payer=("7.1", 1), content="Glad", outcome=OUTCOME)
 
 
-def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, url: str) -> None:
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
     ledger = Ledger(url)
-    with ReceivedAnswers(ledger).kept(None, OUTCOME, [ANSWER]):
-        assert store_received(ledger) == 0
-        assert len(files(tmp_path)) == 1
+    yield ledger
     ledger.close()
 
 
-def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, url: str) -> None:
-    ledger = Ledger(url)
-    with ReceivedAnswers(ledger).kept(None, OUTCOME, [ANSWER]):
-        content = files(tmp_path)[0].read_bytes()
-    (tmp_path / "ledger.sqlite.received-1").write_bytes(content[:40] + content + content[:40])
-    assert store_received(ledger) == 1
+def reserved(ledger: Ledger) -> int:
+    """The id of a call that is under way."""
+    wanted = money.Reservation(
+        project="7.1",
+        task=1,
+        model="red",
+        key="k",
+        usd=0.5,
+        project_usd=None,
+        day_usd=None,
+        counted_tokens=10,
+        seconds=600.0,
+    )
+    with ledger.write() as connection:
+        return money.reserve_each(connection, [wanted])["k"]
+
+
+def left_behind(ledger: Ledger, folder: Path) -> Path:
+    """The file of a killed process that had received one answer."""
+    with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
+        content = files(folder)[0].read_bytes()
+    path = folder / "ledger.sqlite.received-0"
+    path.write_bytes(content)
+    return path
+
+
+def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, ledger: Ledger) -> None:
+    with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
+        assert stored(ledger) == 0
+        assert len(files(tmp_path)) == 1
+
+
+def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, ledger: Ledger) -> None:
+    path = left_behind(ledger, tmp_path)
+    path.write_bytes(path.read_bytes()[:40] + path.read_bytes() + path.read_bytes()[:40])
+    assert stored(ledger) == 1
     with ledger.read() as connection:
         [row] = connection.execute(select(tables.answers))
     assert (row.content, row.confidences, row.version) == ("Glad", {"mood": 0.9}, "red-1")
-    ledger.close()
 
 
-def test_an_answer_that_was_stored_after_all_is_kept_and_charged_once(tmp_path: Path, url: str) -> None:
-    ledger = Ledger(url)
-    with ReceivedAnswers(ledger).kept(None, OUTCOME, [ANSWER]):
-        content = files(tmp_path)[0].read_bytes()
-    for number in range(2):
-        (tmp_path / f"ledger.sqlite.received-{number}").write_bytes(content)
-    assert store_received(ledger) == 2
+def test_an_answer_that_was_stored_after_all_is_kept_and_charged_once(tmp_path: Path, ledger: Ledger) -> None:
+    path = left_behind(ledger, tmp_path)
+    path.with_name(f"{path.name}1").write_bytes(path.read_bytes())
+    assert stored(ledger) == 1
     with ledger.read() as connection:
         assert connection.scalar(select(func.count()).select_from(tables.answers)) == 1
-    ledger.close()
+        assert money.balance(connection, "7.1", money.TOTAL) == money.Account(spent=CALL, reserved=0)
+    assert not path.exists()
+
+
+def test_the_file_of_a_killed_process_stays_until_its_answers_are_committed(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    path = left_behind(ledger, tmp_path)
+    with suppress(InterruptedError), ledger.write() as connection:
+        assert store_received(connection) == 1
+        assert store_received(connection) == 0
+        remove_stored(ledger)
+        raise InterruptedError
+    assert path.exists()
+    assert stored(ledger) == 1
+    assert not path.exists()

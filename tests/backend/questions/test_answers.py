@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -115,6 +116,21 @@ WRAPPINGS: dict[str, Callable[[str, str], str]] = {
     "full width": lambda n, t: as_json(n, "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in t)),
     "typographic hyphen": lambda n, t: as_json(n, t.replace("-", "\u2011")),
     "other case": lambda n, t: as_json(n, t.upper()),
+    "decomposed": lambda n, t: as_json(n, unicodedata.normalize("NFD", t)),
+    "a tag": lambda n, t: f"<answer>{t}</answer>",
+    "a tag with its name": lambda n, t: f"Words.\n<{n}>\n{t}\n</{n}>",
+    "a tag around JSON": lambda n, t: f"<answer>{as_json(n, t)}</answer>",
+    "boxed": lambda n, t: f"The answer is \\boxed{{{t}}}.",
+    "item": lambda n, t: as_json(n, f"- {t}"),
+    "numbered item": lambda n, t: as_json(n, f"2. {t}"),
+    "heading": lambda n, t: f"## {t}",
+    "first line": lambda n, t: f"**{t}**\n\nExplanation: the words are clear.",
+    "last line": lambda n, t: f"The words are clear.\n\n{t}",
+    "words of a tool's call": lambda n, t: (
+        f'<tool_call>{{"name": "labels", "arguments": {as_json(n, t)}}}</tool_call>'
+    ),
+    "deep inside": lambda n, t: f'{{"status": "ok", "data": {{"labels": {as_json(n, t)}, "n": 1}}}}',
+    "named in a list": lambda n, t: json.dumps({"answers": [{"question": n, "answer": t}, {"note": "x"}]}),
 }
 
 
@@ -140,6 +156,10 @@ MOOD, TOPIC = (
 )
 
 
+NAMELESS = ("bare", "bold", "quoted", "code", "a tag", "boxed", "heading", "first line", "last line")
+"""Wrappings without the name of the question, which say nothing where there are several."""
+
+
 @pytest.mark.parametrize(
     "wrapping", sorted({*WRAPPINGS} - {"usual key", "sentence", "bold sentence", "object of one"})
 )
@@ -148,7 +168,7 @@ def test_two_questions_are_read_from_one_object_or_not_at_all(wrapping: str) -> 
     try:
         votes = parse_answer(content, [MOOD, TOPIC])
     except BadAnswerError:
-        votes = {"mood": "Positive"} if wrapping in ("bare", "bold", "quoted", "code") else {}
+        votes = {"mood": "Positive"} if wrapping in NAMELESS else {}
     if "line after" not in wrapping:
         assert votes == {"mood": "Positive"}
 
@@ -176,6 +196,12 @@ def test_lines_with_names_answer_several_questions() -> None:
         '{"mood": "I am sorry, but I cannot help with that."}',
         '{"mood": "<label>"}',
         '{"mood": "Posit',
+        "Positive\n\nI would not say so.",
+        "Positive\n\nNegative is what others would say.",
+        "Is it\n\nPositive\n\nNo.",
+        "<answer>Positive</answer> <answer>Negative</answer>",
+        '{"a": {"mood": "Positive"}, "b": {"mood": "Negative"}}',
+        '{"type": "object", "properties": {"mood": {"type": "string", "enum": ["Positive"]}}}',
         "[1] Positive words were found, as were [2] Negative ones.",
     ],
 )
@@ -263,8 +289,16 @@ def names(texts: Sequence[str]) -> list[Label]:
         (("well-known", "well known"), "well\u2013known", "well-known"),
         (("Yes", "Yes."), "yes", "Yes"),
         (("Yes", "YES"), "yes", None),
-        (("1", "2"), "1.0", None),
+        (("1", "2"), "1.0", "1"),
         (("1", "2"), 1.0, "1"),
+        (("1", "1.0"), "1.0", "1.0"),
+        (("1.0", "2.0"), 1, "1.0"),
+        (("1.0", "2.0"), "1", "1.0"),
+        (("1", "01"), "1.00", None),
+        (("1", "2"), "1.5", None),
+        (("A & B", "C"), "A and B", "A & B"),
+        (("A & B", "A and B"), "a AND b", "A and B"),
+        (("1. Sports", "2. Politics"), "Sports", "1. Sports"),
         (("True", "False"), True, "True"),
         (("None", "Some"), None, "None"),
         (("café", "tea"), "cafe\u0301", "café"),

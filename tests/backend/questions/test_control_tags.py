@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.errors import TaskError
+from backend.errors import BadAnswerError, TaskError
 from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import PROMPT_VERSION, prompt_messages
@@ -315,6 +315,7 @@ INVALID = [
     ("rating", 3.5),
     ("rating", True),
     ("rating", "three"),
+    ("rating", "★★★★☆"),
     ("number", "about 7"),
     ("number", float("nan")),
     ("number", "7 km"),
@@ -332,6 +333,7 @@ INVALID = [
     ("short text", '{"answer": "x"'),
     ("short text", "..."),
     ("short text", "<short answer>"),
+    ("short text", "<answer>"),
     ("short text", "BEGIN 742f0a1b2c3d"),
     ("short text", "I'm sorry, but I cannot help with that."),
     ("pair", "both"),
@@ -369,7 +371,15 @@ ACCEPTED = [
     ("any choices", {"Red": True, "Green": False, "Blue": True}, '["r","Blue"]'),
     ("any choices", {"Red": False, "Green": False}, "[]"),
     ("any choices", [{"label": "Red"}], '["r"]'),
+    ("any choices", {"Red": "yes", "Green": "no", "Blue": "Yes"}, '["r","Blue"]'),
+    ("any choices", ["Red, Blue"], '["r","Blue"]'),
+    ("any choices", "['Red', 'Blue']", '["r","Blue"]'),
+    ("any choices", "- Red\n- Blue", '["r","Blue"]'),
+    ("any choices", "Red, and Blue", '["r","Blue"]'),
     ("any choices", "none", "[]"),
+    ("any choices", ["None of these"], "[]"),
+    ("one path", {"Animal": "Dog"}, "ani / Dog"),
+    ("one path", "Animal: Dog", "ani / Dog"),
     ("one path", "Dog", "ani / Dog"),
     ("one path", ["Animal", "Dog"], "ani / Dog"),
     ("one path", "animal > dog", "ani / Dog"),
@@ -378,8 +388,13 @@ ACCEPTED = [
     ("rating", [4], "4"),
     ("rating", "4", "4"),
     ("rating", 4.0, "4"),
+    ("rating", "★★★★☆☆☆", "4"),
+    ("rating", "⭐⭐⭐", "3"),
     ("number", "-1.50", "-1.5"),
     ("moment", "2024-05-01T10:00:59", "2024-05-01T10:00"),
+    ("moment", "2024-05-01 10:00", "2024-05-01T10:00"),
+    ("date", "2024-05-01T00:00:00Z", "2024-05-01"),
+    ("date", {"date": "x", "value": "2024-05-01"}, "2024-05-01"),
     ("year", 2024, "2024"),
     ("short text", '```\n"Ada Lovelace."\n```', "Ada Lovelace"),
     ("pair", "Left", "left"),
@@ -388,6 +403,7 @@ ACCEPTED = [
     ("order", "b, 7, ä", '["b","7","ä"]'),
     ("order", "b > 7 > ä", '["b","7","ä"]'),
     ("short text", ["Ada"], "Ada"),
+    ("short text", {"text": "Ada"}, "Ada"),
 ]
 
 
@@ -398,10 +414,22 @@ def test_an_answer_is_brought_into_its_one_form(name: str, answer: object, vote:
 
 @pytest.mark.parametrize(
     ("name", "content", "vote"),
-    [("any choices", '["Red"]', '["r"]'), ("rating", "4", "4"), ("short text", "Ada.", "Ada")],
+    [
+        ("any choices", '["Red"]', '["r"]'),
+        ("rating", "4", "4"),
+        ("rating", "Rating: 4/7", "4"),
+        ("short text", "Ada.", "Ada"),
+    ],
 )
 def test_a_single_question_may_be_answered_bare(name: str, content: str, vote: str) -> None:
     assert parse_answer(content, [TAGS[name].asked]) == {"c": vote}
+
+
+@pytest.mark.parametrize("said", ['"<short answer>"', '"..."', '{"no": "text"}', '"BEGIN 742f0a1b2c3d"'])
+def test_json_without_an_answer_is_not_read_as_a_text(said: str) -> None:
+    for content in (f'{{"c": {said}}}', f'```json\n{{"c": {said}}}\n```', f'[{{"c": {said}}}]'):
+        with pytest.raises(BadAnswerError):
+            parse_answer(content, [TAGS["short text"].asked])
 
 
 @pytest.mark.parametrize("name", ["any choices", "any paths", "any nested choices"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.questions.objects import instructions_text, locate_html
+from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text, locate_html
 
 CHROMIUM = [
     ("<p>Hello <b>big</b> world</p>", "Hello big world", "Hello big world"),
@@ -94,6 +94,10 @@ def test_a_stretch_is_found_again_by_its_positions(parts: list[str]) -> None:
         ("<ul><li>Glad: a smile</li><li><p>Sad: tears</p></li></ul>", "- Glad: a smile\n- Sad: tears"),
         ("<script>alert(1)</script><style>p {}</style><b>Be kind</b>", "Be kind"),
         ("<a href='https://example.org'>the guide</a> says so", "the guide says so"),
+        (f"Be kind.\n\nBe exact.\n<p>{FOR_PEOPLE_ONLY}</p><h2>Codebook</h2>", "Be kind.\n\nBe exact."),
+        (f"<p>Be kind.</p><div><b>{FOR_PEOPLE_ONLY}</b></div>Lunch is at 12.", "Be kind."),
+        (f"Be kind.\n{FOR_PEOPLE_ONLY}\nLunch is at 12.", "Be kind."),
+        (f"<p>{FOR_PEOPLE_ONLY}</p>Lunch is at 12.", ""),
     ],
 )
 def test_labelling_instructions_become_the_text_that_people_read(written: str, read: str) -> None:

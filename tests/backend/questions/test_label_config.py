@@ -298,11 +298,21 @@ def test_models_read_every_variable_among_words() -> None:
     ]
 
 
-def test_a_task_without_the_variable_of_a_caption_is_asked_about_without_it() -> None:
-    caption = '<Header value="$claim"/><Markdown value="See $a.b and $text"/><Panel value="$claim"/>'
-    (question,) = config(choices(), TEXT + caption).questions
-    assert question.texts({"text": "It rained."}) == {"text": "It rained."}
-    assert question.texts({"text": "It rained.", "claim": {"no": "text"}}) == {"text": "It rained."}
+CAPTIONED = '<Header value="$claim"/><Markdown value="See $a.b and $text"/><Panel value="$claim"/>'
+
+
+def test_the_variable_of_a_caption_that_a_task_lacks_is_blank() -> None:
+    (question,) = config(choices(), TEXT + CAPTIONED).questions
+    blank = {"text": "It rained.", "claim": "", "a.b": ""}
+    assert question.texts({"text": "It rained."}) == blank
+    assert question.texts({"text": "It rained.", "claim": None, "a": {}}) == blank
+
+
+def test_a_caption_shows_a_list_of_texts_as_a_line_and_no_object() -> None:
+    (question,) = config(choices(), TEXT + CAPTIONED).questions
+    assert question.texts({"text": "It rained.", "claim": ["a", 2]})["claim"] == "a, 2"
+    with pytest.raises(MissingFieldError, match=r"data\.claim"):
+        question.texts({"text": "It rained.", "claim": {"no": "text"}})
 
 
 def test_a_task_without_a_key_that_label_studio_requires_is_refused() -> None:

@@ -21,6 +21,7 @@ from backend.ledger import certificates, money, recounts
 from backend.ledger.certificates import Certificates
 from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import FurtherVote
+from backend.server.status.formats import of
 from backend.settings import Environment
 from backend.upkeep.pruning import nothing
 from backend.upkeep.verification import problems
@@ -184,8 +185,8 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
     assert all(further(doubtful, number) for number in others)
     assert tally.spent_usd == pytest.approx(CALL * tally.votes)
     assert tally.summary(1.0) == (
-        f"Asked more: {tally.votes} votes on {tally.tasks} tasks; ${tally.spent_usd:.4g} of $1 spent,"
-        " no other vote is worth asking for"
+        f"Asked more: {of(tally.votes, 'vote')} on {of(tally.tasks, 'task')};"
+        f" ${tally.spent_usd:.4g} of $1 spent, no other vote is worth asking for"
     )
 
 

@@ -130,6 +130,15 @@ def test_a_recount_voids_the_certificate_of_the_earlier_labels(ledger: Ledger) -
     assert (after.void, after.void_threshold) == (40, before.threshold)
 
 
+def test_labels_of_blind_tasks_are_in_no_number_of_changed_labels(ledger: Ledger) -> None:
+    audit = Audit(ledger, blind=3, shown=2)
+    counting = audit.recount({1: "Sad", 2: "Sad", 3: "Glad", 4: "Sad", 5: "Glad"})
+    assert counting is not None
+    report = audit.report().recounts
+    numbers = [(found.labels, found.scores) for found in (counting, report)]
+    assert numbers == [(1, 1)] * 2
+
+
 def test_blind_labels_answered_after_the_recount_certify_the_new_labels(ledger: Ledger) -> None:
     audit = Audit(ledger, blind=60, shown=5)
     audit.answer(*glad(audit.in_order()[:20]))

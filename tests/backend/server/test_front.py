@@ -229,6 +229,7 @@ def test_the_bytes_of_all_requests_together_are_bounded_and_small_requests_alway
         (HEAD + b"Transfer-Encoding: nothing\r\n\r\n", 501),
         (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000, 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"a\r\n%b\r\n" % (b"x" * 10) * 20_000, 400),
         (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
         (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 9000 + b"\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n", 417),

@@ -25,7 +25,7 @@ from backend.server.status.drawings import (
     prices,
     score_histogram,
 )
-from backend.server.status.formats import FILTERS
+from backend.server.status.formats import templates
 from backend.server.status.people_and_models import best_single_report
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
@@ -235,7 +235,8 @@ def test_a_project_without_a_label_is_told_to_have_its_tasks_labelled(sqlite_led
 
 @pytest.mark.parametrize("kinds", range(2, 6))
 def test_no_two_kinds_of_tasks_have_the_same_name(kinds: int) -> None:
-    names = [FILTERS["kind_of_tasks"](place, kinds) for place in range(1, kinds + 1)]
+    filters = templates("backend.server.status", "templates").filters
+    names = [filters["kind_of_tasks"](place, kinds) for place in range(1, kinds + 1)]
     assert (names[0], names[-1], len(set(names))) == ("Easy", "Hard", kinds)
 
 

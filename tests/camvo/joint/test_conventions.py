@@ -70,6 +70,17 @@ def test_labels_of_doubtful_tasks_alone_prove_nothing():
     assert fit(right, one_lower(truth), sure=np.full(SIZE, False)) is None
 
 
+@pytest.mark.parametrize(("sure", "taken"), [(30, True), (15, False)])
+def test_sure_tasks_have_to_prove_it_alone_only_if_they_were_labelled_less_often(sure, taken):
+    leads = np.array([0] * 30 + [1, 2, 3] * 10)
+    right = np.full((SIZE, len(LABELS)), 0.1 / 3)
+    right[np.arange(SIZE), leads] = 0.9
+    order = np.random.default_rng(0).permutation(SIZE)
+    # the sure tasks are of the lowest label, which has none below it, and so cannot prove anything
+    found = fit(right[order], one_lower(leads)[order], sure=np.arange(SIZE)[order] < sure)
+    assert (found is not None) == taken
+
+
 def test_fewer_than_ten_labels_prove_nothing():
     truth, right = votes_of()
     people = one_lower(truth)

@@ -68,3 +68,34 @@ def test_arms_without_votes_keep_the_prior():
 def test_two_labels_have_two_coins_and_others_kinds_of_items(labels, kind):
     model = fit_vote_model(np.zeros((1, 2), dtype=np.int64), np.ones(1), labels, np.ones(2))
     assert type(model).__name__ == kind
+
+
+def drawn_by(readings, accuracies, seed, items):
+    """Votes on two labels by arms that each follow one of some readings, (R, n), as (reading, accuracy)."""
+    rng = np.random.default_rng(seed)
+    right = np.array([rng.random(items) < accuracy for _, accuracy in accuracies]).T
+    followed = np.array([readings[reading] for reading, _ in accuracies]).T
+    return np.where(right, followed, 1 - followed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_good_arms_outweigh_many_weak_ones_that_err_together(seed):
+    rng = np.random.default_rng([seed, 1])
+    truth, hard = rng.integers(2, size=600), rng.integers(2, size=600)
+    votes = drawn_by((truth, truth ^ hard), [(0, 0.94)] * 2 + [(1, 0.72)] * 6, seed, 600)
+    rows = rows_of(votes, 2)
+    model = fit_vote_model(rows.rows, rows.counts, 2, np.ones(8))
+    assert model.accuracy[:2].min() > 0.85
+    assert model.accuracy[2:].max() < 0.7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_of_a_weak_arm_do_not_outweigh_good_arms_that_agree(seed):
+    rng = np.random.default_rng([seed, 1])
+    truth = rng.integers(2, size=600)
+    voice = np.where(rng.random(600) < 0.6, truth, 1 - truth)
+    votes = drawn_by((truth, voice), [(0, 0.85)] * 4 + [(1, 0.98)] * 2, seed, 600)
+    rows = rows_of(votes, 2)
+    model = fit_vote_model(rows.rows, rows.counts, 2, np.ones(6))
+    assert model.accuracy[:4].min() > 0.75
+    assert model.accuracy[4:].max() < 0.75

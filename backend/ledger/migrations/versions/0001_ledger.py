@@ -380,6 +380,7 @@ def _people_and_projects() -> None:
         sa.Column("received_at", sa.Double, nullable=False),
         sa.Column("withdrawn", sa.Boolean, nullable=False),
         sa.Column("lead_time", sa.Double),
+        sa.Column("originals", JSON_VALUE),
         sa.PrimaryKeyConstraint("project", "annotation_id", name="pk_annotations"),
     )
     op.create_index("ix_annotations_project_task", "annotations", ["project", "task"])
@@ -424,6 +425,20 @@ def _people_and_projects() -> None:
         sa.PrimaryKeyConstraint("key", name="pk_projects"),
     )
     op.create_table(
+        "schemes",
+        sa.Column("id", ROW_ID, nullable=False),
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("control", sa.Text, nullable=False),
+        sa.Column("epoch", sa.Text, nullable=False),
+        sa.Column("label_config", sa.Text, nullable=False),
+        sa.Column("source", sa.Text),
+        sa.Column("labels", JSON_VALUE, nullable=False),
+        sa.Column("created_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_schemes"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_schemes_project_control", "schemes", ["project", "control"])
+    op.create_table(
         "alerts",
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("code", sa.Text, nullable=False),
@@ -452,6 +467,7 @@ def _rounds_and_tasks() -> None:
         sa.Column("cost_usd", sa.Double, nullable=False),
         sa.Column("full_cost_usd", sa.Double, nullable=False),
         sa.Column("bounded_usd", sa.Double, server_default=sa.text("0"), nullable=False),
+        sa.Column("carried_from", sa.BigInteger),
         sa.Column("audit", sa.Boolean, nullable=False),
         sa.Column("taught", sa.Text),
         sa.Column("taught_by", sa.Text),
@@ -489,6 +505,7 @@ def _rounds_and_tasks() -> None:
             "bounded_usd",
             "created_at",
             "planned_at",
+            "carried_from",
         ],
     )
     op.create_table(

@@ -47,7 +47,7 @@ def try_text(  # noqa: PLR0917 - a command's options
 
     Example: camvo try --project 1 --instructions new.txt --sample 50
     """
-    from backend.commands.trial import TrialOptions, run_trial  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.instructions.trial import TrialOptions, run_trial  # noqa: PLC0415 - keeps the help fast
 
     require_one_source(source, project)
     of_file = {"labels": labels, "text_column": text_column, "id_column": id_column, "name": name}

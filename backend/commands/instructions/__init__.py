@@ -1,0 +1,1 @@
+"""The instructions of a project: tried beside others, written as a codebook, refined."""

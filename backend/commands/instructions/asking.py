@@ -1,0 +1,206 @@
+"""A project's or a file's tasks, what people say about them, and what models say with one text or another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from backend import settings as settings_module
+from backend.annotation.job import JobQuestion, is_audit
+from backend.annotation.trials import TrialPrice, TriedTask
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
+from backend.commands.shared import backend_client
+from backend.commands.shared.options import LabelOptions
+from backend.datasets.index import Index
+from backend.datasets.sources import open_source
+from backend.datasets.tasks import DatasetTask, IndexedTasks
+from backend.errors import ConfigError, TaskError
+from backend.learning.projects import project_settings
+from backend.learning.teaching import answering, person
+from backend.ledger import migrate, projects
+from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.projects import is_of_label_studio
+from backend.ledger.rounds import ProjectRounds
+from backend.models.embedder import Embedder
+from backend.settings import Environment
+from camvo.errors import CamvoError
+from camvo.votes.registry import agreed_answer
+
+_log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def opened(
+    source: Path | int,
+    options: LabelOptions,
+    environment: Environment,
+    label_studio: str | None,
+    *,
+    asking: bool = True,
+) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
+    """The jobs and tasks of a file, or of the project of Label Studio with this number."""
+    if isinstance(source, int):
+        client = backend_client.label_studio_client(label_studio, environment)
+        with opened_project(client, source, options, environment, asking=asking) as found:
+            yield found
+    else:
+        with opened_file(source, options, environment, asking=asking) as found:
+            yield found
+
+
+@contextmanager
+def opened_file(
+    path: Path,
+    options: LabelOptions,
+    environment: Environment,
+    embedder: Embedder | None = None,
+    *,
+    asking: bool = True,
+) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
+    """A file's jobs and tasks."""
+    source = open_source(path)
+    dataset, project = options.dataset(source), options.project(source.path)
+    settings = settings_module.load(environment.config)
+    with Index(dataset) as index:
+        index.build()
+        migrate(environment.database_url)
+        with annotation_process(settings, environment, embedder, asking=asking) as process:
+            own = remembered_settings(
+                process, project, dataset.label_config, settings, task_number=index.tasks
+            )
+            yield DatasetJobs(process, project, dataset.config, own), index
+
+
+@contextmanager
+def opened_project(
+    client: Any,
+    number: int,
+    options: LabelOptions,
+    environment: Environment,
+    embedder: Embedder | None = None,
+    *,
+    asking: bool = True,
+) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
+    """A project's jobs and tasks."""
+    settings = settings_module.load(environment.config)
+    with open_project(client, number, options, settings, environment, embedder, asking=asking) as project:
+        yield project.jobs, project.tasks
+
+
+def with_text(jobs: DatasetJobs, text: str) -> DatasetJobs:
+    """The jobs with a new text where the project's instructions are now.
+
+    A project of Label Studio has them there; otherwise they are those of the settings.
+    """
+    if not (is_of_label_studio(jobs.project) and jobs.settings.project_instructions):
+        return replace(jobs, settings=jobs.settings.model_copy(update={"instructions": text}))
+    with jobs.process.ledger.read() as connection:
+        stored = projects.get(connection, jobs.project)
+    assert stored is not None, "the project was stored when it was opened"  # noqa: S101
+    own, problem = project_settings(replace(stored, instructions=text), jobs.process.settings)
+    if problem is not None:
+        raise problem
+    return replace(jobs, settings=own)
+
+
+def read_text(path: Path, option: str) -> str:
+    """The text of a file that an option names.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {type(error).__name__}", where=option, fix="check the path"
+        ) from None
+
+
+def annotated_tasks(jobs: DatasetJobs) -> dict[int, list[Annotation]]:
+    """The annotations that say something, by task."""
+    names = {question.name for question in jobs.config.questions}
+    found: dict[int, list[Annotation]] = {}
+    with jobs.process.ledger.read() as connection:
+        for annotation in Annotations(connection, jobs.project).all():
+            says = annotation.teaches and not annotation.withdrawn and names & annotation.labels.keys()
+            if says and annotation.task is not None:
+                found.setdefault(annotation.task, []).append(annotation)
+    return found
+
+
+def kept_blind(jobs: DatasetJobs) -> Callable[[int], bool]:
+    """Whether a task, by its number, is or will be kept blind."""
+    with jobs.process.ledger.read() as connection:
+        blind = ProjectRounds(connection, jobs.project).blind_tasks()
+    audit = jobs.settings.audit if is_of_label_studio(jobs.project) else 0.0
+    return lambda number: number in blind or is_audit(jobs.project, number, audit)
+
+
+def peoples_label(annotations: Iterable[Annotation], question: JobQuestion) -> str | None:
+    """What people say about a question of a task; tied people say nothing."""
+    counted = answering(annotations, question.name, question.aggregation, question.options)
+    said = {person(each): each.labels[question.name] for each in counted}
+    return agreed_answer(question.aggregation, list(said.values()), question.options)
+
+
+def price_of(jobs: DatasetJobs, tasks: Sequence[DatasetTask], advance: Callable[[int], object]) -> TrialPrice:
+    """What the answers of all models about these tasks cost that the ledger does not hold."""
+    process, price = jobs.process, TrialPrice()
+    for job in map(jobs.job, tasks):
+        try:
+            price += process.thread.submit(process.trials.price(job)).result()
+        except TaskError:
+            _log.debug("task_not_priced", task=job.task)
+        advance(1)
+    return price
+
+
+Outcome = TriedTask | str
+"""What models say about a task, or the code of the reason why they were not asked."""
+
+
+def ask_about(
+    sides: Sequence[DatasetJobs], tasks: Sequence[DatasetTask], advance: Callable[[int], object]
+) -> list[list[Outcome]]:
+    """Ask about each task with each of the texts. What is bought is kept if the command is interrupted."""
+    process = sides[0].process
+    asked: list[list[Outcome]] = [[""] * len(sides) for _ in tasks]
+    waiting = deque(
+        (row, place, side.job(task)) for row, task in enumerate(tasks) for place, side in enumerate(sides)
+    )
+    running: dict[Future[TriedTask], tuple[int, int]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < sides[0].settings.tasks_at_once:
+                row, place, job = waiting.popleft()
+                running[process.thread.submit(process.trials.ask(job))] = (row, place)
+            done = next(as_completed(running))
+            row, place = running.pop(done)
+            asked[row][place] = _outcome(done)
+            advance(1)
+    except BaseException:
+        process.stop_asking()
+        wait(running, timeout=sides[0].settings.longest_call)
+        raise
+    return asked
+
+
+def _outcome(done: Future[TriedTask]) -> Outcome:
+    error = done.exception()
+    if error is None:
+        return done.result()
+    if isinstance(error, CamvoError) and not isinstance(error, TaskError):
+        raise error
+    if isinstance(error, TaskError):
+        return error.code
+    _log.error("task_failed", kind=type(error).__name__)  # the text of the error might quote the task
+    return "internal"

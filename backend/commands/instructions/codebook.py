@@ -1,0 +1,423 @@
+"""``camvo codebook``: each label's definition, examples that people confirmed, and what it is taken for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from importlib import metadata
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from backend.annotation.job import JobQuestion, random_draw
+from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.process import ledger_to_read
+from backend.commands.instructions.asking import annotated_tasks, kept_blind, opened, peoples_label
+from backend.commands.shared import backend_client
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import progress_bar
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.datasets.sinks import check_writable, whole_file
+from backend.datasets.tasks import DatasetTask, IndexedTasks
+from backend.errors import ConfigError
+from backend.label_studio.client import Client
+from backend.ledger.projects import short_name
+from backend.ledger.rounds import Round
+from backend.questions import ConfigQuestion
+from backend.questions.controls import AnyOf, OneOf
+from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text, split_instructions
+from backend.server.status import formats
+from camvo.student.taught_texts import STUDENT
+from camvo.twins.twins import twins
+
+_CONFUSIONS: Final = 3
+"""The confusions of a label that are shown."""
+
+_LONGEST: Final = 600
+"""The most characters of a text that are quoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodebookOptions:
+    """What is written, and where.
+
+    Attributes:
+        out: where the Markdown goes.
+        examples: the most examples of a label, and of a confusion.
+        quote_blind: whether blind tasks that people have labelled are quoted, too.
+        into_project: whether it goes into the project's instructions in Label Studio as well.
+        yes: whether these may be changed.
+    """
+
+    out: Path
+    examples: int = 3
+    quote_blind: bool = False
+    into_project: bool = False
+    yes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """A task that is quoted.
+
+    Attributes:
+        task: its id.
+        texts: what the question is about, by field.
+        human: what people say; ``None`` while they say nothing.
+        votes: voter → its answer, the vote among them.
+    """
+
+    task: str
+    texts: Mapping[str, str]
+    human: str | None
+    votes: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The examples that come first in an order, at most ``most``."""
+
+    most: int
+    _kept: list[tuple[tuple[int, int], _Example]] = field(default_factory=list)
+
+    def add(self, place: tuple[int, int], example: _Example) -> None:
+        self._kept.append((place, example))
+        self._kept.sort(key=lambda kept: kept[0])
+        del self._kept[self.most :]
+
+    def __iter__(self) -> Iterator[_Example]:
+        return iter(example for _, example in self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+@dataclass(slots=True)
+class _Confusion:
+    """A label that is given in place of another.
+
+    Attributes:
+        against_people: voter → on how many tasks it contradicts people so.
+        against_vote: model → on how many tasks that nobody has labelled it contradicts the vote so.
+        people_tasks: the number of tasks of the first kind.
+        vote_tasks: that of the second kind.
+        examples: some of these tasks.
+    """
+
+    examples: _Kept
+    against_people: Counter[str] = field(default_factory=Counter)
+    against_vote: Counter[str] = field(default_factory=Counter)
+    people_tasks: int = 0
+    vote_tasks: int = 0
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """The order of confusions: what people contradict comes first."""
+        return self.people_tasks, self.vote_tasks
+
+
+@dataclass(slots=True)
+class _LabelEntry:
+    """One label.
+
+    Attributes:
+        text: the label as annotators and models see it.
+        definition: its hint.
+        confirmed: on how many tasks people gave it.
+        examples: some of these tasks.
+        confusions: what was given in its place; ``None`` for nothing at all.
+    """
+
+    text: str
+    definition: str | None
+    examples: _Kept
+    confirmed: int = 0
+    confusions: dict[str | None, _Confusion] = field(default_factory=dict)
+
+    @property
+    def frequent(self) -> list[tuple[str | None, _Confusion]]:
+        """The most frequent confusions."""
+        return sorted(self.confusions.items(), key=lambda item: item[1].weight, reverse=True)[:_CONFUSIONS]
+
+
+@dataclass(slots=True)
+class _QuestionEntry:
+    """One question: its instructions and its labels, by their values."""
+
+    name: str
+    instructions: str | None
+    labels: dict[str, _LabelEntry]
+    labelled: int = 0
+    voted: int = 0
+
+    def named(self, value: str | None) -> str:
+        """A label as annotators see it."""
+        if value is None:
+            return "no label"
+        return self.labels[value].text if value in self.labels else value
+
+
+@dataclass(slots=True)
+class Codebook:
+    """What people and votes have shown about the labels of a project.
+
+    Attributes:
+        project: the project's name.
+        instructions: what models read for all questions; empty for none.
+        questions: those whose labels are listed.
+        left_out: the other questions' names.
+        unquoted: how many blind tasks are counted and not quoted.
+    """
+
+    project: str
+    instructions: str
+    questions: Mapping[str, _QuestionEntry]
+    left_out: Sequence[str]
+    unquoted: int = 0
+
+
+def run_codebook(
+    source: Path | int,
+    wanted: CodebookOptions,
+    options: LabelOptions,
+    config: Path | None,
+    label_studio: str | None,
+) -> None:
+    """Write the codebook of a file or of a project of Label Studio."""
+    environment = environment_with(config)
+    quiet_logs(environment)
+    check_writable(wanted.out)
+    console = Console()
+    with (
+        interruptible(),
+        ledger_to_read(environment) as of_ledger,
+        opened(source, options, of_ledger, label_studio, asking=False) as (jobs, tasks),
+        progress_bar(console, "reading", tasks.tasks, transient=True) as advance,
+    ):
+        book = collect(jobs, tasks, wanted, advance)
+    write_codebook(book, wanted, console)
+    if wanted.into_project and isinstance(source, int):
+        client = backend_client.label_studio_client(label_studio, environment)
+        write_into_project(client, source, book, console, yes=wanted.yes)
+
+
+def collect(
+    jobs: DatasetJobs,
+    tasks: IndexedTasks,
+    wanted: CodebookOptions,
+    advance: Callable[[int], object] = lambda number: None,
+) -> Codebook:
+    """Read every task with its labels and votes. No model is asked.
+
+    A blind task that nobody has labelled yet is left out. One that people have labelled is counted, and
+    quoted only if that is wanted: a text that shows models its label would void what it certifies.
+
+    Raises:
+        ConfigError: no question has a list of labels, or nobody and nothing has labelled a task.
+    """
+    listed = [each for each in jobs.config.questions if isinstance(each.control, OneOf | AnyOf)]
+    entries = {each.name: _entry(each, wanted.examples) for each in listed}
+    others = [each.name for each in jobs.config.questions if each not in listed]
+    if not entries:
+        raise ConfigError(
+            "no question chooses among labels of the label config",
+            where="--label-config",
+            fix="a codebook is about labels, such as those of Choices",
+        )
+    book = Codebook(short_name(jobs.project), jobs.settings.instructions or "", entries, others)
+    annotated, blind = annotated_tasks(jobs), kept_blind(jobs)
+    for stored in jobs.look_up(tasks.first_rows()):
+        advance(1)
+        number = stored.task.number
+        if blind(number) and number not in annotated:
+            continue
+        quoted = wanted.quote_blind or not blind(number)
+        book.unquoted += not quoted
+        decided: Iterable[tuple[JobQuestion, Round | None]] = stored.decided
+        for question, round_ in [*decided, *((question, None) for question in stored.open)]:
+            if question.name in entries:
+                human = peoples_label(annotated.get(number, ()), question)
+                votes = {} if round_ is None else _votes(jobs, round_)
+                _add(entries[question.name], stored.task, question, human, votes, quoted=quoted)
+    if not any(entry.labelled or entry.voted for entry in entries.values()):
+        raise ConfigError(
+            f"project {book.project} has no label of people and no vote that the codebook could show",
+            where="SOURCE",
+            fix="label tasks first; after a change of the instructions, predict some again",
+        )
+    return book
+
+
+def _entry(question: ConfigQuestion, most: int) -> _QuestionEntry:
+    assert isinstance(question.control, OneOf | AnyOf)  # noqa: S101 - the caller chose it so
+    labels = {
+        label.value: _LabelEntry(label.text, label.hint, _Kept(most)) for label in question.control.labels
+    }
+    return _QuestionEntry(question.name, question.instructions, labels)
+
+
+VOTE: Final = "the vote"
+
+
+def _votes(jobs: DatasetJobs, round_: Round) -> dict[str, str]:
+    """Voter → its answer: the vote, and each model that gave one."""
+    singly = twins(jobs.settings.arms)
+    cast = {
+        singly.get(arm, arm): vote
+        for arm, vote in round_.votes.items()
+        if vote is not None and arm != STUDENT
+    }
+    return {VOTE: round_.label, **cast}
+
+
+def _add(
+    entry: _QuestionEntry,
+    task: DatasetTask,
+    question: JobQuestion,
+    human: str | None,
+    votes: Mapping[str, str],
+    *,
+    quoted: bool,
+) -> None:
+    """Add one task's answers to one question."""
+    reference = votes.get(VOTE) if human is None else human
+    if reference is None:
+        return
+    entry.labelled += human is not None
+    entry.voted += bool(votes)
+    most = next(iter(entry.labels.values())).examples.most
+    chosen = question.config.chosen
+    example = _Example(task.id, _quotable(question.texts), human, votes)
+    draw = random_draw("codebook", question.key.project, task.number)
+    given: dict[tuple[str, str | None], list[str]] = {}
+    for voter, vote in votes.items():
+        for pair in _confused(chosen(reference), chosen(vote)):
+            given.setdefault(pair, []).append(voter)
+    wrong = {label for label, _ in given}
+    if human is not None:
+        for label in chosen(human) & entry.labels.keys():
+            entry.labels[label].confirmed += 1
+            if quoted:
+                entry.labels[label].examples.add((label in wrong, draw), example)
+    for (label, instead), voters in given.items():
+        if label not in entry.labels:
+            continue
+        confusion = entry.labels[label].confusions.setdefault(instead, _Confusion(_Kept(most)))
+        of_people = human is not None
+        confusion.people_tasks += of_people
+        confusion.vote_tasks += not of_people
+        (confusion.against_people if of_people else confusion.against_vote).update(voters)
+        if quoted:
+            confusion.examples.add((not of_people, draw), example)
+
+
+def _confused(right: frozenset[str], given: frozenset[str]) -> Iterator[tuple[str, str | None]]:
+    """Each label that is missing, with each that is given in its place, or with nothing."""
+    instead: list[str | None] = [*sorted(given - right)]
+    yield from product(sorted(right - given), instead or [None])
+
+
+def _quotable(texts: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()}…" for key, text in texts.items()
+    }
+
+
+def write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -> None:
+    """Write a codebook as Markdown, and say what is missing in it."""
+    with whole_file(wanted.out) as file:
+        file.write(_render("codebook.md", book).encode())
+    console.print(f"wrote {escape(str(wanted.out))}", highlight=False, soft_wrap=True)
+    if book.unquoted:
+        console.print(
+            f"{formats.of(book.unquoted, 'blind task')} counted and not quoted, so that models may read this"
+            " codebook; --quote-blind quotes them, too",
+            highlight=False,
+            soft_wrap=True,
+        )
+    for entry in book.questions.values():
+        undefined = [label.text for label in entry.labels.values() if not label.definition]
+        if undefined:
+            listed = ", ".join(undefined[:10])
+            console.print(
+                f"{entry.name}: no hint says what {listed} mean" + ("s" if len(undefined) == 1 else ""),
+                highlight=False,
+                soft_wrap=True,
+                markup=False,
+            )
+
+
+def write_into_project(client: Client, number: int, book: Codebook, console: Console, *, yes: bool) -> None:
+    """Write a codebook below the project's instructions in Label Studio, for annotators alone.
+
+    It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch
+    begins and nothing is paid for again; this is checked before and after.
+
+    Raises:
+        ConfigError: the change was not agreed to; or Label Studio has changed what models read.
+    """
+    written = str(client.project(number).get("expert_instruction") or "")
+    above, below = split_instructions(written)
+    new = f"{above.rstrip()}\n<p>{FOR_PEOPLE_ONLY}</p>\n{_render('codebook.html', book)}".lstrip()
+    for line in unified_diff(below.splitlines(), new[len(above.rstrip()) :].splitlines(), n=1, lineterm=""):
+        if not line.startswith(("---", "+++", "@@")):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if not yes:
+        raise ConfigError(
+            f"would change the instructions of project {number} as shown; nothing was changed",
+            where="--into-project",
+            fix="add --yes to write them",
+        )
+    stored = client.change_project(number, {"expert_instruction": new}).get("expert_instruction")
+    if instructions_text(str(stored or "")) != instructions_text(written):
+        client.change_project(number, {"expert_instruction": written})
+        raise ConfigError(
+            "Label Studio has changed what models read of the instructions, so they were put back",
+            where="--into-project",
+            fix="copy the codebook below the instructions by hand",
+        )
+    console.print(
+        f"project {number}: annotators read the codebook below the instructions; models read the same text as"
+        " before, so nothing is asked again",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _render(template: str, book: Codebook) -> str:
+    return (
+        formats.templates(
+            "backend.commands",
+            "resources",
+            markdown=template.endswith(".md"),
+            literal=_literal,
+            quoted=_quoted,
+            voters=_voters,
+        )
+        .get_template(template)
+        .render(book=book, vote=VOTE, version=metadata.version("camvo"))
+    )
+
+
+_SIGNS: Final = str.maketrans({sign: f"\\{sign}" for sign in r"\`*_[]<>#|~"})
+
+
+def _literal(text: object) -> str:
+    """A text that Markdown shows as it is."""
+    return str(text).translate(_SIGNS).replace("&", "&amp;")
+
+
+def _quoted(text: str) -> str:
+    """A text as a quotation in a list of Markdown."""
+    return "\n".join(f"  > {_literal(line)}".rstrip() for line in text.splitlines())
+
+
+def _voters(counts: Counter[str]) -> str:
+    """Who it was and how often, the most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (item[0] != VOTE, -item[1], item[0]))
+    return ", ".join(f"{name} {number}" for name, number in ordered)

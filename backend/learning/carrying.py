@@ -1,0 +1,294 @@
+"""A question's rounds carried over to another label scheme: mapped, and not asked about again.
+
+Nothing is changed that was stored before: rounds of the new scheme are made of the old ones, teach its state
+with mapped votes, and name the round that they were made of. So the old scheme can come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from backend.learning.teaching import (
+    NewRound,
+    confirmation,
+    correct_rewards,
+    human_label,
+    insert_rounds,
+    taught_round,
+    teacher,
+)
+from backend.ledger import Writer, carried, events, human_annotations, rounds
+from backend.ledger.carried import CarriedRounds, copy_votes, votes_of
+from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
+from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.rounds import QuestionRounds, Round
+from backend.ledger.schemes import Scheme, Schemes
+from backend.settings import Settings
+from camvo.state.contribution import Contribution
+from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
+from camvo.state.state import State
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.registry import describe_aggregation
+from camvo.votes.relabelling import Relabelling
+
+_PORTION: Final = 100
+"""Events or rounds that one transaction carries: bounds how long other writers wait."""
+
+_TASKS: Final = 20
+"""Tasks that one transaction learns from again."""
+
+Transaction = Callable[[Connection], Any]
+"""A function to call in a write transaction; it may be called again if the transaction failed."""
+
+Transactions = Generator[Transaction, Any, None]
+"""Transactions to run one after the other. Each is sent what the one before returned."""
+
+
+def run_each(transactions: Transactions, run: Callable[[Transaction], Any]) -> None:
+    """Run transactions in this thread."""
+    result = None
+    with suppress(StopIteration):
+        while True:
+            result = run(transactions.send(result))
+
+
+async def run_each_with(transactions: Transactions, writer: Writer) -> None:
+    """Run transactions by the process's writer, so that others get their turns between them."""
+    result = None
+    with suppress(StopIteration):
+        while True:
+            result = await writer.run(transactions.send(result))
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """What one transaction has carried.
+
+    Attributes:
+        after: the number of the last event, or of the last round, that was looked at.
+        seen: the rounds that it has dealt with.
+        rounds: how many rounds it has made.
+        left: how many it left, because their label is dropped.
+    """
+
+    after: int
+    seen: frozenset[int]
+    rounds: int
+    left: int
+
+
+@dataclass(slots=True)
+class Carrying:
+    """Carries the rounds of one question over. Safe to repeat: what is there already stays.
+
+    Attributes:
+        project: the project's key.
+        scheme: the new scheme; its ``source`` is the epoch whose rounds are carried.
+        relabelling: how votes are written in it.
+        settings: the project's settings.
+        now: unix seconds.
+        originals: annotation → what it says, of those whose labels become one.
+        everyone: whether every annotated task is learnt again at the end, because the scheme has rounds that
+            were made before the latest annotations.
+        rounds: how many rounds were carried so far.
+        left: how many were not, because their label is dropped.
+    """
+
+    project: str
+    scheme: Scheme
+    relabelling: Relabelling
+    settings: Settings
+    now: float
+    originals: Mapping[int, str] = field(default_factory=dict)
+    everyone: bool = False
+    rounds: int = 0
+    left: int = 0
+
+    def transactions(self) -> Transactions:
+        """What to do, one write transaction after the other; the last one makes the scheme the question's."""
+        seen: set[int] = set()
+        fresh = yield self._begin
+        for step in (partial(self._carry_events, fresh), partial(self._carry_others, seen)):
+            after = 0
+            while (portion := (yield partial(step, after))) is not None:
+                after = portion.after
+                seen |= portion.seen
+                self.rounds += portion.rounds
+                self.left += portion.left
+        tasks = yield self._finish
+        for start in range(0, len(tasks), _TASKS):
+            yield partial(self._correct, tasks[start : start + _TASKS])
+
+    @property
+    def _source(self) -> str:
+        return self.scheme.source or ""
+
+    def _begin(self, connection: Connection) -> bool:
+        """Carry the sum of the events that were pruned; return whether the scheme had no state before."""
+        carried.lock(connection, self.project)
+        control, epoch = self.scheme.control, self.scheme.epoch
+        later = ProjectEvents(connection, self.project).after(0, control=control, epoch=epoch, limit=1)
+        if later or StateRecords(connection, self.project, control, epoch).base() is not None:
+            return False
+        base = StateRecords(connection, self.project, control, self._source).base()
+        if base is not None:
+            state = State.restore(base.state).relabelled(self.relabelling.vote).snapshot()
+            base = replace(base, epoch=epoch, state=state, digest=events.digest_of(state))
+            events.replace_base(connection, base, None)
+        return True
+
+    def _carry_events(self, fresh: bool, after: int, connection: Connection) -> _Portion | None:
+        """Carry the next events, in their order, with the rounds that they are of; ``None`` without more."""
+        carried.lock(connection, self.project)
+        found = ProjectEvents(connection, self.project).after(
+            after, control=self.scheme.control, epoch=self._source, limit=_PORTION
+        )
+        if not found:
+            return None
+        old = rounds.find_by_id(connection, {event.round_id for event in found if event.round_id is not None})
+        firsts = {event.round_id: event for event in found if event.kind == "round"}
+        seen = [number for number in old if number in firsts]
+        new, left = self._new_rounds(connection, [old[number] for number in seen])
+        votes = votes_of(connection, [number for number, _ in new])
+        lessons = [self._lesson(round_, firsts[number], votes[number]) for number, round_ in new]
+        stored = insert_rounds(connection, lessons)
+        made = {number: event for (number, _), event in zip(new, stored, strict=True)}
+        append = [self._event(event, old, made, fresh=fresh) for event in found]
+        if events_ := [event for event in append if event is not None]:
+            ProjectEvents(connection, self.project).append(events_, self.now)
+        return _Portion(found[-1].sequence, frozenset(seen), len(new), left)
+
+    def _event(
+        self, event: Event, old: Mapping[int, Round], made: Mapping[int, NewEvent], *, fresh: bool
+    ) -> NewEvent | None:
+        """The event of the new scheme: of a carried round, or of one that is deleted by now, or a restart."""
+        if event.round_id in old:  # what revised the round is in its first event
+            return made.get(event.round_id or 0) if event.kind == "round" else None
+        if not fresh:
+            return None
+        lesson = Contribution.unpack(event.contribution).relabelled(self.relabelling.vote)
+        return NewEvent(
+            control=self.scheme.control,
+            epoch=self.scheme.epoch,
+            kind=event.kind,
+            contribution=lesson.pack(),
+            round_id=event.round_id,
+        )
+
+    def _carry_others(self, seen: Set[int], after: int, connection: Connection) -> _Portion | None:
+        """Carry the next rounds whose events were pruned; ``None`` without more."""
+        carried.lock(connection, self.project)
+        found = QuestionRounds(connection, self.project, self.scheme.control, self._source).after(
+            after, _PORTION
+        )
+        if not found:
+            return None
+        new, left = self._new_rounds(connection, [round_ for round_ in found if round_.id not in seen])
+        ids = rounds.insert_each(connection, [round_ for _, round_ in new])
+        copy_votes(connection, dict(zip([number for number, _ in new], ids, strict=True)))
+        return _Portion(found[-1].id, frozenset(), len(new), left)
+
+    def _new_rounds(
+        self, connection: Connection, old: Sequence[Round]
+    ) -> tuple[list[tuple[int, Round]], int]:
+        """The rounds of the new scheme that are not there yet, each with the id of the old one.
+
+        And how many there are not, because their label is dropped.
+        """
+        keys = {round_.id: replace(round_.key, epoch=self.scheme.epoch) for round_ in old}
+        known = rounds.find_by_key(connection, list(keys.values()))
+        people = human_annotations.of_tasks(connection, [(self.project, round_.key.task) for round_ in old])
+        new: list[tuple[int, Round]] = []
+        left = 0
+        for round_ in old:
+            if keys[round_.id] in known:
+                continue
+            if (label := self.relabelling.vote(round_.label)) is None:
+                left += 1
+                continue
+            said = [annotation.under(self.scheme) for annotation in people[self.project, round_.key.task]]
+            new.append((round_.id, self._new_round(connection, round_, label, said)))
+        return new, left
+
+    def _new_round(
+        self, connection: Connection, old: Round, label: str, people: Sequence[Annotation]
+    ) -> Round:
+        vote = self.relabelling.vote
+        plan: dict[str, Any] = {**old.plan, "aggregation": describe_aggregation(self.relabelling.aggregation)}
+        if self.relabelling.options:
+            plan["labels"] = list(self.relabelling.options)
+        if "studied" in plan:
+            plan["studied"] = [each and vote(each) for each in plan["studied"]]
+        key = replace(old.key, epoch=self.scheme.epoch)
+        human = human_label(connection, key, plan, people)
+        taught, by = teacher(label, human, self.settings, blind=old.audit)
+        return replace(
+            old,
+            id=0,
+            key=key,
+            plan=plan,
+            votes={arm: each and vote(each) for arm, each in old.votes.items()},
+            label=label,
+            human=human,
+            confirmed=confirmation(label, human, plan),
+            taught=taught,
+            taught_by=by,
+            cost_usd=0.0,
+            bounded_usd=0.0,
+            carried_from=old.id,
+        )
+
+    def _lesson(self, round_: Round, first: Event, votes: Sequence[dict[str, Any]]) -> NewRound:
+        """The round with all that it teaches by now."""
+        before = Contribution.unpack(first.contribution)
+        mapped = before.relabelled(self.relabelling.vote)
+        lesson = replace(
+            taught_round(round_),
+            exploration=mapped.exploration and self._explored(round_, mapped.exploration),
+            compared=mapped.compared,
+            restarts=before.restarts,
+            versions=before.versions,
+        )
+        return NewRound(
+            round_,
+            lesson,
+            examples={row["model"]: row["examples"] for row in votes if row["examples"] is not None},
+            failures={
+                row["model"]: row["failure"] for row in votes if row["failure"] or row["voted"] is None
+            },
+        )
+
+    def _explored(self, round_: Round, explored: ExplorationRound) -> ExplorationRound:
+        """What an exploration round shows. Labels that became one say nothing of stops that were planned."""
+        if self.relabelling.is_exact:
+            return explored
+        single = self.relabelling.aggregation == LABEL_VOTE
+        labels = named_labels(self.relabelling.options) if single else ()
+        pattern = explored.pattern
+        return ExplorationRound(
+            VotePattern.of(pattern.arms, round_.votes, everyone=pattern.everyone, labels=labels), None
+        )
+
+    def _finish(self, connection: Connection) -> Sequence[int]:
+        """Carry what belongs to the rounds; return the tasks that are to be learnt from again."""
+        carried.lock(connection, self.project)
+        schemes, epoch = Schemes(connection, self.project), self.scheme.epoch
+        latest = schemes.latest().get(self.scheme.control)
+        if latest is not None and latest.epoch == epoch:
+            return ()  # another process was faster
+        of_question = CarriedRounds(connection, self.project, self.scheme.control, self._source, epoch)
+        asked_further = of_question.copy_beside(self.relabelling.vote)
+        schemes.append(self.scheme)
+        if self.originals:
+            Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)
+        return Annotations(connection, self.project).tasks() if self.everyone else asked_further
+
+    def _correct(self, tasks: Sequence[int], connection: Connection) -> None:
+        for task in tasks:
+            correct_rewards(connection, self.project, task, self.settings, self.now)

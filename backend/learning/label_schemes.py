@@ -1,0 +1,267 @@
+"""The label scheme of each of a project's questions, and what a label config with another one means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+import structlog
+from sqlalchemy import Connection
+
+from backend.errors import BadLabelConfigError
+from backend.learning.carrying import Carrying, Transactions, run_each_with
+from backend.ledger import Ledger, Writer
+from backend.ledger.database import writer as outages
+from backend.ledger.schemes import Scheme, Schemes
+from backend.models.embedder import Embedder
+from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
+from backend.questions.label_config import epoch_of
+from backend.questions.redaction import redactor_named
+from backend.questions.relabelling import (
+    LabelMaps,
+    OpenLabels,
+    SchemeChange,
+    label_values,
+    read_change,
+)
+from backend.settings import Settings
+from camvo.votes.relabelling import Relabelling
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A label config with what else is part of the epochs of its questions."""
+
+    config: LabelConfig
+    instructions: str | None
+    embedder: str
+    redact: str | None
+
+    def epoch(self, question: ConfigQuestion) -> str:
+        """The epoch of a question."""
+        return epoch_of(question, self.instructions, self.embedder, redactor_named(self.redact))
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The way from a project's label schemes to those of a label config.
+
+    Attributes:
+        before: question → what it was, of those that have a scheme and are asked otherwise now.
+        carried: the schemes to which rounds are carried over, each with the way votes are written in it.
+        anew: the schemes that begin with nothing.
+        open: question → labels of which nobody has said what becomes of them.
+        added: question → its new labels, of questions that are the same but for these.
+        originals: question → annotation → what it says, of those whose labels become one.
+        everyone: whether every annotated task is learnt from again.
+    """
+
+    before: Mapping[str, ConfigQuestion] = field(default_factory=dict)
+    carried: Sequence[tuple[Scheme, Relabelling]] = ()
+    anew: Sequence[Scheme] = ()
+    open: Mapping[str, OpenLabels] = field(default_factory=dict)
+    added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    everyone: bool = False
+
+    def under_old_labels(self, config: LabelConfig) -> LabelConfig:
+        """The label config with the questions that it asked before."""
+        return replace(config, questions=tuple(self.before.get(each.name, each) for each in config.questions))
+
+
+def transition(
+    connection: Connection, project: str, asked: Asked, now: float, maps: LabelMaps | None = None
+) -> Transition:
+    """Compare a project's label schemes with a label config.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        asked: the label config.
+        now: unix seconds.
+        maps: what becomes of labels; without it each is expected to stay.
+    """
+    history = Schemes(connection, project).all()
+    latest = {scheme.control: scheme for scheme in history}
+    epochs = {question.name: asked.epoch(question) for question in asked.config.questions}
+    changed = [name for name, epoch in epochs.items() if name not in latest or latest[name].epoch != epoch]
+    before = {name: old for name in changed if (old := question_of(latest.get(name))) is not None}
+    # Where instructions, prompt or embedder have changed as well, votes say nothing about the new question.
+    same = {name: old for name, old in before.items() if asked.epoch(old) == latest[name].epoch}
+    change = read_change(same, asked.config, maps)
+    known = {(scheme.control, scheme.epoch) for scheme in history}
+    back = {
+        name for name in change.open if (name, epochs[name]) in known and not latest[name].labels
+    }  # a config that was there before finds its own rounds
+    open_ = {name: labels for name, labels in change.open.items() if name not in back}
+    made = _made(change, latest, epochs, asked.config.xml, now)
+    left = [name for name in changed if name not in change.carried and name not in open_]
+    anew = [Scheme(name, epochs[name], asked.config.xml, created_at=now) for name in left]
+    return Transition(
+        before, [each for each in made if each[0].control in changed], anew, open_, change.added
+    )
+
+
+def _made(
+    change: SchemeChange,
+    latest: Mapping[str, Scheme],
+    epochs: Mapping[str, str],
+    xml: str,
+    now: float,
+) -> list[tuple[Scheme, Relabelling]]:
+    return [
+        (
+            Scheme(
+                name,
+                epochs[name],
+                xml,
+                source=latest[name].epoch,
+                labels={} if all(old == new for old, new in each.labels.items()) else each.labels,
+                created_at=now,
+            ),
+            each,
+        )
+        for name, each in change.carried.items()
+    ]
+
+
+def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> tuple[Transition, str]:
+    """The way back from changes of labels that were made together, and the label config before them.
+
+    Labels that became one are apart again. What was asked about or labelled since then under their common
+    name cannot be told apart, and is asked about again.
+
+    Args:
+        history: the project's schemes, the earliest first.
+        changes: those of them that are taken back; each is its question's latest.
+        now: unix seconds.
+
+    Raises:
+        BadLabelConfigError: the label config cannot be read any more.
+    """
+    before, carried, xml = dict[str, ConfigQuestion](), list[tuple[Scheme, Relabelling]](), ""
+    for change in changes:
+        earlier = [each for each in history if each.control == change.control and each.id < change.id]
+        to = next(each for each in reversed(earlier) if each.epoch == change.source)
+        old, new = question_of(to), question_of(change)
+        if old is None or new is None:
+            parse_label_config(to.label_config)
+            parse_label_config(change.label_config)
+            continue
+        xml, before[change.control] = to.label_config, new
+        back = {label: _only_source(change.labels, label) for label in label_values(new)}
+        labels = back if change.labels else {}
+        relabelling = Relabelling(old.control.aggregation, back, label_values(old))
+        scheme = Scheme(change.control, to.epoch, xml, source=change.epoch, labels=labels, created_at=now)
+        carried.append((scheme, relabelling))
+    return Transition(before, carried, everyone=True), xml
+
+
+def _only_source(labels: Mapping[str, str | None], new: str) -> str | None:
+    """The label that became a new one; ``None`` if several did."""
+    sources = [old for old, to in labels.items() if to == new] or [new]
+    return sources[0] if len(sources) == 1 else None
+
+
+def question_of(scheme: Scheme | None) -> ConfigQuestion | None:
+    """The question of a scheme; ``None`` if its config cannot be read any more."""
+    if scheme is None:
+        return None
+    try:
+        questions = parse_label_config(scheme.label_config).questions
+    except BadLabelConfigError:
+        return None
+    return next((question for question in questions if question.name == scheme.control), None)
+
+
+def open_labels(connection: Connection, project: str, config: LabelConfig) -> dict[str, OpenLabels]:
+    """The labels of a label config of which nobody has said what becomes of them, by question.
+
+    Whether instructions or embedder have changed too is not looked at: nothing is changed here.
+    """
+    schemes = Schemes(connection, project).latest()
+    before = {name: old for name, scheme in schemes.items() if (old := question_of(scheme)) is not None}
+    known = {(scheme.control, scheme.label_config) for scheme in Schemes(connection, project).all()}
+    found = read_change(before, config).open
+    return {
+        name: labels
+        for name, labels in found.items()
+        if (name, config.xml) not in known or schemes[name].labels
+    }
+
+
+def carryings(found: Transition, project: str, settings: Settings) -> list[Carrying]:
+    """What carries a project's rounds over."""
+    return [
+        Carrying(
+            project,
+            scheme,
+            relabelling,
+            settings,
+            scheme.created_at,
+            originals=found.originals.get(scheme.control, {}),
+            everyone=found.everyone,
+        )
+        for scheme, relabelling in found.carried
+    ]
+
+
+def append_schemes(project: str, anew: Iterable[Scheme]) -> Transactions:
+    """The transaction that stores schemes which begin with nothing, unless another process was faster."""
+
+    def append(connection: Connection) -> None:
+        schemes = Schemes(connection, project)
+        latest = schemes.latest()
+        for scheme in anew:
+            if scheme.control not in latest or latest[scheme.control].epoch != scheme.epoch:
+                schemes.append(scheme)
+
+    yield append
+
+
+class LabelSchemes:
+    """Carries rounds over when a project's label config changes. Used from one event loop only."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: Writer,
+        readers: Executor,
+        embedder: Embedder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger, self._writer, self._readers = ledger, writer, readers
+        self._embedder, self._clock = embedder, clock
+        self._settled: dict[str, Asked] = {}
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def settled(self, project: str, config: LabelConfig, settings: Settings) -> LabelConfig:
+        """The label config under which a task is asked about, with its rounds carried over from the last one.
+
+        It is the one before as long as labels are gone and nobody has said what becomes of them.
+        """
+        asked = Asked(config, settings.instructions, self._embedder.identity, settings.redact)
+        if self._settled.get(project) == asked:
+            return config
+        async with self._turns[project]:
+            found = await outages.read(
+                self._ledger,
+                self._readers,
+                lambda connection: transition(connection, project, asked, self._clock()),
+            )
+            if found.open:
+                return found.under_old_labels(config)
+            for carrying in carryings(found, project, settings):
+                await run_each_with(carrying.transactions(), self._writer)
+                _log.info(
+                    "rounds_carried", project=project, control=carrying.scheme.control, rounds=carrying.rounds
+                )
+            if found.anew:
+                await run_each_with(append_schemes(project, found.anew), self._writer)
+            self._settled[project] = asked
+        return config

@@ -1,0 +1,123 @@
+"""What belongs to rounds, copied to the rounds that were made of them for another label scheme."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, select, update
+
+from backend.ledger.blind_tasks import counting_hash
+from backend.ledger.database import tables
+from backend.ledger.database.statements import among, insert_new
+from backend.ledger.rounds import add_votes
+
+_rounds, _votes = tables.rounds.c, tables.votes
+_PORTION = 500
+
+Row = dict[str, Any]
+
+
+def votes_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[Row]]:
+    """Return round → the rows of its votes, as :func:`backend.ledger.rounds.add_votes` stores them."""
+    found: dict[int, list[Row]] = {number: [] for number in ids}
+    query = select(_votes).where(among(connection.dialect, _votes.c.round_id, ids))
+    for row in connection.execute(query):
+        found[row.round_id].append(dict(row._mapping))
+    return found
+
+
+def copy_votes(connection: Connection, pairs: Mapping[int, int]) -> None:
+    """Copy the rows of votes: old round → new round."""
+    rows = votes_of(connection, list(pairs))
+    add_votes(connection, [row | {"round_id": pairs[old]} for old, of in rows.items() for row in of])
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedRounds:
+    """One question's rounds of one epoch that were made of those of another, in a write transaction."""
+
+    connection: Connection
+    project: str
+    control: str
+    source: str
+    epoch: str
+
+    def pairs(self) -> dict[int, int]:
+        """Return old round → new round, by the new one's id."""
+        query = (
+            select(_rounds.carried_from, _rounds.id)
+            .where(_rounds.project == self.project, _rounds.control == self.control)
+            .where(_rounds.epoch == self.epoch, _rounds.carried_from.is_not(None))
+            .order_by(_rounds.id)
+        )
+        return {row.carried_from: row.id for row in self.connection.execute(query)}
+
+    def copy_beside(self, vote: Callable[[str], str | None]) -> list[int]:
+        """Copy what belongs to the rounds: countings, further votes and blind labels.
+
+        Args:
+            vote: the vote under the new labels; ``None`` for one on a label that is dropped.
+
+        Returns:
+            The tasks with further votes, which do not teach yet.
+        """
+        pairs = self.pairs()
+        for table in (tables.recounts, tables.recount_checks):
+            for row in self._beside(table, pairs):
+                if (label := vote(row["label"])) is not None:
+                    self._insert(table, row | {"label": label})
+        asked: set[int] = set()
+        for row in self._beside(tables.further_votes, pairs):
+            new = None if row["vote"] is None else vote(row["vote"])
+            self._insert(tables.further_votes, row | {"vote": new, "taught": False, "cost_usd": 0.0})
+            asked.add(row["task"])
+        for table in (tables.blind_queues, tables.pack_checks):
+            for row in self._of_source(table):
+                self._insert(table, row)
+        self._copy_blind(pairs, vote)
+        return sorted(asked)
+
+    def _copy_blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> None:
+        """Copy the blind tasks. What people said of a label stays said, so merging certifies no more."""
+        old = sorted(pairs)
+        for row in self._of_source(tables.blind_tasks):
+            label = self._label(row["round_id"])
+            if row["round_id"] not in pairs or label is None or (new := vote(label)) is None:
+                continue
+            closed = row["closed_through"]
+            if closed is not None:
+                before = bisect_right(old, closed)
+                row |= {"closed_through": max(map(pairs.__getitem__, old[:before]), default=closed)}
+            number = pairs[row["round_id"]]
+            row |= {"round_id": number, "counting": counting_hash(new, row["score"], {"carried": number})}
+            self._insert(tables.blind_tasks, row)
+
+    def _label(self, round_id: int) -> str | None:
+        return self.connection.scalars(select(_rounds.label).where(_rounds.id == round_id)).one_or_none()
+
+    def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[Row]:
+        """The rows of a table that are of old rounds, as rows of the new ones."""
+        old = list(pairs)
+        for start in range(0, len(old), _PORTION):
+            some = among(self.connection.dialect, table.c.round_id, old[start : start + _PORTION])
+            for row in self.connection.execute(select(table).where(some)).all():
+                yield {**row._mapping, "round_id": pairs[row.round_id]}
+
+    def _of_source(self, table: Table) -> list[Row]:
+        query = select(table).where(
+            table.c.project == self.project, table.c.control == self.control, table.c.epoch == self.source
+        )
+        rows = [{**row._mapping, "epoch": self.epoch} for row in self.connection.execute(query)]
+        return [{name: value for name, value in row.items() if name != "id"} for row in rows]
+
+    def _insert(self, table: Table, row: Row) -> None:
+        self.connection.execute(insert_new(self.connection.dialect, table), row)
+
+
+def lock(connection: Connection, project: str) -> None:
+    """Let nobody else append events to a project until the transaction ends."""
+    of = tables.projects
+    connection.execute(update(of).where(of.c.key == project).values(sequence=of.c.sequence))

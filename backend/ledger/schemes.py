@@ -1,0 +1,82 @@
+"""Label schemes: which labels a question has had, and which label of one became which of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select
+
+from backend.ledger.database import tables
+from camvo.votes.relabelling import LabelMap
+
+_table = tables.schemes
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """The labels that a question has from some time on. Schemes are only ever appended.
+
+    Attributes:
+        control: the name of the question's control tag.
+        epoch: the question's epoch.
+        label_config: the label config.
+        source: the epoch whose rounds were carried over; ``None`` if everything began anew.
+        labels: each label of the source → its label here, ``None`` for one that is dropped; empty if no label
+            changed.
+        created_at: unix seconds.
+        id: the row's id, 0 before the scheme is stored.
+    """
+
+    control: str
+    epoch: str
+    label_config: str
+    source: str | None = None
+    labels: LabelMap = field(default_factory=dict)
+    created_at: float = 0.0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Schemes:
+    """The label schemes of a project's questions."""
+
+    connection: Connection
+    project: str
+
+    def all(self) -> list[Scheme]:
+        """Return every scheme, the earliest first."""
+        query = select(_table).where(_table.c.project == self.project).order_by(_table.c.id)
+        return [_scheme(row) for row in self.connection.execute(query)]
+
+    def latest(self) -> dict[str, Scheme]:
+        """Return control → its scheme now."""
+        return {scheme.control: scheme for scheme in self.all()}
+
+    def epochs(self) -> dict[str, str]:
+        """Return control → the epoch of its scheme now."""
+        columns = (_table.c.control, _table.c.epoch)
+        query = select(*columns).where(_table.c.project == self.project).order_by(_table.c.id)
+        return {row.control: row.epoch for row in self.connection.execute(query)}
+
+    def append(self, scheme: Scheme) -> None:
+        """Store a scheme, which is the question's from now on."""
+        row = {each.name: getattr(scheme, each.name) for each in fields(Scheme) if each.name != "id"}
+        row |= {"labels": dict(scheme.labels), "project": self.project}
+        self.connection.execute(insert(_table), row)
+
+
+def relabelled_in(connection: Connection, projects: Collection[str]) -> dict[str, dict[str, list[LabelMap]]]:
+    """Return project → control → how its labels changed, the earliest first; others are absent."""
+    found: dict[str, dict[str, list[LabelMap]]] = {}
+    columns = (_table.c.project, _table.c.control, _table.c.labels)
+    query = select(*columns).where(_table.c.project.in_(projects), _table.c.source.is_not(None))
+    for row in connection.execute(query.order_by(_table.c.id)):
+        if row.labels:
+            found.setdefault(row.project, {}).setdefault(row.control, []).append(row.labels)
+    return found
+
+
+def _scheme(row: Row[Any]) -> Scheme:
+    return Scheme(**{each.name: getattr(row, each.name) for each in fields(Scheme)})

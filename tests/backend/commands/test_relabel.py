@@ -1,0 +1,234 @@
+"""``camvo relabel``: votes, human labels and what was learnt are mapped; nobody is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labelling import LabelFolder, always
+from same_state import assert_same_state
+from scripted_litellm import HashedTexts
+from whole_backend import prompt_of
+
+from backend.commands.relabel import LabelChanges, opened_project, relabel
+from backend.commands.teach import teach_file
+from backend.datasets.tasks import plain_label_config
+from backend.errors import ConfigError
+from backend.ledger.events import ProjectEvents
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.rounds import ProjectRounds
+from backend.testing import Reply
+from backend.upkeep.verification import problems
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
+
+TEXTS = [f"{kind} {number}" for number in range(8) for kind in ("sun", "rain", "fog")]
+LABELS = ("Glad", "Sad", "Calm")
+TRUTH = {"sun": "Glad", "rain": "Sad", "fog": "Calm"}
+
+
+def script(body: dict[str, Any]) -> Reply:
+    """Green errs on fog."""
+    kind = next(kind for kind in TRUTH if f"{kind} " in prompt_of(body).split("text:")[-1])
+    wrong = body["model"] == "green" and kind == "fog"
+    return Reply.says({"label": "Sad" if wrong else TRUTH[kind]})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+    """Labelled texts, six of which people have labelled too."""
+    with LabelFolder(tmp_path, script, models=("red", "green", "blue")) as folder:
+        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+        folder.table(*TEXTS)
+        folder.label(labels=LABELS, blind=6)
+        kinds = {text: TRUTH[text.split()[0]] for text in TEXTS}
+        folder.change("blind.csv", **kinds)
+        teach_file(tmp_path / "blind.csv", tmp_path / "camvo.yaml")
+        yield folder
+
+
+def changed(folder: LabelFolder, **wanted: Any) -> str:
+    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+        relabel(opened, LabelChanges(**wanted), folder.console, lambda question: True)
+    return str(folder.console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def labels(folder: LabelFolder, *names: str, out: str = "out.csv") -> dict[str, str]:
+    """Label the file again with these labels: text → label."""
+    folder.label(labels=names, out=out)
+    return {row["text"]: row["camvo_label"] for row in folder.rows(out)}
+
+
+def humans(folder: LabelFolder) -> list[str | None]:
+    with folder.ledger.read() as connection:
+        epochs = ProjectRounds(connection, "in").latest_epochs()
+        tasks = Annotations(connection, "in").tasks()
+        of_task = (each for task in tasks for each in ProjectRounds(connection, "in").of_task(task))
+        return [round_.human for round_ in of_task if round_.key.epoch == epochs["label"]]
+
+
+def test_a_renamed_label_costs_no_call_and_no_human_label(folder: LabelFolder) -> None:
+    before, calls, said = labels(folder, *LABELS), folder.server.count(), humans(folder)
+    changed(folder, renames=["Calm=Quiet"])
+    after = labels(folder, "Glad", "Sad", "Quiet")
+    assert folder.server.count() == calls
+    assert after == {text: "Quiet" if label == "Calm" else label for text, label in before.items()}
+    assert humans(folder) == ["Quiet" if label == "Calm" else label for label in said]
+
+
+def problems_of(folder: LabelFolder) -> list[Any]:
+    with folder.ledger.read() as connection:
+        return list(problems(connection, lambda _: None))
+
+
+def state_of(folder: LabelFolder) -> State:
+    """What is learnt under the present labels."""
+    with folder.ledger.read() as connection:
+        epoch = ProjectRounds(connection, "in").latest_epochs()["label"]
+        found = ProjectEvents(connection, "in").after(0, control="label", epoch=epoch)
+    state = State(HashedTexts.dimension)
+    state.add(*(Contribution.unpack(event.contribution) for event in found))
+    return state
+
+
+def test_a_renamed_label_leaves_what_models_are_worth_to_the_last_bit(folder: LabelFolder) -> None:
+    before = state_of(folder)
+    changed(folder, renames=["Calm=Quiet"])
+    assert_same_state(
+        state_of(folder), before.relabelled({"Calm": "Quiet", "Glad": "Glad", "Sad": "Sad"}.get)
+    )
+    assert problems_of(folder) == []
+
+
+def test_labels_that_become_one_agree_from_then_on(folder: LabelFolder) -> None:
+    calls, green = folder.server.count(), state_of(folder)["green"]
+    changed(folder, merges=["Sad,Calm=Low"])
+    assert set(labels(folder, "Glad", "Low").values()) == {"Glad", "Low"}
+    assert folder.server.count() == calls
+    assert green.reward_sum < green.rewards
+    assert state_of(folder)["green"].reward_sum == state_of(folder)["green"].rewards == green.rewards
+    assert set(humans(folder)) <= {"Glad", "Low"}
+    assert problems_of(folder) == []
+
+
+def test_a_label_can_be_put_into_one_that_stays(folder: LabelFolder) -> None:
+    calls = folder.server.count()
+    changed(folder, merges=["Sad,Calm=Sad"])
+    assert set(labels(folder, "Glad", "Sad").values()) == {"Glad", "Sad"}
+    assert folder.server.count() == calls
+
+
+def test_only_tasks_with_a_label_that_is_dropped_are_asked_about_again(folder: LabelFolder) -> None:
+    calls = folder.server.count()
+    changed(folder, drops=["Calm"])
+    folder.server.script = always("Glad")
+    after = labels(folder, "Glad", "Sad")
+    assert folder.server.count() - calls == 3 * 8
+    assert {after[text] for text in TEXTS if "fog" in text} == {"Glad"}
+    assert {after[text] for text in TEXTS if "rain" in text} == {"Sad"}
+    assert problems_of(folder) == []
+
+
+@pytest.mark.parametrize("wanted", [{"renames": ["Calm=Quiet"]}, {"merges": ["Sad,Calm=Low"]}])
+def test_a_change_is_taken_back_with_every_label_of_people(
+    folder: LabelFolder, wanted: dict[str, list[str]]
+) -> None:
+    before, said, calls = labels(folder, *LABELS), humans(folder), folder.server.count()
+    state = state_of(folder)
+    changed(folder, **wanted)
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    assert humans(folder) == said
+    assert folder.server.count() == calls
+    assert_same_state(state_of(folder), state)
+    assert problems_of(folder) == []
+
+
+def test_what_was_asked_under_a_new_name_is_kept_when_the_name_is_taken_back(folder: LabelFolder) -> None:
+    changed(folder, renames=["Calm=Quiet"])
+    folder.table(*TEXTS, "fog 99")
+    folder.server.script = always("Quiet")
+    assert labels(folder, "Glad", "Sad", "Quiet")["fog 99"] == "Quiet"
+    changed(folder, undo=True)
+    calls = folder.server.count()
+    assert labels(folder, *LABELS)["fog 99"] == "Calm"
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_labels_in_another_order_need_no_command(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    assert labels(folder, *reversed(LABELS)) == before
+    assert folder.server.count() == calls
+
+
+def test_a_label_that_is_gone_is_asked_about_before_anything_is_spent(folder: LabelFolder) -> None:
+    calls = folder.server.count()
+    with pytest.raises(ConfigError, match=r"what becomes of 'Calm'.*camvo relabel --name in"):
+        labels(folder, "Glad", "Sad", "Quiet")
+    assert folder.server.count() == calls
+
+
+def test_a_change_that_is_only_planned_changes_nothing(folder: LabelFolder) -> None:
+    said = []
+    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+        relabel(
+            opened,
+            LabelChanges(merges=["Sad,Calm=Low"]),
+            folder.console,
+            lambda question: bool(said.append(1)),
+        )
+    printed = str(folder.console.file.getvalue())  # type: ignore[attr-defined]
+    assert "24 labels and 6 human labels are carried over, 0 calls" in printed
+    assert said == [1]
+    assert labels(folder, *LABELS)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        ({}, "says of no label what becomes of it"),
+        ({"renames": ["Calm"]}, "is not old=new"),
+        ({"renames": ["Wild=Calm"]}, "no question has this label"),
+        ({"renames": ["Calm=Sad"]}, "would give 'Sad' two sources"),
+        ({"renames": ["Calm=Low", "Sad=Low"]}, "would give 'Low' two sources"),
+        ({"renames": ["Calm=Low", "Calm=Quiet"]}, "says twice what becomes of 'Calm'"),
+        ({"renames": ["Calm=Sad", "Sad=Calm"]}, "'Calm' was the name of another label"),
+        ({"renames": ["Calm=Low"], "control": "mood"}, "no question is called 'mood'"),
+        ({"undo": True}, "no label was changed"),
+        ({"merges": ["Glad,Sad,Calm=All"]}, "label: it has fewer than two labels"),
+    ],
+)
+def test_what_is_not_clear_is_refused_before_anything_changes(
+    folder: LabelFolder, wanted: dict[str, Any], problem: str
+) -> None:
+    calls = folder.server.count()
+    with pytest.raises(ConfigError, match=problem):
+        changed(folder, **wanted)
+    assert labels(folder, *LABELS)
+    assert folder.server.count() == calls
+
+
+@pytest.mark.parametrize(
+    ("choices", "wanted", "problem"),
+    [
+        (("Glad", "Sad"), {}, "says nothing of 'Calm'"),
+        (("Glad", "Sad", "Wild"), {"renames": ["Calm=Quiet"]}, "has no label 'Quiet'"),
+        (("Glad", "Sad", "Calm", "Wild"), {}, "adds 'Wild'"),
+        (LABELS, {}, "no label changes"),
+    ],
+)
+def test_a_label_config_that_loses_or_adds_a_label_is_refused(
+    folder: LabelFolder, choices: tuple[str, ...], wanted: dict[str, Any], problem: str
+) -> None:
+    new = folder.write("new.xml", plain_label_config(choices, "text"))
+    with pytest.raises(ConfigError, match=problem):
+        changed(folder, label_config=new, **wanted)
+
+
+def test_a_label_config_of_another_question_is_refused(folder: LabelFolder) -> None:
+    new = folder.write("new.xml", plain_label_config(LABELS, "title"))
+    with pytest.raises(ConfigError, match="asks another question"):
+        changed(folder, label_config=new)

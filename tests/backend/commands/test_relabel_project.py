@@ -1,0 +1,132 @@
+"""``camvo relabel --project``: ledger, label config and annotations of Label Studio have the new labels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+from label_studio_requests import Annotation, Project, annotated, tick
+from pydantic import SecretStr
+from rich.console import Console
+from whole_backend import Backend, prompt_of, says
+
+from backend.commands.relabel import LabelChanges, opened_project, relabel
+from backend.settings import Environment
+
+TEXTS = ("sun 1", "rain 2", "fog 3", "fog 4")
+MOODS = {"sun": "Glad", "rain": "Sad", "fog": "Calm"}
+
+
+def script(body: dict[str, Any]) -> Any:
+    return says(mood=next(mood for kind, mood in MOODS.items() if f"{kind} " in prompt_of(body)))
+
+
+class Studio:
+    """A project whose tasks have predictions; people have labelled two of them."""
+
+    def __init__(self, api: LabelStudioApi, backend: Backend, folder: Path) -> None:
+        self.api, self.backend, self.folder = api, backend, folder
+        api.project["created_at"] = self.project.payload()["created_at"]
+        self.tasks = api.add_tasks(*TEXTS)
+        self.predicted()
+        for place, mood in ((1, "Sad"), (2, "Calm")):
+            number = api.annotate(self.tasks[place], mood)
+            said = Annotation(number=number, task=self.tasks[place], mood=mood)
+            backend.hook(annotated(said, self.project))
+
+    @property
+    def project(self) -> Project:
+        return Project(number=self.api.project["id"], label_config=self.api.project["label_config"])
+
+    def predicted(self) -> list[str]:
+        raw = [{"id": task, "data": {"text": text}} for task, text in zip(self.tasks, TEXTS, strict=True)]
+        answers = self.backend.predict(*raw, project=self.project)
+        return [answer["result"][0]["value"]["choices"][0] for answer in answers]
+
+    def said(self) -> list[str]:
+        """What Label Studio's annotations say."""
+        found = (each for task in self.api.tasks.values() for each in task["annotations"])
+        return [each["result"][0]["value"]["choices"][0] for each in found]
+
+    def learnt(self) -> list[str | None]:
+        """The human label of each task's latest round."""
+        return [self.backend.rounds(task, self.project)[-1].human for task in self.tasks]
+
+    def change(self, **wanted: Any) -> str:
+        console = Console(file=io.StringIO(), width=200)
+        environment = Environment(
+            database_url=f"sqlite:///{self.folder / 'ledger.sqlite'}",
+            config=self.folder / "camvo.yaml",
+            label_studio_url=self.api.url,
+            label_studio_api_key=SecretStr(KEY),
+        )
+        embedder = self.backend.runtime.embedder
+        with opened_project(PROJECT, environment, client=self.api.client(), embedder=embedder) as opened:
+            relabel(opened, LabelChanges(**wanted), console, lambda question: True)
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    def write(self, old: str, new: str) -> None:
+        """A person edits the label config in Label Studio."""
+        self.api.project["label_config"] = self.api.project["label_config"].replace(old, new)
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    with LabelStudioApi() as api, Backend(tmp_path, script) as backend:
+        backend.runtime.embedder.close = lambda: None  # type: ignore[method-assign]  # shared with the command
+        yield Studio(api, backend, tmp_path)
+
+
+def test_config_annotations_and_predictions_have_the_new_labels_and_nobody_is_asked(studio: Studio) -> None:
+    calls = studio.backend.server.count()
+    printed = studio.change(renames=["Calm=Quiet"])
+    assert 'value="Quiet"' in studio.api.project["label_config"]
+    assert studio.said() == ["Sad", "Quiet"]
+    assert studio.predicted() == ["Glad", "Sad", "Quiet", "Quiet"]
+    assert studio.learnt() == [None, "Sad", "Quiet", None]
+    assert studio.backend.server.count() == calls
+    assert "camvo predict --project" in printed
+
+
+def test_a_config_that_a_person_has_changed_already_is_kept(studio: Studio) -> None:
+    studio.write('value="Calm"', 'value="Quiet" hint="No wind"')
+    assert studio.predicted()[2] == "Calm"
+    studio.change(renames=["Calm=Quiet"])
+    assert 'hint="No wind"' in studio.api.project["label_config"]
+    assert studio.predicted()[2] == "Quiet"
+    assert studio.said() == ["Sad", "Quiet"]
+
+
+def test_merged_labels_of_people_are_apart_again_once_the_merge_is_taken_back(studio: Studio) -> None:
+    before = studio.api.project["label_config"]
+    studio.change(merges=["Sad,Calm=Low"])
+    assert studio.said() == ["Low", "Low"]
+    assert studio.learnt() == [None, "Low", "Low", None]
+    for place in (1, 2):  # the webhook of the changed annotation
+        raw = studio.api.tasks[studio.tasks[place]]["annotations"][0]
+        late = Annotation(number=raw["id"], task=studio.tasks[place], mood="Low", updated=tick())
+        studio.backend.hook(annotated(late, studio.project))
+    studio.change(undo=True)
+    assert studio.said() == ["Sad", "Calm"]
+    studio.predicted()
+    current = [studio.backend.rounds(task, studio.project)[0].human for task in studio.tasks]
+    assert current == [None, "Sad", "Calm", None]
+    assert _choices(studio.api.project["label_config"]) == _choices(before)
+
+
+def test_other_labels_begin_anew_if_a_person_says_so(studio: Studio) -> None:
+    studio.write('value="Calm"', 'value="Wild"')
+    calls = studio.backend.server.count()
+    assert studio.predicted()[2] == "Calm"
+    assert studio.backend.server.count() == calls
+    studio.change(anew=True)
+    studio.backend.server.script = lambda body: says(mood="Wild")
+    assert studio.predicted() == ["Wild"] * 4
+
+
+def _choices(config: str) -> list[str]:
+    return [part.split('"')[0] for part in config.split('<Choice value="')[1:]]

@@ -1,0 +1,110 @@
+"""Label configs that change under a served project: what is the same is carried over, the rest is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Annotation, Project, annotated
+from whole_backend import Backend, prompt_of, says
+
+from backend.ledger.events import ProjectEvents
+from backend.ledger.rounds import ProjectRounds
+from backend.upkeep.verification import problems
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
+
+CONFIG = Project().label_config
+GLAD = '<Choice value="Glad"/>'
+REORDERED = CONFIG.replace(GLAD, "").replace("</Choices>", f"{GLAD}</Choices>")
+HINTED = CONFIG.replace(GLAD, '<Choice value="Glad" hint="joy"/>')
+RENAMED = CONFIG.replace(GLAD, '<Choice value="Happy"/>')
+DROPPED = CONFIG.replace('<Choice value="Calm"/>', "")
+WITH_MORE = CONFIG.replace(GLAD, f'{GLAD}<Choice value="Wild"/>')
+TASKS = [
+    {"id": number, "data": {"text": f"{number} {'rain' if number % 2 else 'sun'}"}} for number in range(1, 9)
+]
+
+
+def script(body: dict[str, Any]) -> Any:
+    """Blue errs on rain."""
+    rainy = "rain" in prompt_of(body)
+    return says(mood="Sad" if rainy and body["model"] != "blue" else "Glad")
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[Backend]:
+    """A project with eight predictions, one of which people have corrected."""
+    with Backend(tmp_path, script) as backend:
+        backend.predict(*TASKS)
+        backend.hook(annotated(Annotation(number=5, task=1, mood="Glad"), Project()))
+        yield backend
+
+
+def predicted(backend: Backend, config: str) -> list[str]:
+    answers = backend.predict(*TASKS, project=Project(label_config=config))
+    return [answer["result"][0]["value"]["choices"][0] for answer in answers]
+
+
+def state(backend: Backend) -> State:
+    with backend.ledger.read() as connection:
+        epoch = ProjectRounds(connection, Project().key).latest_epochs()["mood"]
+        found = ProjectEvents(connection, Project().key).after(0, control="mood", epoch=epoch)
+    sums = State(backend.runtime.embedder.dimension)
+    sums.add(*(Contribution.unpack(event.contribution) for event in found))
+    return sums
+
+
+def alarms(backend: Backend) -> dict[str, str]:
+    [project] = backend.client.get("/status?format=json").get_json()["projects"]
+    return {alert["code"]: f"{alert['message']}. {alert['fix']}" for alert in project["alerts"]}
+
+
+@pytest.mark.parametrize("config", [REORDERED, HINTED])
+def test_another_order_and_other_hints_ask_nobody_again(backend: Backend, config: str) -> None:
+    before, calls, learnt = predicted(backend, CONFIG), backend.server.count(), state(backend)
+    assert predicted(backend, config) == before
+    assert backend.server.count() == calls
+    now = state(backend)
+    assert {arm: (now[arm].rewards, now[arm].reward_sum) for arm in now} == {
+        arm: (learnt[arm].rewards, learnt[arm].reward_sum) for arm in learnt
+    }
+    assert now.rounds == learnt.rounds == len(TASKS)
+    with backend.ledger.read() as connection:
+        assert list(problems(connection, lambda _: None)) == []
+
+
+def test_human_labels_that_come_later_correct_what_was_carried_over(backend: Backend) -> None:
+    predicted(backend, HINTED)
+    before = state(backend)["red"].reward_sum
+    backend.hook(annotated(Annotation(number=6, task=3, mood="Glad"), Project(label_config=HINTED)))
+    assert state(backend)["red"].reward_sum == before - 1.0
+
+
+@pytest.mark.parametrize("config", [RENAMED, DROPPED])
+def test_while_a_label_is_gone_predictions_go_on_under_the_old_labels_with_an_alarm(
+    backend: Backend, config: str
+) -> None:
+    before, calls = predicted(backend, CONFIG), backend.server.count()
+    assert predicted(backend, config) == before
+    assert backend.server.count() == calls
+    alarm = alarms(backend)["labels_unclear"]
+    assert "mood" in alarm
+    assert "camvo relabel --project 7" in alarm
+
+
+def test_a_gone_label_that_comes_back_needs_no_answer(backend: Backend) -> None:
+    predicted(backend, RENAMED)
+    predicted(backend, CONFIG)
+    assert "labels_unclear" not in alarms(backend)
+
+
+def test_a_label_that_is_added_begins_anew_and_taking_it_out_finds_the_old_rounds(backend: Backend) -> None:
+    calls = backend.server.count()
+    predicted(backend, WITH_MORE)
+    assert backend.server.count() == 2 * calls
+    assert alarms(backend).keys().isdisjoint({"labels_unclear"})
+    predicted(backend, CONFIG)
+    assert backend.server.count() == 2 * calls

@@ -34,7 +34,7 @@ from backend.settings import Settings
 from camvo.state.contribution import Contribution
 from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.state.state import State
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.ordered import OrderedVote, has_vote_model
 from camvo.votes.registry import describe_aggregation
 from camvo.votes.relabelling import Relabelling
 
@@ -325,8 +325,9 @@ class Carrying:
         """What an exploration round shows. Labels that became one say nothing of stops that were planned."""
         if self.relabelling.is_exact:
             return explored
-        single = self.relabelling.aggregation == LABEL_VOTE
-        labels = named_labels(self.relabelling.options) if single else ()
+        vote, options = self.relabelling.aggregation, self.relabelling.options
+        ordered = isinstance(vote, OrderedVote)
+        labels = named_labels(options, ordered=ordered) if has_vote_model(vote) else ()
         pattern = explored.pattern
         return ExplorationRound(
             VotePattern.of(pattern.arms, round_.votes, everyone=pattern.everyone, labels=labels), None

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LabelVote
+from camvo.votes.ordered import OrderedVote
 from camvo.votes.sets import SubsetVote, read_subset
 from camvo.votes.spans import SpanVote, read_spans, write_spans
 
@@ -55,7 +56,7 @@ class Relabelling:
             InvalidParameterError: the vote is not in the form of the question's votes.
         """
         match self.aggregation:
-            case LabelVote():
+            case LabelVote() | OrderedVote():
                 return self.labels.get(vote, vote)
             case SubsetVote():
                 chosen = {self.labels.get(label, label) for label in read_subset(vote)}

@@ -14,6 +14,7 @@ from camvo.state.state import State
 from camvo.student.taught_texts import TaughtText, hashed_ngrams
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
+from camvo.votes.ordered import OrderedVote
 from camvo.votes.relabelling import Relabelling
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote
@@ -26,6 +27,7 @@ MERGED = {"a": "x", "b": "x", "c": None, "d": "d"}
     [
         (LABEL_VOTE, "a", "x"),
         (LABEL_VOTE, "c", None),
+        (OrderedVote(("x", "d", "e")), "b", "x"),
         (LABEL_VOTE, "d", "d"),
         (SubsetVote(2), '["a","b","c","d"]', '["d","x"]'),
         (SubsetVote(2), '["c"]', "[]"),

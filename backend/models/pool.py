@@ -45,6 +45,9 @@ from backend.telemetry import metrics
 _CONTEXT = 128_000
 """The most tokens of a prompt for a model of which litellm does not know it."""
 
+_WRITING = 300.0
+"""Seconds that an answer which is a text may take at least: it is many times as long as a label."""
+
 _ROOM = 500
 """Tokens of a prompt that are left for the questions and the task at least."""
 
@@ -136,7 +139,8 @@ class Pool:
                 f"model {name} writes no texts", where=name, fix="name another model of the pool"
             )
         most = max(max_tokens, settings.max_tokens)
-        changes = {"name": f"{name}/writer", "max_tokens": most, "pack": None}
+        timeout = max(settings.timeout, _WRITING)
+        changes = {"name": f"{name}/writer", "max_tokens": most, "pack": None, "timeout": timeout}
         model = Model(settings.model_copy(update=changes), self._keys.get(name))
         self._packed[model.settings.name] = ModelCaller(model, self._rates, self._clock, self.gate, caller)
         return model.settings.name

@@ -347,7 +347,7 @@ def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int) -> t
     query = ModelQuery(
         jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
     )
-    asking = jobs.process.queries.ask(query, patience=jobs.settings.deadline)
+    asking = jobs.process.queries.ask(query, patience=3600.0 * jobs.settings.patience_hours)
     answer = jobs.process.thread.submit(asking).result()
     return answer.content, answer.cost
 

@@ -222,7 +222,7 @@ class Voters:
         answer = await _answer_of(self._packs.ask(query, task, job.patience, usable), arm)
         if isinstance(answer, ModelReply):
             return answer
-        return packed_reply(votes_in(answer.content, prompt.questions), answer.cost, answer.version)
+        return packed_reply(await _votes_in(answer.content, prompt), answer.cost, answer.version)
 
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
@@ -231,7 +231,7 @@ class Voters:
         answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
-        votes = votes_in(answer.content, prompt.questions)
+        votes = await _votes_in(answer.content, prompt)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
         self._pool[arm].breaker.judged(code)
         if code is None:
@@ -259,6 +259,17 @@ def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQ
         job.hurried,
         job.outage_patience is not None,
     )
+
+
+_LONG: Final = 4096
+"""Characters of an answer from which it is read in a thread, so that other tasks go on meanwhile."""
+
+
+async def _votes_in(content: str, prompt: TaskPrompt) -> dict[str, str]:
+    """The votes in an answer by question."""
+    if len(content) < _LONG:
+        return votes_in(content, prompt.questions)
+    return await asyncio.to_thread(votes_in, content, prompt.questions)
 
 
 def _usable(prompt: TaskPrompt) -> Callable[[str], bool]:

@@ -79,7 +79,7 @@ class Pool:
     ) -> None:
         self.gate = CallGate()
         rates = rates or ProcessRates(clock)
-        self._keys, self._rates, self._clock = keys, rates, clock
+        self._rates, self._clock = rates, clock
         self._callers: dict[str, ModelCaller] = {}
         self._packed: dict[str, ModelCaller] = {}
         meters: list[TokenMeter] = []
@@ -141,7 +141,7 @@ class Pool:
         most = max(max_tokens, settings.max_tokens)
         timeout = max(settings.timeout, _WRITING)
         changes = {"name": f"{name}/writer", "max_tokens": most, "pack": None, "timeout": timeout}
-        model = Model(settings.model_copy(update=changes), self._keys.get(name))
+        model = Model(settings.model_copy(update=changes), caller.model.key)
         self._packed[model.settings.name] = ModelCaller(model, self._rates, self._clock, self.gate, caller)
         return model.settings.name
 

@@ -80,6 +80,13 @@ def _food(objects: str, data: Mapping[str, Any]) -> Tag:
 
 TAGS = {
     "choices": _simple(_choices(), "Food", "Work", {"choices": ["food"]}, {"choices": ["Work"]}),
+    "ordered choices": _simple(
+        _choices('camvo_ordered="true" camvo_error="absolute"'),
+        "Food",
+        "Work",
+        {"choices": ["food"]},
+        {"choices": ["Work"]},
+    ),
     "multiple choices": _simple(
         _choices('choice="multiple"'),
         ["Food", "Travel"],

@@ -155,7 +155,10 @@ def label_in(answer: Mapping[str, Any]) -> str:
 
 
 def own_confidence(answer: Mapping[str, Any], label: str) -> float | None:
-    """The label's share of the two, read from the raw answer: the first token of either tells them apart."""
+    """The label's share of the two, read from the raw answer: the first token of either tells them apart.
+
+    A label of which no token was reported counts as the rarest token that was.
+    """
     for token in answer["choices"][0]["logprobs"]["content"]:
         if token["token"].strip() == label:
             others = {other["token"]: math.exp(other["logprob"]) for other in token["top_logprobs"]}
@@ -163,7 +166,12 @@ def own_confidence(answer: Mapping[str, Any], label: str) -> float | None:
                 each: sum(chance for text, chance in others.items() if text and each.startswith(text))
                 for each in ("Positive", "Negative")
             }
-            return chances[label] / sum(chances.values()) if label in others else None
+            rarest = min(others.values())
+            return (
+                chances[label] / sum(chance or rarest for chance in chances.values())
+                if label in others
+                else None
+            )
     raise AssertionError("no token is the label")
 
 

@@ -284,31 +284,63 @@ def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapp
     if not isinstance(value, dict):
         return {}
     votes = _named_votes(value, questions, alone=len(questions) == 1)
-    if votes or not depth or len(value) != 1:
-        return votes or _bare_object(value, questions) or _nested_votes(value, questions, depth)
-    [inner] = value.values()
+    if votes:  # also those that are none: what lies below a refusal is no answer
+        return (_bare_object(value, questions) if _takes_objects(questions) else {}) or votes
+    if not depth or len(value) != 1:
+        return _bare_object(value, questions) or _nested_votes(value, questions, depth)
+    [(key, inner)] = value.items()
+    if not _wraps(key, questions):
+        return _bare_object(value, questions)
     inner = _strict(inner) if isinstance(inner, str) else inner
     return _votes_in(inner, questions, depth - 1) or _bare_object(value, questions)
 
 
 def _named_votes(
     value: Mapping[str, Any], questions: Sequence[TaskQuestion], *, alone: bool = False
-) -> dict[str, str]:
-    """The votes in an object under the questions' names."""
-    votes = {}
+) -> dict[str, str | None]:
+    """The votes in an object under the questions' names; ``None`` where it says nothing valid there."""
+    votes: dict[str, str | None] = {}
     for question in questions:
-        for entry in _entries(value, question, alone=alone):
-            if (vote := question.vote_from_answer(entry)) is not None:
-                votes[question.name] = vote
+        said = {_entry_vote(entry, question) for entry in _entries(value, question, alone=alone)}
+        if said:
+            votes[question.name] = said.pop() if len(said) == 1 else None
     return votes
+
+
+def _entry_vote(entry: Any, question: TaskQuestion) -> str | None:
+    """The vote in a question's entry, which may repeat the question's name."""
+    vote = question.vote_from_answer(entry)
+    inner = _strict(entry) if isinstance(entry, str) else entry
+    if vote is None and isinstance(inner, dict):
+        return _named_votes(inner, [question]).get(question.name)
+    return vote
 
 
 def _nested_votes(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapping[str, str | None]:
     """The votes in objects beside other things, as in the call of a tool; only those under their names."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if isinstance(value, dict) and (votes := _named_votes(value, questions)):
-        return votes
+    inner = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        if votes := _named_votes(value, questions):
+            return votes
+        inner = [each for key, each in value.items() if _wraps(key, questions)]
     return _agreed(_nested_votes(each, questions, depth - 1) for each in inner) if depth else {}
+
+
+def _wraps(key: str, questions: Sequence[TaskQuestion]) -> bool:
+    """Whether a key announces an answer, rather than, say, one that was rejected."""
+    names = {word for each in questions for name in (each.name, each.config.tag) for word in _words_of(name)}
+    return _words_of(key) <= _WRAPPERS | names
+
+
+def _words_of(key: str) -> set[str]:
+    return {*re.findall(r"[^\W\d_]+", key.casefold())}
+
+
+def _takes_objects(questions: Sequence[TaskQuestion]) -> bool:
+    """Whether the only question's answer has keys of its own, which may be those of an answer."""
+    form = questions[0].config.control.answer_format.form
+    form = form[0] if isinstance(form, list) and form else form
+    return len(questions) == 1 and isinstance(form, Mapping)
 
 
 def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) -> dict[str, str]:
@@ -320,16 +352,32 @@ def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) ->
 
 
 def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
-    """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
+    """What is said about a question: under its name, its name in other letters, or a usual key if it is alone.
+
+    The form that was asked for, if repeated, says nothing.
+    """
+    own = _own_keys(question)
     for name in (question.name, answer_key(question.name)):
         if name in answers:
-            return [answers[name]]
-    own = _own_keys(question)
-    found = [entry for key, entry in answers.items() if (folded := _key(key)) and folded in own]
-    if not found and any(isinstance(named := answers.get(key), str) and _key(named) in own for key in _NAMES):
-        return usual_entries(answers)
-    found = usual_entries(answers) if alone and not found else found
-    return found if len(found) == 1 else []
+            return [answers[name]] if not _is_form(answers[name]) else []
+    found = [entry for key, entry in answers.items() if _key(key) in own]
+    named = any(isinstance(name := answers.get(key), str) and _key(name) in own for key in _NAMES)
+    if not found and (alone or named):
+        usual = usual_entries(answers)
+        found = [entry for entry in usual if _speaks(entry, question)]
+    return [entry for entry in found if not _is_form(entry)]
+
+
+def _is_form(entry: Any) -> bool:
+    inner = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
+    return isinstance(inner, str) and re.fullmatch(r"<[\w ]{1,40}>", inner) is not None
+
+
+def _speaks(entry: Any, question: TaskQuestion) -> bool:
+    """Whether a usual key's entry is an answer or a refusal, not a number beside it or a wrapping."""
+    inner = _strict(entry) if isinstance(entry, str) else entry
+    words = entry is None or (isinstance(entry, str) and not isinstance(inner, dict | list))
+    return words or question.vote_from_answer(entry) is not None
 
 
 def _key(name: str) -> str:
@@ -342,6 +390,15 @@ def _own_keys(question: TaskQuestion) -> set[str]:
 
 _NAMES: Final = ("question", "name", "key", "id")
 """Keys of an object that hold the name of the question that it answers."""
+
+_WRAPPERS: Final = frozenset(
+    "answer answers label labels labeling labelling result results output outputs response responses value values "
+    "choice choices category categories class classes classification classifications prediction predictions final "
+    "annotation annotations argument arguments args input inputs parameter parameters params function functions "
+    "call calls tool tools use data json object content message task tasks item items question questions "
+    "text document analysis model assistant".split()
+)
+"""The words in keys of objects that wrap an answer, as in the call of a tool."""
 
 _USUAL: Final = frozenset(map(_key, GENERIC))
 """The subjects of clauses that answer the only question, beside its tag."""

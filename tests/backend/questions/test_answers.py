@@ -203,11 +203,47 @@ def test_lines_with_names_answer_several_questions() -> None:
         '{"a": {"mood": "Positive"}, "b": {"mood": "Negative"}}',
         '{"type": "object", "properties": {"mood": {"type": "string", "enum": ["Positive"]}}}',
         "[1] Positive words were found, as were [2] Negative ones.",
+        '{"mood": "cannot tell", "rejected": {"mood": "Positive"}}',
+        '{"mood": null, "alternatives": [{"mood": "Positive"}]}',
+        '{"mood": null, "answer": "Positive"}',
+        '{"mood": {"rejected": "Positive"}}',
+        '{"mood": null} If forced: {"mood": "Positive"}',
+        '{"answer": "I cannot tell", "if_forced": {"mood": "Positive"}}',
+        '{"answer": "I cannot tell", "data": {"mood": "Positive"}}',
+        '{"rejected": {"mood": "Positive"}}',
+        '{"question": "mood", "answer": "Positive", "value": "Negative"}',
+        '{"question": "mood", "answer": "Positive", "label": "cannot tell"}',
+        '{"answer": "Positive", "label": "Negative"}',
     ],
 )
 def test_what_fits_two_labels_or_none_is_no_vote(content: str) -> None:
     with pytest.raises(BadAnswerError):
         parse_answer(content, [MOOD])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"rejected": {"topic": "Sports", "mood": "Negative"}, "final": {"topic": null, "mood": "Positive"}}',
+        '[{"topic": "Sports"}, {"topic": null, "mood": "Positive"}]',
+        '{"topic": null, "mood": "Positive", "data": {"topic": "Sports"}}',
+    ],
+)
+def test_a_refusal_of_one_of_several_questions_is_no_vote_on_it(content: str) -> None:
+    assert parse_answer(content, [MOOD, TOPIC]) == {"mood": "Positive"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"question": "mood", "answer": "Positive", "value": 0.9}',
+        '{"mood": {"mood": "Positive"}}',
+        'The form is {"mood": "<label>"}, so: {"mood": "Positive"}',
+        '{"function": {"name": "label", "arguments": {"mood": "Positive"}}, "id": 1}',
+    ],
+)
+def test_what_stands_beside_a_label_without_denying_it_costs_no_vote(content: str) -> None:
+    assert parse_answer(content, [MOOD]) == {"mood": "Positive"}
 
 
 NOISE = [

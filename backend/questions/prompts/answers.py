@@ -38,9 +38,10 @@ _CLAUSE: Final = re.compile(
     r"(?P<subject>[^:=\n]{1,64}?)\s*(?:\bis\b\s*:?|:|=|→)\s*(?P<words>\S.*)",
     re.IGNORECASE,
 )
-_TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>\s*([^<>]{1,500}?)\s*</\1>")
+_TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
 _REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
 _DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
+_DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _SMART: Final = str.maketrans("“”„‘’", '"""\'\'')
 
 _PYTHONS: Final = {"True": "true", "False": "false"}
@@ -281,8 +282,12 @@ def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapp
         within = _votes_in(value[0], questions, depth - 1) if len(value) == 1 and depth else {}
         within = within or _nested_votes(value, questions, depth)
         return within or ({questions[0].name: str(vote)} if single else {})
-    if not isinstance(value, dict):
-        return {}
+    return _votes_in_object(value, questions, depth) if isinstance(value, dict) else {}
+
+
+def _votes_in_object(
+    value: Mapping[str, Any], questions: Sequence[TaskQuestion], depth: int
+) -> Mapping[str, str | None]:
     votes = _named_votes(value, questions, alone=len(questions) == 1)
     if votes:  # also those that are none: what lies below a refusal is no answer
         return (_bare_object(value, questions) if _takes_objects(questions) else {}) or votes
@@ -333,7 +338,7 @@ def _wraps(key: str, questions: Sequence[TaskQuestion]) -> bool:
 
 
 def _words_of(key: str) -> set[str]:
-    return {*re.findall(r"[^\W\d_]+", key.casefold())}
+    return {word.removesuffix("s") for word in re.findall(r"[^\W\d_]+", key.casefold())}
 
 
 def _takes_objects(questions: Sequence[TaskQuestion]) -> bool:
@@ -352,7 +357,7 @@ def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) ->
 
 
 def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
-    """What is said about a question: under its name, its name in other letters, or a usual key if it is alone.
+    """What is said about a question: under its name, in other letters, too, or a usual key if it is alone.
 
     The form that was asked for, if repeated, says nothing.
     """
@@ -361,7 +366,7 @@ def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool)
         if name in answers:
             return [answers[name]] if not _is_form(answers[name]) else []
     found = [entry for key, entry in answers.items() if _key(key) in own]
-    named = any(isinstance(name := answers.get(key), str) and _key(name) in own for key in _NAMES)
+    named = any(isinstance(said := answers.get(key), str) and _key(said) in own for key in _NAMES)
     if not found and (alone or named):
         usual = usual_entries(answers)
         found = [entry for entry in usual if _speaks(entry, question)]
@@ -392,13 +397,12 @@ _NAMES: Final = ("question", "name", "key", "id")
 """Keys of an object that hold the name of the question that it answers."""
 
 _WRAPPERS: Final = frozenset(
-    "answer answers label labels labeling labelling result results output outputs response responses value values "
-    "choice choices category categories class classes classification classifications prediction predictions final "
-    "annotation annotations argument arguments args input inputs parameter parameters params function functions "
-    "call calls tool tools use data json object content message task tasks item items question questions "
-    "text document analysis model assistant".split()
+    {"answer", "label", "labeling", "labelling", "result", "output", "response", "value", "choice", "final"}
+    | {"category", "categorie", "class", "classe", "clas", "classification", "prediction", "annotation"}
+    | {"argument", "arg", "input", "parameter", "param", "function", "call", "tool", "use", "data", "json"}
+    | {"object", "content", "message", "task", "item", "question", "text", "document", "analysi", "model"}
 )
-"""The words in keys of objects that wrap an answer, as in the call of a tool."""
+"""The words, without a final s, in keys of objects that wrap an answer, as in the call of a tool."""
 
 _USUAL: Final = frozenset(map(_key, GENERIC))
 """The subjects of clauses that answer the only question, beside its tag."""
@@ -422,20 +426,35 @@ def _bare_vote(words: str, question: TaskQuestion) -> str | None:
 
 def _lone_line(words: str, question: TaskQuestion) -> str | None:
     """The label alone on the first or last line, if nothing around it names another or denies it."""
-    lines = [line.strip() for line in words.strip().split("\n")[:200]]
-    if len(lines) < 2:
+    if not question.options:
         return None
-    apart = {0} if not lines[1] or _REASON.match(lines[1]) else set()
-    apart |= set() if lines[-2] else {len(lines) - 1}
-    votes = {place: vote for place in apart if (vote := question.vote_from_answer(lines[place])) is not None}
-    if len(votes) != 1 or not question.options:
+    lines = [line.strip() for line in words.strip().split("\n")[:200]]
+    votes = _votes_apart(lines, question)
+    if len(votes) != 1:
         return None
     [(place, vote)] = votes.items()
-    around = " ".join(lines[:place] + lines[place + 1 :]).casefold()
+    return None if _is_disputed("\n".join(lines[:place] + lines[place + 1 :]), vote, question) else vote
+
+
+def _votes_apart(lines: Sequence[str], question: TaskQuestion) -> dict[int, str]:
+    """The votes that are alone on the first or last line: line → vote."""
+    if len(lines) < 2:
+        return {}
+    apart = {0} if not lines[1] or _REASON.match(lines[1]) else set()
+    apart |= set() if lines[-2] else {len(lines) - 1}
+    return {place: vote for place in apart if (vote := question.vote_from_answer(lines[place])) is not None}
+
+
+def _is_disputed(around: str, vote: str, question: TaskQuestion) -> bool:
+    """Whether the words around a vote deny something, or name another label or number."""
+    around = " ".join(around.casefold().split())
+    if _DENIAL.search(around):
+        return True
+    if question.options and not question.config.control.answer_format.labels:
+        return any(question.vote_from_answer(number) != vote for number in _DIGITS.findall(around))
     others = (text for text, _ in question.config.control.answer_format.labels)
     named = (re.escape(text.casefold()) for text in others if question.vote_from_answer(text) != vote)
-    denied = _DENIAL.search(around) or any(re.search(rf"(?<!\w){text}(?!\w)", around) for text in named)
-    return None if denied else vote
+    return any(re.search(rf"(?<!\w){text}(?!\w)", around) for text in named)
 
 
 def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
@@ -443,14 +462,21 @@ def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]
     lines = [_EMPHASIS.sub("", line).strip() for line in words.splitlines()[:200] if len(line) <= 500]
     found_clauses = [_CLAUSE.fullmatch(line) for line in lines if line[:1] not in {"{", "["}]
     clauses = [(clause["subject"], clause["words"]) for clause in found_clauses if clause is not None]
-    clauses += _TAGGED.findall(words)[:200]
+    tagged = _TAGGED.findall(words)[:200]
+    outside = _TAGGED.sub(" ", words) if tagged else ""
     found: list[dict[str, str]] = []
     for question in questions:
         subjects = _own_keys(question)
         if len(questions) == 1:
             subjects |= {_key(question.config.tag), *_USUAL}
-        for subject, said in clauses:
+        for place, (subject, said) in enumerate([*clauses, *tagged]):
             if _key(subject) in subjects and said.count('"') % 2 == 0:
                 vote = question.vote_from_answer(said.strip().rstrip(",") if '"' in said else said.strip())
+                if vote is not None and place >= len(clauses) and _is_disputed(outside, vote, question):
+                    return {}
                 found += [] if vote is None else [{question.name: vote}]
+        if found and len(questions) == 1 and question.options:
+            # A label alone on a line is an answer, too, which may differ.
+            apart = _votes_apart([line.strip() for line in words.strip().split("\n")[:200]], question)
+            found += [{question.name: vote} for vote in apart.values()]
     return {name: vote for name, vote in _agreed(found).items() if vote is not None}

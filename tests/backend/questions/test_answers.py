@@ -214,6 +214,10 @@ def test_lines_with_names_answer_several_questions() -> None:
         '{"question": "mood", "answer": "Positive", "value": "Negative"}',
         '{"question": "mood", "answer": "Positive", "label": "cannot tell"}',
         '{"answer": "Positive", "label": "Negative"}',
+        "I could answer <answer>Positive</answer> if this were a review, but it is not, so I refuse.",
+        "Not <label>Positive</label> but rather unclear",
+        "<label>Positive</label> or negative",
+        "Positive\n\nReason: none.\nMood: Negative",
     ],
 )
 def test_what_fits_two_labels_or_none_is_no_vote(content: str) -> None:
@@ -244,6 +248,34 @@ def test_a_refusal_of_one_of_several_questions_is_no_vote_on_it(content: str) ->
 )
 def test_what_stands_beside_a_label_without_denying_it_costs_no_vote(content: str) -> None:
     assert parse_answer(content, [MOOD]) == {"mood": "Positive"}
+
+
+RATING = (
+    parse_label_config(
+        '<View><Text name="t" value="$t"/><Rating name="stars" toName="t" maxRating="5"/></View>'
+    )
+    .questions[0]
+    .about({"t": "words"})
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "4\n\nExplanation: the food is a 5 but the service is a 2, so 3 overall.",
+        "4\n\nReason: none.\nRating: 2",
+        "Food: 5 stars. Service: 1 star.\n\n2",
+        "<rating>4</rating> or 2",
+    ],
+)
+def test_a_number_among_others_is_no_vote(content: str) -> None:
+    with pytest.raises(BadAnswerError):
+        parse_answer(content, [RATING])
+
+
+@pytest.mark.parametrize("content", ["4\n\nExplanation: the food is good.", "Good food.\n<rating>4</rating>"])
+def test_a_number_alone_is_a_vote(content: str) -> None:
+    assert parse_answer(content, [RATING]) == {"stars": "4"}
 
 
 NOISE = [

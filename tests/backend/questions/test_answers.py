@@ -278,6 +278,10 @@ def test_a_number_alone_is_a_vote(content: str) -> None:
     assert parse_answer(content, [RATING]) == {"stars": "4"}
 
 
+def test_a_number_close_to_a_step_is_the_number_of_the_scale() -> None:
+    assert parse_answer('{"stars": 3.0000000001}', [RATING]) == {"stars": "3"}
+
+
 NOISE = [
     "{",
     "}",

@@ -424,7 +424,8 @@ class NumberControl:
             return None
         if not self._allows(value):
             return None
-        return write_number(value)
+        # The editor accepts a number close to a step; a vote is the scale's own number.
+        return min(self.scale, key=lambda own: abs(float(own) - value), default=write_number(value))
 
     def _allows(self, value: float) -> bool:
         low, high = (

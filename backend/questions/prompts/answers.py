@@ -38,9 +38,10 @@ _CLAUSE: Final = re.compile(
     r"(?P<subject>[^:=\n]{1,64}?)\s*(?:\bis\b\s*:?|:|=|→)\s*(?P<words>\S.*)",
     re.IGNORECASE,
 )
-_TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>\s*([^<>]{1,500}?)\s*</\1>")
+_TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
 _REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
 _DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
+_DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _SMART: Final = str.maketrans("“”„‘’", '"""\'\'')
 
 _PYTHONS: Final = {"True": "true", "False": "false"}
@@ -281,34 +282,70 @@ def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapp
         within = _votes_in(value[0], questions, depth - 1) if len(value) == 1 and depth else {}
         within = within or _nested_votes(value, questions, depth)
         return within or ({questions[0].name: str(vote)} if single else {})
-    if not isinstance(value, dict):
-        return {}
+    return _votes_in_object(value, questions, depth) if isinstance(value, dict) else {}
+
+
+def _votes_in_object(
+    value: Mapping[str, Any], questions: Sequence[TaskQuestion], depth: int
+) -> Mapping[str, str | None]:
     votes = _named_votes(value, questions, alone=len(questions) == 1)
-    if votes or not depth or len(value) != 1:
-        return votes or _bare_object(value, questions) or _nested_votes(value, questions, depth)
-    [inner] = value.values()
+    if votes:  # also those that are none: what lies below a refusal is no answer
+        return (_bare_object(value, questions) if _takes_objects(questions) else {}) or votes
+    if not depth or len(value) != 1:
+        return _bare_object(value, questions) or _nested_votes(value, questions, depth)
+    [(key, inner)] = value.items()
+    if not _wraps(key, questions):
+        return _bare_object(value, questions)
     inner = _strict(inner) if isinstance(inner, str) else inner
     return _votes_in(inner, questions, depth - 1) or _bare_object(value, questions)
 
 
 def _named_votes(
     value: Mapping[str, Any], questions: Sequence[TaskQuestion], *, alone: bool = False
-) -> dict[str, str]:
-    """The votes in an object under the questions' names."""
-    votes = {}
+) -> dict[str, str | None]:
+    """The votes in an object under the questions' names; ``None`` where it says nothing valid there."""
+    votes: dict[str, str | None] = {}
     for question in questions:
-        for entry in _entries(value, question, alone=alone):
-            if (vote := question.vote_from_answer(entry)) is not None:
-                votes[question.name] = vote
+        said = {_entry_vote(entry, question) for entry in _entries(value, question, alone=alone)}
+        if said:
+            votes[question.name] = said.pop() if len(said) == 1 else None
     return votes
+
+
+def _entry_vote(entry: Any, question: TaskQuestion) -> str | None:
+    """The vote in a question's entry, which may repeat the question's name."""
+    vote = question.vote_from_answer(entry)
+    inner = _strict(entry) if isinstance(entry, str) else entry
+    if vote is None and isinstance(inner, dict):
+        return _named_votes(inner, [question]).get(question.name)
+    return vote
 
 
 def _nested_votes(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapping[str, str | None]:
     """The votes in objects beside other things, as in the call of a tool; only those under their names."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if isinstance(value, dict) and (votes := _named_votes(value, questions)):
-        return votes
+    inner = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        if votes := _named_votes(value, questions):
+            return votes
+        inner = [each for key, each in value.items() if _wraps(key, questions)]
     return _agreed(_nested_votes(each, questions, depth - 1) for each in inner) if depth else {}
+
+
+def _wraps(key: str, questions: Sequence[TaskQuestion]) -> bool:
+    """Whether a key announces an answer, rather than, say, one that was rejected."""
+    names = {word for each in questions for name in (each.name, each.config.tag) for word in _words_of(name)}
+    return _words_of(key) <= _WRAPPERS | names
+
+
+def _words_of(key: str) -> set[str]:
+    return {word.removesuffix("s") for word in re.findall(r"[^\W\d_]+", key.casefold())}
+
+
+def _takes_objects(questions: Sequence[TaskQuestion]) -> bool:
+    """Whether the only question's answer has keys of its own, which may be those of an answer."""
+    form = questions[0].config.control.answer_format.form
+    form = form[0] if isinstance(form, list) and form else form
+    return len(questions) == 1 and isinstance(form, Mapping)
 
 
 def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) -> dict[str, str]:
@@ -320,16 +357,32 @@ def _bare_object(value: Mapping[str, Any], questions: Sequence[TaskQuestion]) ->
 
 
 def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool) -> list[Any]:
-    """The entry of a question: under its name, its name in other letters, or a usual key if it is alone."""
+    """What is said about a question: under its name, in other letters, too, or a usual key if it is alone.
+
+    The form that was asked for, if repeated, says nothing.
+    """
+    own = _own_keys(question)
     for name in (question.name, answer_key(question.name)):
         if name in answers:
-            return [answers[name]]
-    own = _own_keys(question)
-    found = [entry for key, entry in answers.items() if (folded := _key(key)) and folded in own]
-    if not found and any(isinstance(named := answers.get(key), str) and _key(named) in own for key in _NAMES):
-        return usual_entries(answers)
-    found = usual_entries(answers) if alone and not found else found
-    return found if len(found) == 1 else []
+            return [answers[name]] if not _is_form(answers[name]) else []
+    found = [entry for key, entry in answers.items() if _key(key) in own]
+    named = any(isinstance(said := answers.get(key), str) and _key(said) in own for key in _NAMES)
+    if not found and (alone or named):
+        usual = usual_entries(answers)
+        found = [entry for entry in usual if _speaks(entry, question)]
+    return [entry for entry in found if not _is_form(entry)]
+
+
+def _is_form(entry: Any) -> bool:
+    inner = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
+    return isinstance(inner, str) and re.fullmatch(r"<[\w ]{1,40}>", inner) is not None
+
+
+def _speaks(entry: Any, question: TaskQuestion) -> bool:
+    """Whether a usual key's entry is an answer or a refusal, not a number beside it or a wrapping."""
+    inner = _strict(entry) if isinstance(entry, str) else entry
+    words = entry is None or (isinstance(entry, str) and not isinstance(inner, dict | list))
+    return words or question.vote_from_answer(entry) is not None
 
 
 def _key(name: str) -> str:
@@ -342,6 +395,14 @@ def _own_keys(question: TaskQuestion) -> set[str]:
 
 _NAMES: Final = ("question", "name", "key", "id")
 """Keys of an object that hold the name of the question that it answers."""
+
+_WRAPPERS: Final = frozenset(
+    {"answer", "label", "labeling", "labelling", "result", "output", "response", "value", "choice", "final"}
+    | {"category", "categorie", "class", "classe", "clas", "classification", "prediction", "annotation"}
+    | {"argument", "arg", "input", "parameter", "param", "function", "call", "tool", "use", "data", "json"}
+    | {"object", "content", "message", "task", "item", "question", "text", "document", "analysi", "model"}
+)
+"""The words, without a final s, in keys of objects that wrap an answer, as in the call of a tool."""
 
 _USUAL: Final = frozenset(map(_key, GENERIC))
 """The subjects of clauses that answer the only question, beside its tag."""
@@ -365,20 +426,35 @@ def _bare_vote(words: str, question: TaskQuestion) -> str | None:
 
 def _lone_line(words: str, question: TaskQuestion) -> str | None:
     """The label alone on the first or last line, if nothing around it names another or denies it."""
-    lines = [line.strip() for line in words.strip().split("\n")[:200]]
-    if len(lines) < 2:
+    if not question.options:
         return None
-    apart = {0} if not lines[1] or _REASON.match(lines[1]) else set()
-    apart |= set() if lines[-2] else {len(lines) - 1}
-    votes = {place: vote for place in apart if (vote := question.vote_from_answer(lines[place])) is not None}
-    if len(votes) != 1 or not question.options:
+    lines = [line.strip() for line in words.strip().split("\n")[:200]]
+    votes = _votes_apart(lines, question)
+    if len(votes) != 1:
         return None
     [(place, vote)] = votes.items()
-    around = " ".join(lines[:place] + lines[place + 1 :]).casefold()
+    return None if _is_disputed("\n".join(lines[:place] + lines[place + 1 :]), vote, question) else vote
+
+
+def _votes_apart(lines: Sequence[str], question: TaskQuestion) -> dict[int, str]:
+    """The votes that are alone on the first or last line: line → vote."""
+    if len(lines) < 2:
+        return {}
+    apart = {0} if not lines[1] or _REASON.match(lines[1]) else set()
+    apart |= set() if lines[-2] else {len(lines) - 1}
+    return {place: vote for place in apart if (vote := question.vote_from_answer(lines[place])) is not None}
+
+
+def _is_disputed(around: str, vote: str, question: TaskQuestion) -> bool:
+    """Whether the words around a vote deny something, or name another label or number."""
+    around = " ".join(around.casefold().split())
+    if _DENIAL.search(around):
+        return True
+    if question.options and not question.config.control.answer_format.labels:
+        return any(question.vote_from_answer(number) != vote for number in _DIGITS.findall(around))
     others = (text for text, _ in question.config.control.answer_format.labels)
     named = (re.escape(text.casefold()) for text in others if question.vote_from_answer(text) != vote)
-    denied = _DENIAL.search(around) or any(re.search(rf"(?<!\w){text}(?!\w)", around) for text in named)
-    return None if denied else vote
+    return any(re.search(rf"(?<!\w){text}(?!\w)", around) for text in named)
 
 
 def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
@@ -386,14 +462,21 @@ def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]
     lines = [_EMPHASIS.sub("", line).strip() for line in words.splitlines()[:200] if len(line) <= 500]
     found_clauses = [_CLAUSE.fullmatch(line) for line in lines if line[:1] not in {"{", "["}]
     clauses = [(clause["subject"], clause["words"]) for clause in found_clauses if clause is not None]
-    clauses += _TAGGED.findall(words)[:200]
+    tagged = _TAGGED.findall(words)[:200]
+    outside = _TAGGED.sub(" ", words) if tagged else ""
     found: list[dict[str, str]] = []
     for question in questions:
         subjects = _own_keys(question)
         if len(questions) == 1:
             subjects |= {_key(question.config.tag), *_USUAL}
-        for subject, said in clauses:
+        for place, (subject, said) in enumerate([*clauses, *tagged]):
             if _key(subject) in subjects and said.count('"') % 2 == 0:
                 vote = question.vote_from_answer(said.strip().rstrip(",") if '"' in said else said.strip())
+                if vote is not None and place >= len(clauses) and _is_disputed(outside, vote, question):
+                    return {}
                 found += [] if vote is None else [{question.name: vote}]
+        if found and len(questions) == 1 and question.options:
+            # A label alone on a line is an answer, too, which may differ.
+            apart = _votes_apart([line.strip() for line in words.strip().split("\n")[:200]], question)
+            found += [{question.name: vote} for vote in apart.values()]
     return {name: vote for name, vote in _agreed(found).items() if vote is not None}

@@ -203,11 +203,83 @@ def test_lines_with_names_answer_several_questions() -> None:
         '{"a": {"mood": "Positive"}, "b": {"mood": "Negative"}}',
         '{"type": "object", "properties": {"mood": {"type": "string", "enum": ["Positive"]}}}',
         "[1] Positive words were found, as were [2] Negative ones.",
+        '{"mood": "cannot tell", "rejected": {"mood": "Positive"}}',
+        '{"mood": null, "alternatives": [{"mood": "Positive"}]}',
+        '{"mood": null, "answer": "Positive"}',
+        '{"mood": {"rejected": "Positive"}}',
+        '{"mood": null} If forced: {"mood": "Positive"}',
+        '{"answer": "I cannot tell", "if_forced": {"mood": "Positive"}}',
+        '{"answer": "I cannot tell", "data": {"mood": "Positive"}}',
+        '{"rejected": {"mood": "Positive"}}',
+        '{"question": "mood", "answer": "Positive", "value": "Negative"}',
+        '{"question": "mood", "answer": "Positive", "label": "cannot tell"}',
+        '{"answer": "Positive", "label": "Negative"}',
+        "I could answer <answer>Positive</answer> if this were a review, but it is not, so I refuse.",
+        "Not <label>Positive</label> but rather unclear",
+        "<label>Positive</label> or negative",
+        "Positive\n\nReason: none.\nMood: Negative",
     ],
 )
 def test_what_fits_two_labels_or_none_is_no_vote(content: str) -> None:
     with pytest.raises(BadAnswerError):
         parse_answer(content, [MOOD])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"rejected": {"topic": "Sports", "mood": "Negative"}, "final": {"topic": null, "mood": "Positive"}}',
+        '[{"topic": "Sports"}, {"topic": null, "mood": "Positive"}]',
+        '{"topic": null, "mood": "Positive", "data": {"topic": "Sports"}}',
+    ],
+)
+def test_a_refusal_of_one_of_several_questions_is_no_vote_on_it(content: str) -> None:
+    assert parse_answer(content, [MOOD, TOPIC]) == {"mood": "Positive"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"question": "mood", "answer": "Positive", "value": 0.9}',
+        '{"mood": {"mood": "Positive"}}',
+        'The form is {"mood": "<label>"}, so: {"mood": "Positive"}',
+        '{"function": {"name": "label", "arguments": {"mood": "Positive"}}, "id": 1}',
+    ],
+)
+def test_what_stands_beside_a_label_without_denying_it_costs_no_vote(content: str) -> None:
+    assert parse_answer(content, [MOOD]) == {"mood": "Positive"}
+
+
+RATING = (
+    parse_label_config(
+        '<View><Text name="t" value="$t"/><Rating name="stars" toName="t" maxRating="5"/></View>'
+    )
+    .questions[0]
+    .about({"t": "words"})
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "4\n\nExplanation: the food is a 5 but the service is a 2, so 3 overall.",
+        "4\n\nReason: none.\nRating: 2",
+        "Food: 5 stars. Service: 1 star.\n\n2",
+        "<rating>4</rating> or 2",
+    ],
+)
+def test_a_number_among_others_is_no_vote(content: str) -> None:
+    with pytest.raises(BadAnswerError):
+        parse_answer(content, [RATING])
+
+
+@pytest.mark.parametrize("content", ["4\n\nExplanation: the food is good.", "Good food.\n<rating>4</rating>"])
+def test_a_number_alone_is_a_vote(content: str) -> None:
+    assert parse_answer(content, [RATING]) == {"stars": "4"}
+
+
+def test_a_number_close_to_a_step_is_the_number_of_the_scale() -> None:
+    assert parse_answer('{"stars": 3.0000000001}', [RATING]) == {"stars": "3"}
 
 
 NOISE = [

@@ -125,6 +125,7 @@ def condition(content: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     **{f"answer about {control}": partial(parse, control) for control in CONTROLS},
+    "answer after an opened tag": lambda content: parse("choice", f"<label>{content}x"),
     "answer with quotations": parse_spans,
     "answer about a pack": split,
     "confidences": confide,

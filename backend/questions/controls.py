@@ -346,14 +346,20 @@ class NumberControl:
         return NumericVote(self.low, self.high, "median", largest, self.step)
 
     @property
+    def count(self) -> int | None:
+        """How many numbers there are; ``None`` if bounds and step do not limit them."""
+        if self.low is None or self.high is None or not self.step:
+            return None
+        return math.floor((self.high - self.low) / self.step + _STEP_ERROR) + 1
+
+    @property
     def scale(self) -> tuple[str, ...]:
         """All numbers, from the lowest, if they are few and no tolerance is set; else none."""
-        if self.low is None or self.high is None or not self.step or self.tolerance is not None:
+        count = self.count
+        if count is None or not _FEWEST_STEPS <= count <= MOST_STEPS or self.tolerance is not None:
             return ()
-        steps = math.floor((self.high - self.low) / self.step + _STEP_ERROR)
-        if not _FEWEST_STEPS <= steps + 1 <= MOST_STEPS:
-            return ()
-        return tuple(write_number(self.low + number * self.step) for number in range(steps + 1))
+        low, step = self.low or 0.0, self.step or 0.0
+        return tuple(write_number(low + number * step) for number in range(count))
 
     @property
     def answer_format(self) -> AnswerFormat:
@@ -465,12 +471,13 @@ def error_obstacle(element: Element, control: Control) -> str | None:
         return None
     if isinstance(control, OneOf) and not is_true(element, "camvo_ordered"):
         return 'camvo_error needs camvo_ordered="true"'
-    count = len(control.options(TaskContent({}, {})))
-    return (
-        None
-        if _FEWEST_STEPS <= count <= MOST_STEPS
-        else (f"a scale has from {_FEWEST_STEPS} to {MOST_STEPS} labels or numbers, not {count or 'more'}")
-    )
+    if isinstance(control, NumberControl) and control.tolerance is not None:
+        return "camvo_error and camvo_tolerance exclude one another: a scale has no tolerance"
+    count = control.count if isinstance(control, NumberControl) else len(control.options(TaskContent({}, {})))
+    if count is not None and _FEWEST_STEPS <= count <= MOST_STEPS:
+        return None
+    found = "any number" if count is None else str(count)
+    return f"a scale has from {_FEWEST_STEPS} to {MOST_STEPS} labels or numbers, not {found}"
 
 
 def _error_of(element: Element, default: ErrorName) -> ErrorName:

@@ -335,7 +335,7 @@ def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     model = _two_coins_from(range(rows.shape[1]), rows, counts, temper)
     same = agreement(rows, counts)
     group, _ = closest_group(same - model.agreement)
-    if others_tell(same, group, 2):
+    if len(group) < 2 or others_tell(same, group, 2):
         return model
     rival = _two_coins_from(group, rows, counts, temper)
     lead = float(counts @ (rival.beliefs(rows)[1] - model.beliefs(rows)[1]))

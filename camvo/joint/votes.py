@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import connected_components
 
-from camvo.numerics.small import EPSILON
+from camvo.numerics.small import EPSILON, TIE
 from camvo.state.exploration import UNASKED, VotePattern
 from camvo.twins.twins import same_model
 from camvo.typing import Array
@@ -133,11 +133,15 @@ _IN_GROUP: Final = 0.5
 def closest_group(beyond: Array) -> tuple[list[int], float]:
     """The arms that agree most beyond what is expected, and by how much a pair of them does on average.
 
-    These are the arms with a large part in the leading eigenvector of ``beyond``, shape (K, K).
+    These are the arms with a large part in the leading eigenvector of ``beyond``, shape (K, K). If its parts
+    cancel out, as those of two arms do that agree less than is expected, there is no group.
     """
     beyond = beyond - np.diag(np.diag(beyond))
     values, vectors = np.linalg.eigh(beyond)
-    part = vectors[:, -1] * np.sign(vectors[:, -1].sum())
+    total = float(vectors[:, -1].sum())
+    if abs(total) <= TIE:
+        return [], 0.0
+    part = vectors[:, -1] * np.sign(total)
     group = np.flatnonzero(part > _IN_GROUP * part.max()).tolist()
     return group, float(values[-1]) / max(len(group) - 1, 1)
 

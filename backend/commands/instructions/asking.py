@@ -8,7 +8,7 @@ from concurrent.futures import Future, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -30,9 +30,12 @@ from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.rounds import ProjectRounds
 from backend.models.embedder import Embedder
+from backend.questions.objects import instructions_text
 from backend.settings import Environment
 from camvo.errors import CamvoError
 from camvo.votes.registry import agreed_answer
+
+_HTML: Final = (".html", ".htm")
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +100,7 @@ def opened_project(
 
 def own_text(jobs: DatasetJobs) -> str:
     """The text that :func:`with_text` replaces; empty for none."""
-    if not _of_project(jobs):
+    if not is_in_project(jobs):
         return jobs.settings.instructions or ""
     return _stored(jobs).instructions or ""
 
@@ -107,7 +110,7 @@ def with_text(jobs: DatasetJobs, text: str) -> DatasetJobs:
 
     A project of Label Studio has them there; otherwise they are those of the settings.
     """
-    if not _of_project(jobs):
+    if not is_in_project(jobs):
         return replace(jobs, settings=jobs.settings.model_copy(update={"instructions": text}))
     own, problem = project_settings(replace(_stored(jobs), instructions=text), jobs.process.settings)
     if problem is not None:
@@ -115,7 +118,8 @@ def with_text(jobs: DatasetJobs, text: str) -> DatasetJobs:
     return replace(jobs, settings=own)
 
 
-def _of_project(jobs: DatasetJobs) -> bool:
+def is_in_project(jobs: DatasetJobs) -> bool:
+    """Whether :func:`own_text` is that of the project in Label Studio, not that of the settings."""
     return is_of_label_studio(jobs.project) and jobs.settings.project_instructions
 
 
@@ -138,6 +142,21 @@ def read_text(path: Path, option: str) -> str:
         raise ConfigError(
             f"{path} cannot be read: {type(error).__name__}", where=option, fix="check the path"
         ) from None
+
+
+def read_instructions(path: Path, option: str) -> str:
+    """The instructions of a file that an option names: HTML as models would read it, or plain text.
+
+    Only the file's ending says that it is HTML: a plain text may hold ``<``, too.
+
+    Raises:
+        ConfigError: it cannot be read, or is empty.
+    """
+    written = read_text(path, option)
+    text = instructions_text(written) if path.suffix.lower() in _HTML else written.strip()
+    if not text:
+        raise ConfigError(f"{path} has no text", where=option, fix="write the instructions into it")
+    return text
 
 
 def annotated_tasks(jobs: DatasetJobs) -> dict[int, list[Annotation]]:

@@ -20,21 +20,20 @@ from backend.annotation.replies import PASSING
 from backend.annotation.trials import TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.quoting import agree_to
+from backend.commands.instructions.adopting import how_to_adopt
 from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
     ask_about,
+    is_in_project,
     opened,
     own_text,
     peoples_label,
     price_of,
-    read_text,
     with_text,
 )
 from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect
 from backend.commands.instructions.comparison import change, compare_texts, write_page
-from backend.commands.instructions.writing import change_instructions, with_new_text
-from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
@@ -46,7 +45,6 @@ from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
 from backend.ledger.projects import short_name
 from backend.models.call_ledger import ATTEMPTS, ModelQuery, attempt_key
-from backend.questions.objects import instructions_text
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.proposals import (
     LONGEST_CHANGE,
@@ -126,6 +124,7 @@ class Refinement:
 
     Attributes:
         project: the project's name.
+        in_project: whether the text is that of the project in Label Studio.
         by: the model that proposed.
         cases: how many tasks it was shown.
         tasks: how many other tasks judged.
@@ -136,6 +135,7 @@ class Refinement:
     """
 
     project: str
+    in_project: bool
     by: str
     cases: int
     tasks: int
@@ -166,31 +166,6 @@ def run_refine(
     _print_refinement(console, found, source)
 
 
-def adopt_text(
-    number: int, path: Path, config: Path | None, label_studio: str | None, console: Console, *, yes: bool
-) -> None:
-    """Write a text into a project's instructions in Label Studio, in place of the one that models read.
-
-    Raises:
-        ConfigError: the text cannot be read or is empty; the change was not agreed to; or Label Studio stores
-            another text.
-    """
-    text = instructions_text(read_text(path, "--adopt"))
-    if not text:
-        raise ConfigError(f"{path} has no text", where="--adopt", fix="name a text of camvo refine")
-    client = backend_client.label_studio_client(label_studio, environment_with(config))
-    written = str(client.project(number).get("expert_instruction") or "")
-    new = with_new_text(written, text)
-    change_instructions(client, number, written, new, text, console, yes=yes, where="--adopt")
-    console.print(
-        f"project {number}: the instructions are changed, which begins a new epoch: tasks are asked about"
-        " again when they are predicted next. Answers that were bought to judge the text are kept;"
-        f" camvo quote --project {number} says what the others cost",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
 def refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
 ) -> Refinement:
@@ -217,6 +192,7 @@ def refine_on(
     wanted.out.mkdir(parents=True, exist_ok=True)
     return Refinement(
         project=short_name(jobs.project),
+        in_project=is_in_project(jobs),
         by=by,
         cases=len(cases),
         tasks=race.tasks,
@@ -502,8 +478,7 @@ def _print_refinement(console: Console, found: Refinement, source: Path | int) -
     best = next((each for each in found.changes if each.verdict == "best"), None)
     if best is None:
         advice = "no change is shown to be better: keep the present text"
-    elif isinstance(source, int):
-        advice = f"to adopt it: camvo refine --project {source} --adopt {best.text}"
     else:
-        advice = f"to adopt it, set instructions in camvo.yaml to the content of {best.text}"
+        number = source if isinstance(source, int) and found.in_project else None
+        advice = how_to_adopt(best.text, number)
     console.print(advice, highlight=False, soft_wrap=True, markup=False)

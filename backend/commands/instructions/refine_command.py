@@ -59,7 +59,7 @@ def refine(  # noqa: PLR0917 - a command's options
     if adopt is not None:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-        from backend.commands.instructions.refine import adopt_text  # noqa: PLC0415 - the same
+        from backend.commands.instructions.adopting import adopt_text  # noqa: PLC0415 - the same
 
         refuse("asks nobody with --adopt", "leave it out", by=by, budget=budget, json=as_json)
         adopt_text(int(project or 0), adopt, config, label_studio, Console(), yes=yes)

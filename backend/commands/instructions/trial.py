@@ -21,6 +21,7 @@ from backend.commands.instructions.asking import (
     kept_blind,
     opened,
     price_of,
+    read_instructions,
     read_text,
     with_text,
 )
@@ -34,7 +35,6 @@ from backend.errors import ConfigError
 from backend.ledger.money import Purse
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
-from backend.questions.objects import instructions_text
 from backend.server.status import formats
 from camvo.numerics.paired import Paired
 
@@ -110,13 +110,7 @@ def _after(jobs: DatasetJobs, trial: TrialOptions) -> DatasetJobs:
     """The jobs with the new text and label config."""
     changed, config = jobs, jobs.config
     if trial.instructions is not None:
-        text = instructions_text(read_text(trial.instructions, "--instructions"))
-        if not text:
-            raise ConfigError(
-                f"{trial.instructions} has no text",
-                where="--instructions",
-                fix="write the instructions into it",
-            )
+        text = read_instructions(trial.instructions, "--instructions")
         changed = with_text(jobs, text)
         jobs.process.pool.require_room(changed.settings.instructions or "", "--instructions")
     if trial.label_config is not None:

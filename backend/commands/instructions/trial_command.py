@@ -16,7 +16,10 @@ def try_text(  # noqa: PLR0917 - a command's options
     source: arguments.SourceFile = None,
     project: arguments.ProjectInstead = None,
     instructions: Annotated[
-        Path | None, typer.Option("--instructions", help="The new instructions, a file of text or HTML.")
+        Path | None,
+        typer.Option(
+            "--instructions", help="The new instructions: a plain text, or HTML if it is named *.html."
+        ),
     ] = None,
     new_label_config: Annotated[
         Path | None,

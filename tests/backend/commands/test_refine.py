@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import called
-from label_studio_api import KEY, PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
@@ -22,7 +20,6 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError
 from backend.ledger.money import balance, from_picodollars
-from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text
 from backend.testing import Reply
 
 PRESENT = "Judge the writer."
@@ -206,35 +203,3 @@ def test_models_that_contradict_nobody_leave_nothing_to_refine(
         teach(folder, TEXTS)
         with pytest.raises(ConfigError, match="contradict neither"):
             refined(folder)
-
-
-def adopted(api: LabelStudioApi, folder: Path, *arguments: str) -> Any:
-    variables = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY}
-    return called(
-        *("refine", "--project", str(PROJECT), "--adopt", "new.txt", *arguments), cwd=folder, **variables
-    )
-
-
-@pytest.mark.parametrize("text", ["One < two.\n- Irony & co.", "With\n\na gap <b>"])
-def test_an_adopted_text_is_what_models_read_and_the_part_for_people_stays(tmp_path: Path, text: str) -> None:
-    (tmp_path / "new.txt").write_text(f"{text}\n")
-    with LabelStudioApi() as api:
-        alone = f"<p>{FOR_PEOPLE_ONLY}</p><h2>Codebook</h2>"
-        api.project["expert_instruction"] = f"<p>Old.</p>{alone}"
-        done = adopted(api, tmp_path, "--yes")
-        assert done.returncode == 0, done.stderr
-        written = api.project["expert_instruction"]
-    assert written.endswith(alone)
-    assert instructions_text(written) == instructions_text(text)
-    assert "new epoch" in done.stdout
-
-
-def test_a_text_is_adopted_only_if_somebody_says_yes(tmp_path: Path) -> None:
-    (tmp_path / "new.txt").write_text("New.\n")
-    with LabelStudioApi() as api:
-        api.project["expert_instruction"] = "Old."
-        done = adopted(api, tmp_path)
-        assert api.project["expert_instruction"] == "Old."
-    assert done.returncode == 2
-    assert "+<p>New.</p>" in done.stdout
-    assert "nothing was changed" in done.stderr

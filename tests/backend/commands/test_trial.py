@@ -61,6 +61,12 @@ def test_a_better_text_is_found_by_the_labels_of_people(folder: LabelFolder) -> 
     assert set(question.models) == {"red", "green"}
 
 
+@pytest.mark.parametrize("name", ["new.md", "new.txt"])
+def test_a_plain_text_is_tried_as_it_stands(folder: LabelFolder, name: str) -> None:
+    folder.write(name, "- <person: All are sad\n- Price < 5\n")
+    assert tried(folder, new=name).questions[0].vote.after == 1.0
+
+
 def test_the_present_answers_and_those_tried_before_are_not_bought_again(folder: LabelFolder) -> None:
     before = folder.server.count()
     tried(folder)

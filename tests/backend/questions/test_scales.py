@@ -109,6 +109,13 @@ def test_order_starts_an_epoch():
         ('<Rating name="c" toName="text" camvo_error="cubic"/>', 'camvo_error="cubic"'),
         ('<Rating name="c" toName="text" maxRating="20" camvo_error="exact"/>', "from 3 to 11"),
         ('<Number name="c" toName="text" camvo_error="exact"/>', "from 3 to 11"),
+        ('<Number name="c" toName="text" camvo_error="exact"/>', "not any number"),
+        ('<Rating name="c" toName="text" maxRating="2" camvo_error="exact"/>', "not 2"),
+        ('<Rating name="c" toName="text" maxRating="20" camvo_error="exact"/>', "not 20"),
+        (
+            '<Number name="c" toName="text" max="4" step="1" camvo_tolerance="2" camvo_error="exact"/>',
+            "camvo_tolerance",
+        ),
         (choices('camvo_error="absolute"'), 'needs camvo_ordered="true"'),
         (choices('camvo_ordered="true" choice="multiple"'), "one label of a flat list"),
         (choices('camvo_ordered="true"', '<Choice value="A"/><Choice value="B"/>'), "from 3 to 11"),

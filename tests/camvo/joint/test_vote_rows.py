@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.joint.votes import VoteRows, renumber, row_of
+from camvo.joint.votes import VoteRows, closest_group, renumber, row_of
 from camvo.state.exploration import SILENT, UNASKED, VotePattern, _canonical
 
 ARMS = ("a", "b", "c")
@@ -82,3 +82,10 @@ def test_patterns_that_name_three_labels_give_the_rows_of_those_that_do_not():
 
 def test_without_rounds_there_are_no_rows():
     assert VoteRows.of({}, ARMS, THREE).rows.shape == (0, 3)
+
+
+@pytest.mark.parametrize("parts", [(1.0, -1.0), (-1.0, 1.0), (1.0, -1.0 + 1e-15), (-1.0, 1.0 + 1e-15)])
+def test_arms_that_agree_less_than_expected_are_no_group_however_they_are_rounded(parts, monkeypatch):
+    vectors = np.array([[1.0, 1.0], parts]).T / np.sqrt(2.0)
+    monkeypatch.setattr(np.linalg, "eigh", lambda _: (np.array([-0.1, 0.1]), vectors))
+    assert closest_group(np.array([[0.0, -0.1], [-0.1, 0.0]])) == ([], 0.0)

@@ -1,0 +1,107 @@
+"""``camvo refine --adopt``: models read the text that was judged, or nothing changes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import called
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+
+from backend.commands.instructions.adopting import how_to_adopt
+from backend.learning.projects import remember_project
+from backend.ledger import Ledger, migrate
+from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text
+
+MODEL = "{name: red, model: openai/red, api_base: http://127.0.0.1:9, input_price: 1, output_price: 1}"
+
+
+def adopted(
+    api: LabelStudioApi,
+    folder: Path,
+    *options: str,
+    text: str = "New.",
+    name: str = "new.txt",
+    own: str = "",
+) -> Any:
+    (folder / name).write_text(f"{text}\n")
+    (folder / "camvo.yaml").write_text(f"models: [{MODEL}]\n{own}")
+    variables = {
+        "LABEL_STUDIO_URL": api.url,
+        "LABEL_STUDIO_API_KEY": KEY,
+        "CAMVO_CONFIG": "camvo.yaml",
+        "CAMVO_DATABASE_URL": f"sqlite:///{folder / 'ledger.sqlite'}",
+    }
+    return called(*("refine", "--project", str(PROJECT), "--adopt", name, *options), cwd=folder, **variables)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One < two.\n- Irony & co.",
+        "With\n\na gap <b>",
+        "- <person> is a name\n- Price < 5",
+        "Tags: <b>bold</b> & &lt;p&gt;",
+    ],
+)
+def test_an_adopted_text_is_what_models_read_and_the_part_for_people_stays(tmp_path: Path, text: str) -> None:
+    with LabelStudioApi() as api:
+        alone = f"<p>{FOR_PEOPLE_ONLY}</p><h2>Codebook</h2>"
+        api.project["expert_instruction"] = f"<p>Old.</p>{alone}"
+        done = adopted(api, tmp_path, "--yes", text=text)
+        assert done.returncode == 0, done.stderr
+        written = api.project["expert_instruction"]
+    assert written.endswith(alone)
+    assert instructions_text(written) == text
+    assert "new epoch" in done.stdout
+
+
+def test_html_is_adopted_as_the_text_that_people_read(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        done = adopted(api, tmp_path, "--yes", text="<p>One</p><p>Two</p>", name="new.html")
+        assert done.returncode == 0, done.stderr
+        assert instructions_text(api.project["expert_instruction"]) == "One\nTwo"
+
+
+def test_a_text_is_adopted_only_if_somebody_says_yes(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        api.project["expert_instruction"] = "Old."
+        done = adopted(api, tmp_path)
+        assert api.writes == []
+    assert done.returncode == 2
+    assert "+<p>New.</p>" in done.stdout
+    assert "nothing was changed" in done.stderr
+
+
+def test_an_empty_text_is_not_adopted(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        done = adopted(api, tmp_path, "--yes", text=" ")
+        assert api.writes == []
+    assert "has no text" in done.stderr
+
+
+def test_instructions_that_models_do_not_read_are_left_to_people(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        done = adopted(api, tmp_path, "--yes", own="project_instructions: false\n")
+        assert api.writes == []
+    assert done.returncode == 2
+    assert "set instructions in camvo.yaml to the content of new.txt" in done.stderr
+
+
+def test_the_extra_params_of_a_project_say_whether_models_read_its_instructions(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    migrate(url)
+    with LabelStudioApi() as api:
+        with closing(Ledger(url)) as ledger, ledger.write() as connection:
+            own = {"extra_params": {"project_instructions": False}}
+            remember_project(connection, api.project_key, own, 1.0)
+        done = adopted(api, tmp_path, "--yes")
+        assert api.writes == []
+    assert "do not read the instructions" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "cure"), [(7, "--project 7 --adopt a.txt"), (None, "in camvo.yaml")])
+def test_a_text_is_adopted_where_models_read_it(number: int | None, cure: str) -> None:
+    assert cure in how_to_adopt("a.txt", number)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
 from backend.ledger.blind_tasks import counting_hash
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert_new
+from backend.ledger.database.statements import among, insert_new, insert_or_replace
 from backend.ledger.rounds import add_votes
 
-_rounds, _votes = tables.rounds.c, tables.votes
+_rounds, _votes, _carryings = tables.rounds.c, tables.votes, tables.carryings
 _PORTION = 500
 
 Row = dict[str, Any]
@@ -36,6 +36,21 @@ def copy_votes(connection: Connection, pairs: Mapping[int, int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a question's rounds are carried over, by whichever process; there is none once all are.
+
+    Attributes:
+        fresh: whether the new scheme had no state before, so that it takes over all that was learnt.
+        sequence: the number of the last event that is dealt with.
+        number: the id of the last round that is dealt with besides.
+    """
+
+    fresh: bool
+    sequence: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedRounds:
     """One question's rounds of one epoch that were made of those of another, in a write transaction."""
 
@@ -44,6 +59,27 @@ class CarriedRounds:
     control: str
     source: str
     epoch: str
+
+    def progress(self) -> Progress | None:
+        """Return how far this is, ``None`` before it begins and after it has ended."""
+        query = select(_carryings.c.fresh, _carryings.c.sequence, _carryings.c.number)
+        row = self.connection.execute(query.where(*self._row, _carryings.c.source == self.source)).first()
+        return None if row is None else Progress(**row._mapping)
+
+    def keep(self, progress: Progress) -> None:
+        """Record how far this is."""
+        row = {"project": self.project, "control": self.control, "epoch": self.epoch, "source": self.source}
+        row |= {name: getattr(progress, name) for name in Progress.__slots__}
+        self.connection.execute(insert_or_replace(self.connection.dialect, _carryings), row)
+
+    def end(self) -> None:
+        """Record that all is carried over, so that it begins again when the labels change once more."""
+        self.connection.execute(delete(_carryings).where(*self._row))
+
+    @property
+    def _row(self) -> tuple[ColumnElement[bool], ...]:
+        of = _carryings.c
+        return of.project == self.project, of.control == self.control, of.epoch == self.epoch
 
     def pairs(self) -> dict[int, int]:
         """Return old round → new round, by the new one's id."""

@@ -11,14 +11,16 @@ import migrated
 import pytest
 from blind_project import BlindProject
 from label_studio_requests import Project, tasks_deleted
-from old_ledger import AGE, NEW, OLD, PROJECT, at
+from old_ledger import AGE, NEW, OLD, PROJECT, at, label
 from same_state import assert_same_state
+from sqlalchemy import delete, insert, select, update
 
 from backend import settings as settings_module
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.carrying import Carrying, run_each
 from backend.ledger import Ledger
 from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.rounds import QuestionRounds
 from backend.ledger.schemes import Scheme, Schemes
@@ -137,6 +139,64 @@ def test_what_a_deleted_task_taught_is_carried_over_too(ledger: Ledger, folder: 
     work = carrying(ledger, RENAMED)
     run(ledger, work)
     assert 3 not in rounds(ledger)
+    assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
+
+
+@pytest.fixture
+def corrected(ledger: Ledger, folder: Path) -> Ledger:
+    """A ledger whose third round's event is folded, while the round was left whole and corrected later."""
+    _set_blind(ledger, blind=True)
+    prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=lambda _: None)
+    _set_blind(ledger, blind=False)
+    with at(0, folder) as runtime:
+        label(runtime, 3, "Calm")
+    return ledger
+
+
+def _set_blind(ledger: Ledger, *, blind: bool) -> None:
+    """Let the third round wait for an answer, or not."""
+    of = tables.rounds.c
+    with ledger.write() as connection:
+        connection.execute(update(tables.rounds).where(of.task == 3).values(audit=blind))
+        [round_] = connection.execute(select(of.id, of.epoch).where(of.task == 3))
+        row = {"project": PROJECT, "control": "mood", "epoch": round_.epoch, "task": 3, "round_id": round_.id}
+        row |= {"cohort": 1, "place": 1, "score": 0.5, "counting": "", "verdicts": {}, "answers": ""}
+        connection.execute(delete(tables.blind_tasks))
+        connection.execute(insert(tables.blind_tasks), [row] if blind else [row | {"reward": 1.0}])
+
+
+def test_a_correction_of_a_round_whose_event_was_pruned_is_carried_over(corrected: Ledger) -> None:
+    work = carrying(corrected, RENAMED)
+    run(corrected, work)
+    before = state(corrected, str(work.scheme.source))
+    assert_same_state(state(corrected, LATER), before.relabelled(RENAMED.get))
+    assert sound(corrected)
+
+
+def test_a_correction_of_a_round_whose_event_was_pruned_is_carried_over_with_it(corrected: Ledger) -> None:
+    run(corrected, carrying(corrected, RENAMED))
+    with corrected.read() as connection:
+        [made] = [
+            each.id
+            for each in QuestionRounds(connection, PROJECT, "mood", LATER).after(0, 100)
+            if each.key.task == 3
+        ]
+        found = [(each.round_id, each.kind) for each in _events(connection, PROJECT, LATER)]
+    assert (made, "revision") in found
+
+
+@pytest.mark.parametrize("transactions", range(1, 9))
+def test_an_interrupted_run_carries_what_deleted_tasks_taught_once(
+    ledger: Ledger, folder: Path, transactions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.learning.carrying._PORTION", 5)
+    with at(0, folder) as runtime:
+        runtime.learn(parse_webhook(tasks_deleted(3)))
+        runtime.learn(parse_webhook(tasks_deleted(24)))
+    with pytest.raises(InterruptedError):
+        run(ledger, carrying(ledger, RENAMED), transactions)
+    work = carrying(ledger, RENAMED)
+    run(ledger, work)
     assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
 
 

@@ -354,6 +354,9 @@ class Carrying:
         if latest is not None and latest.epoch == epoch:
             return ()  # another process was faster
         of_question = self._carried(connection)
+        for step in (self._carry_events, self._carry_others):
+            while step(connection) is not None:  # what came while the rest was carried
+                pass
         asked_further = of_question.copy_beside(self.relabelling.vote)
         of_question.end()
         schemes.append(self.scheme)

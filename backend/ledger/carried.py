@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, or_, select, update
 
 from backend.ledger.blind_tasks import counting_hash
 from backend.ledger.database import tables
@@ -82,14 +82,20 @@ class CarriedRounds:
         return of.project == self.project, of.control == self.control, of.epoch == self.epoch
 
     def pairs(self) -> dict[int, int]:
-        """Return old round → new round, by the new one's id."""
+        """Return old round → new round, by the new one's id.
+
+        Where labels came back, the new one may be what the old one was made of.
+        """
+        old, new = tables.rounds.alias().c, tables.rounds.alias().c
+        made = or_(new.carried_from == old.id, old.carried_from == new.id)
         query = (
-            select(_rounds.carried_from, _rounds.id)
-            .where(_rounds.project == self.project, _rounds.control == self.control)
-            .where(_rounds.epoch == self.epoch, _rounds.carried_from.is_not(None))
-            .order_by(_rounds.id)
+            select(old.id.label("old"), new.id.label("new"))
+            .where(old.project == self.project, old.control == self.control, old.epoch == self.source)
+            .where(new.project == old.project, new.task == old.task, new.control == old.control)
+            .where(new.question == old.question, new.epoch == self.epoch, made)
+            .order_by(new.id)
         )
-        return {row.carried_from: row.id for row in self.connection.execute(query)}
+        return {row.old: row.new for row in self.connection.execute(query)}
 
     def copy_beside(self, vote: Callable[[str], str | None]) -> list[int]:
         """Copy what belongs to the rounds: countings, further votes and blind labels.

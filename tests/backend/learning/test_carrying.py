@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import migrated
 import pytest
 from blind_project import BlindProject
 from label_studio_requests import Project, tasks_deleted
+from light_workers import predict
 from old_ledger import AGE, NEW, OLD, PROJECT, at, label
 from same_state import assert_same_state
 from sqlalchemy import delete, insert, select, update
@@ -198,6 +199,47 @@ def test_an_interrupted_run_carries_what_deleted_tasks_taught_once(
     work = carrying(ledger, RENAMED)
     run(ledger, work)
     assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
+
+
+def test_rounds_that_finish_during_the_carry_are_carried_over(ledger: Ledger, folder: Path) -> None:
+    work = carrying(ledger, RENAMED)
+    with at(0, folder) as runtime:
+        run_late = iter([lambda: predict(runtime, range(26, 28))])
+        transactions = work.transactions()
+        result = None
+        with suppress(StopIteration):
+            while True:
+                transaction = transactions.send(result)
+                if transaction == work._finish:
+                    next(run_late)()
+                with ledger.write() as connection:
+                    result = transaction(connection)
+    assert rounds(ledger) == [*OLD, *NEW, 26, 27]
+
+
+def _further(ledger: Ledger, epoch: str) -> list[int]:
+    """The tasks with a further vote on a round of an epoch."""
+    of, vote = tables.rounds.c, tables.further_votes.c
+    query = select(of.task).join(tables.further_votes, vote.round_id == of.id).where(of.epoch == epoch)
+    with ledger.read() as connection:
+        return sorted(connection.scalars(query))
+
+
+def test_votes_that_were_asked_further_since_stay_when_labels_come_back(ledger: Ledger) -> None:
+    work = carrying(ledger, RENAMED)
+    source = str(work.scheme.source)
+    run(ledger, work)
+    with ledger.write() as connection:
+        of = tables.rounds.c
+        number = connection.scalars(select(of.id).where(of.task == 3, of.epoch == LATER)).one()
+        vote = {"round_id": number, "model": "late", "project": PROJECT, "task": 3, "vote": "Happy"}
+        rest = {"cost_usd": 0.1, "purpose": "doubt", "created_at": 2.0, "taught": False}
+        connection.execute(insert(tables.further_votes), vote | rest)
+    back = {"Happy": "Glad", "Sad": "Sad", "Calm": "Calm"}
+    scheme = Scheme("mood", source, Project().label_config, "", LATER, back, 3.0)
+    relabelling = Relabelling(LABEL_VOTE, back, ("Glad", "Sad", "Calm"))
+    run(ledger, Carrying(PROJECT, scheme, relabelling, settings_module.load(None), 3.0))
+    assert _further(ledger, source) == [3]
 
 
 def blind(folder: Path, labels: Mapping[str, str | None]) -> tuple[list[Any], list[Any]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, or_, select, update
@@ -108,37 +109,38 @@ class CarriedRounds:
         """
         pairs = self.pairs()
         for table in (tables.recounts, tables.recount_checks):
-            for row in self._beside(table, pairs):
-                if (label := vote(row["label"])) is not None:
-                    self._insert(table, row | {"label": label})
-        asked: set[int] = set()
-        for row in self._beside(tables.further_votes, pairs):
-            new = None if row["vote"] is None else vote(row["vote"])
-            self._insert(tables.further_votes, row | {"vote": new, "taught": False, "cost_usd": 0.0})
-            asked.add(row["task"])
+            mapped = ((row, vote(row["label"])) for row in self._beside(table, pairs))
+            self._insert(table, (row | {"label": label} for row, label in mapped if label is not None))
+        further = [
+            row | {"vote": row["vote"] and vote(row["vote"]), "taught": False, "cost_usd": 0.0}
+            for row in self._beside(tables.further_votes, pairs)
+        ]
+        self._insert(tables.further_votes, further)
         for table in (tables.blind_queues, tables.pack_checks):
-            for row in self._of_source(table):
-                self._insert(table, row)
-        self._copy_blind(pairs, vote)
-        return sorted(asked)
+            self._insert(table, self._of_source(table))
+        self._insert(tables.blind_tasks, self._blind(pairs, vote))
+        return sorted({row["task"] for row in further})
 
-    def _copy_blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> None:
-        """Copy the blind tasks. What people said of a label stays said, so merging certifies no more."""
+    def _blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> Iterator[Row]:
+        """The blind tasks. What people said of a label stays said, so merging certifies no more."""
+        found = [row for row in self._of_source(tables.blind_tasks) if row["round_id"] in pairs]
+        chosen = among(self.connection.dialect, _rounds.id, [row["round_id"] for row in found])
+        labels = {
+            row.id: row.label
+            for row in self.connection.execute(select(_rounds.id, _rounds.label).where(chosen))
+        }
         old = sorted(pairs)
-        for row in self._of_source(tables.blind_tasks):
-            label = self._label(row["round_id"])
-            if row["round_id"] not in pairs or label is None or (new := vote(label)) is None:
+        through = list(accumulate((pairs[number] for number in old), max))
+        for row in found:
+            if (new := vote(labels[row["round_id"]])) is None:
                 continue
-            closed = row["closed_through"]
-            if closed is not None:
-                before = bisect_right(old, closed)
-                row |= {"closed_through": max(map(pairs.__getitem__, old[:before]), default=closed)}
-            number = pairs[row["round_id"]]
-            row |= {"round_id": number, "counting": counting_hash(new, row["score"], {"carried": number})}
-            self._insert(tables.blind_tasks, row)
-
-    def _label(self, round_id: int) -> str | None:
-        return self.connection.scalars(select(_rounds.label).where(_rounds.id == round_id)).one_or_none()
+            closed, number = row["closed_through"], pairs[row["round_id"]]
+            if closed is not None and (before := bisect_right(old, closed)):
+                row |= {"closed_through": through[before - 1]}
+            yield row | {
+                "round_id": number,
+                "counting": counting_hash(new, row["score"], {"carried": number}),
+            }
 
     def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[Row]:
         """The rows of a table that are of old rounds, as rows of the new ones."""
@@ -155,8 +157,9 @@ class CarriedRounds:
         rows = [{**row._mapping, "epoch": self.epoch} for row in self.connection.execute(query)]
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
-    def _insert(self, table: Table, row: Row) -> None:
-        self.connection.execute(insert_new(self.connection.dialect, table), row)
+    def _insert(self, table: Table, rows: Iterable[Row]) -> None:
+        if listed := list(rows):
+            self.connection.execute(insert_new(self.connection.dialect, table), listed)
 
 
 def lock(connection: Connection, project: str) -> None:

@@ -14,7 +14,7 @@ from label_studio_requests import Project, tasks_deleted
 from light_workers import predict
 from old_ledger import AGE, NEW, OLD, PROJECT, at, label
 from same_state import assert_same_state
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Engine, delete, event, insert, select, update
 
 from backend import settings as settings_module
 from backend.label_studio.payloads import parse_webhook
@@ -276,3 +276,19 @@ def test_blind_labels_certify_what_they_did_and_no_more(
     before, after = blind(tmp_path, labels)
     assert before == after
     assert len(before) > 5
+
+
+def test_blind_tasks_are_carried_over_in_one_statement(tmp_path: Path) -> None:
+    migrated.sqlite(tmp_path / "ledger.sqlite")
+    sizes: list[int] = []
+
+    def note(_connection: Any, _cursor: Any, sql: str, values: Any, _context: Any, many: bool) -> None:
+        if sql.startswith("INSERT INTO blind_tasks"):
+            sizes.append(len(values) if many else 1)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        before, after = blind(tmp_path, {"Glad": "Happy", "Sad": "Sad", "Odd": "Odd"})
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert sizes[-1] == len(after) == len(before)

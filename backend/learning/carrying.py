@@ -6,7 +6,7 @@ with mapped votes, and name the round that they were made of. So the old scheme 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +25,7 @@ from backend.learning.teaching import (
     teacher,
 )
 from backend.ledger import Writer, carried, events, human_annotations, rounds
-from backend.ledger.carried import CarriedRounds, copy_votes, votes_of
+from backend.ledger.carried import CarriedRounds, Progress, copy_votes, votes_of
 from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.rounds import QuestionRounds, Round
@@ -128,14 +128,10 @@ class _Portion:
     """What one transaction has carried.
 
     Attributes:
-        after: the number of the last event, or of the last round, that was looked at.
-        seen: the rounds that it has dealt with.
         rounds: how many rounds it has made.
         left: how many it left, because their label is dropped.
     """
 
-    after: int
-    seen: frozenset[int]
     rounds: int
     left: int
 
@@ -169,13 +165,9 @@ class Carrying:
 
     def transactions(self) -> Transactions:
         """What to do, one write transaction after the other; the last one makes the scheme the question's."""
-        seen: set[int] = set()
-        fresh = yield self._begin
-        for step in (partial(self._carry_events, fresh), partial(self._carry_others, seen)):
-            after = 0
-            while (portion := (yield partial(step, after))) is not None:
-                after = portion.after
-                seen |= portion.seen
+        yield self._begin
+        for step in (self._carry_events, self._carry_others):
+            while (portion := (yield step)) is not None:
                 self.rounds += portion.rounds
                 self.left += portion.left
         tasks = yield self._finish
@@ -186,70 +178,91 @@ class Carrying:
     def _source(self) -> str:
         return self.scheme.source or ""
 
-    def _begin(self, connection: Connection) -> bool:
-        """Carry the sum of the events that were pruned; return whether the scheme had no state before."""
+    def _carried(self, connection: Connection) -> CarriedRounds:
+        return CarriedRounds(connection, self.project, self.scheme.control, self._source, self.scheme.epoch)
+
+    def _begin(self, connection: Connection) -> None:
+        """Carry the sum of the events that were pruned, unless that is done."""
         carried.lock(connection, self.project)
-        control, epoch = self.scheme.control, self.scheme.epoch
+        control, epoch, carried_rounds = self.scheme.control, self.scheme.epoch, self._carried(connection)
+        if carried_rounds.progress() is not None:
+            return
         later = ProjectEvents(connection, self.project).after(0, control=control, epoch=epoch, limit=1)
-        if later or StateRecords(connection, self.project, control, epoch).base() is not None:
-            return False
+        fresh = not later and StateRecords(connection, self.project, control, epoch).base() is None
+        carried_rounds.keep(Progress(fresh))
         base = StateRecords(connection, self.project, control, self._source).base()
-        if base is not None:
+        if fresh and base is not None:
             state = State.restore(base.state).relabelled(self.relabelling.vote).snapshot()
             base = replace(base, epoch=epoch, state=state, digest=events.digest_of(state))
             events.replace_base(connection, base, None)
-        return True
 
-    def _carry_events(self, fresh: bool, after: int, connection: Connection) -> _Portion | None:
+    def _carry_events(self, connection: Connection) -> _Portion | None:
         """Carry the next events, in their order, with the rounds that they are of; ``None`` without more."""
         carried.lock(connection, self.project)
+        if (progress := self._carried(connection).progress()) is None:
+            return None  # another process was faster
         found = ProjectEvents(connection, self.project).after(
-            after, control=self.scheme.control, epoch=self._source, limit=_PORTION
+            progress.sequence, control=self.scheme.control, epoch=self._source, limit=_PORTION
         )
         if not found:
             return None
         old = rounds.find_by_id(connection, {event.round_id for event in found if event.round_id is not None})
         firsts = {event.round_id: event for event in found if event.kind == "round"}
-        seen = [number for number in old if number in firsts]
-        new, left = self._new_rounds(connection, [old[number] for number in seen])
+        begun = [round_ for number, round_ in old.items() if number in firsts]
+        new, left = self._new_rounds(connection, begun)
         votes = votes_of(connection, [number for number, _ in new])
         lessons = [self._lesson(round_, firsts[number], votes[number]) for number, round_ in new]
         stored = insert_rounds(connection, lessons)
         made = {number: event for (number, _), event in zip(new, stored, strict=True)}
-        append = [self._event(event, old, made, fresh=fresh) for event in found]
-        if events_ := [event for event in append if event is not None]:
-            ProjectEvents(connection, self.project).append(events_, self.now)
-        return _Portion(found[-1].sequence, frozenset(seen), len(new), left)
+        append: list[NewEvent] = []
+        for event in found:
+            if event.round_id not in old:  # of a round that is deleted by now, or a restart
+                append += [self._event(event)] if progress.fresh else []
+            elif event.kind == "round" and event.round_id in made:
+                append.append(made[event.round_id])  # what revised the round is in it
+        self._append(connection, append)
+        self._carried(connection).keep(replace(progress, sequence=found[-1].sequence))
+        return _Portion(len(new), left)
 
-    def _event(
-        self, event: Event, old: Mapping[int, Round], made: Mapping[int, NewEvent], *, fresh: bool
-    ) -> NewEvent | None:
-        """The event of the new scheme: of a carried round, or of one that is deleted by now, or a restart."""
-        if event.round_id in old:  # what revised the round is in its first event
-            return made.get(event.round_id or 0) if event.kind == "round" else None
-        if not fresh:
-            return None
+    def _append(self, connection: Connection, new: Sequence[NewEvent]) -> None:
+        if new:
+            ProjectEvents(connection, self.project).append(new, self.now)
+
+    def _event(self, event: Event, of: tuple[int, Round] | None = None) -> NewEvent:
+        """The event of the new scheme, of the same round or of the one that was made of it."""
         lesson = Contribution.unpack(event.contribution).relabelled(self.relabelling.vote)
         return NewEvent(
             control=self.scheme.control,
             epoch=self.scheme.epoch,
             kind=event.kind,
-            contribution=lesson.pack(),
-            round_id=event.round_id,
+            contribution=lesson.pack() if of is None else lesson.pack(of[1].text),
+            round_id=event.round_id if of is None else of[0],
+            context_of_round=of is not None,
         )
 
-    def _carry_others(self, seen: Set[int], after: int, connection: Connection) -> _Portion | None:
-        """Carry the next rounds whose events were pruned; ``None`` without more."""
+    def _carry_others(self, connection: Connection) -> _Portion | None:
+        """Carry the next rounds whose first events were pruned, with later ones; ``None`` without more."""
         carried.lock(connection, self.project)
-        found = QuestionRounds(connection, self.project, self.scheme.control, self._source).after(
-            after, _PORTION
+        if (progress := self._carried(connection).progress()) is None:
+            return None
+        control = self.scheme.control
+        found = QuestionRounds(connection, self.project, control, self._source).after(
+            progress.number, _PORTION
         )
         if not found:
             return None
-        new, left = self._new_rounds(connection, [round_ for round_ in found if round_.id not in seen])
+        whole = [round_.id for round_ in found if not round_.pruned]
+        later = ProjectEvents(connection, self.project).of_rounds(control, self._source, whole)
+        learnt = {event.round_id for event in later if event.kind == "round"}
+        new, left = self._new_rounds(connection, [round_ for round_ in found if round_.id not in learnt])
         ids = rounds.insert_each(connection, [round_ for _, round_ in new])
         copy_votes(connection, dict(zip([number for number, _ in new], ids, strict=True)))
-        return _Portion(found[-1].id, frozenset(), len(new), left)
+        if progress.fresh:
+            made = {old: (number, round_) for (old, round_), number in zip(new, ids, strict=True)}
+            of_made = [(event, made[event.round_id]) for event in later if event.round_id in made]
+            self._append(connection, [self._event(event, of) for event, of in of_made])
+        self._carried(connection).keep(replace(progress, number=found[-1].id))
+        return _Portion(len(new), left)
 
     def _new_rounds(
         self, connection: Connection, old: Sequence[Round]
@@ -340,8 +353,12 @@ class Carrying:
         latest = schemes.latest().get(self.scheme.control)
         if latest is not None and latest.epoch == epoch:
             return ()  # another process was faster
-        of_question = CarriedRounds(connection, self.project, self.scheme.control, self._source, epoch)
+        of_question = self._carried(connection)
+        for step in (self._carry_events, self._carry_others):
+            while step(connection) is not None:  # what came while the rest was carried
+                pass
         asked_further = of_question.copy_beside(self.relabelling.vote)
+        of_question.end()
         schemes.append(self.scheme)
         if self.originals:
             Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, or_, select, update
 
 from backend.ledger.blind_tasks import counting_hash
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert_new
+from backend.ledger.database.statements import among, insert_new, insert_or_replace
 from backend.ledger.rounds import add_votes
 
-_rounds, _votes = tables.rounds.c, tables.votes
+_rounds, _votes, _carryings = tables.rounds.c, tables.votes, tables.carryings
 _PORTION = 500
 
 Row = dict[str, Any]
@@ -36,6 +37,21 @@ def copy_votes(connection: Connection, pairs: Mapping[int, int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a question's rounds are carried over, by whichever process; there is none once all are.
+
+    Attributes:
+        fresh: whether the new scheme had no state before, so that it takes over all that was learnt.
+        sequence: the number of the last event that is dealt with.
+        number: the id of the last round that is dealt with besides.
+    """
+
+    fresh: bool
+    sequence: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedRounds:
     """One question's rounds of one epoch that were made of those of another, in a write transaction."""
 
@@ -45,15 +61,42 @@ class CarriedRounds:
     source: str
     epoch: str
 
+    def progress(self) -> Progress | None:
+        """Return how far this is, ``None`` before it begins and after it has ended."""
+        query = select(_carryings.c.fresh, _carryings.c.sequence, _carryings.c.number)
+        row = self.connection.execute(query.where(*self._row, _carryings.c.source == self.source)).first()
+        return None if row is None else Progress(**row._mapping)
+
+    def keep(self, progress: Progress) -> None:
+        """Record how far this is."""
+        row = {"project": self.project, "control": self.control, "epoch": self.epoch, "source": self.source}
+        row |= {name: getattr(progress, name) for name in Progress.__slots__}
+        self.connection.execute(insert_or_replace(self.connection.dialect, _carryings), row)
+
+    def end(self) -> None:
+        """Record that all is carried over, so that it begins again when the labels change once more."""
+        self.connection.execute(delete(_carryings).where(*self._row))
+
+    @property
+    def _row(self) -> tuple[ColumnElement[bool], ...]:
+        of = _carryings.c
+        return of.project == self.project, of.control == self.control, of.epoch == self.epoch
+
     def pairs(self) -> dict[int, int]:
-        """Return old round → new round, by the new one's id."""
+        """Return old round → new round, by the new one's id.
+
+        Where labels came back, the new one may be what the old one was made of.
+        """
+        old, new = tables.rounds.alias().c, tables.rounds.alias().c
+        made = or_(new.carried_from == old.id, old.carried_from == new.id)
         query = (
-            select(_rounds.carried_from, _rounds.id)
-            .where(_rounds.project == self.project, _rounds.control == self.control)
-            .where(_rounds.epoch == self.epoch, _rounds.carried_from.is_not(None))
-            .order_by(_rounds.id)
+            select(old.id.label("old"), new.id.label("new"))
+            .where(old.project == self.project, old.control == self.control, old.epoch == self.source)
+            .where(new.project == old.project, new.task == old.task, new.control == old.control)
+            .where(new.question == old.question, new.epoch == self.epoch, made)
+            .order_by(new.id)
         )
-        return {row.carried_from: row.id for row in self.connection.execute(query)}
+        return {row.old: row.new for row in self.connection.execute(query)}
 
     def copy_beside(self, vote: Callable[[str], str | None]) -> list[int]:
         """Copy what belongs to the rounds: countings, further votes and blind labels.
@@ -66,37 +109,38 @@ class CarriedRounds:
         """
         pairs = self.pairs()
         for table in (tables.recounts, tables.recount_checks):
-            for row in self._beside(table, pairs):
-                if (label := vote(row["label"])) is not None:
-                    self._insert(table, row | {"label": label})
-        asked: set[int] = set()
-        for row in self._beside(tables.further_votes, pairs):
-            new = None if row["vote"] is None else vote(row["vote"])
-            self._insert(tables.further_votes, row | {"vote": new, "taught": False, "cost_usd": 0.0})
-            asked.add(row["task"])
+            mapped = ((row, vote(row["label"])) for row in self._beside(table, pairs))
+            self._insert(table, (row | {"label": label} for row, label in mapped if label is not None))
+        further = [
+            row | {"vote": row["vote"] and vote(row["vote"]), "taught": False, "cost_usd": 0.0}
+            for row in self._beside(tables.further_votes, pairs)
+        ]
+        self._insert(tables.further_votes, further)
         for table in (tables.blind_queues, tables.pack_checks):
-            for row in self._of_source(table):
-                self._insert(table, row)
-        self._copy_blind(pairs, vote)
-        return sorted(asked)
+            self._insert(table, self._of_source(table))
+        self._insert(tables.blind_tasks, self._blind(pairs, vote))
+        return sorted({row["task"] for row in further})
 
-    def _copy_blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> None:
-        """Copy the blind tasks. What people said of a label stays said, so merging certifies no more."""
+    def _blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> Iterator[Row]:
+        """The blind tasks. What people said of a label stays said, so merging certifies no more."""
+        found = [row for row in self._of_source(tables.blind_tasks) if row["round_id"] in pairs]
+        chosen = among(self.connection.dialect, _rounds.id, [row["round_id"] for row in found])
+        labels = {
+            row.id: row.label
+            for row in self.connection.execute(select(_rounds.id, _rounds.label).where(chosen))
+        }
         old = sorted(pairs)
-        for row in self._of_source(tables.blind_tasks):
-            label = self._label(row["round_id"])
-            if row["round_id"] not in pairs or label is None or (new := vote(label)) is None:
+        through = list(accumulate((pairs[number] for number in old), max))
+        for row in found:
+            if (new := vote(labels[row["round_id"]])) is None:
                 continue
-            closed = row["closed_through"]
-            if closed is not None:
-                before = bisect_right(old, closed)
-                row |= {"closed_through": max(map(pairs.__getitem__, old[:before]), default=closed)}
-            number = pairs[row["round_id"]]
-            row |= {"round_id": number, "counting": counting_hash(new, row["score"], {"carried": number})}
-            self._insert(tables.blind_tasks, row)
-
-    def _label(self, round_id: int) -> str | None:
-        return self.connection.scalars(select(_rounds.label).where(_rounds.id == round_id)).one_or_none()
+            closed, number = row["closed_through"], pairs[row["round_id"]]
+            if closed is not None and (before := bisect_right(old, closed)):
+                row |= {"closed_through": through[before - 1]}
+            yield row | {
+                "round_id": number,
+                "counting": counting_hash(new, row["score"], {"carried": number}),
+            }
 
     def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[Row]:
         """The rows of a table that are of old rounds, as rows of the new ones."""
@@ -113,8 +157,9 @@ class CarriedRounds:
         rows = [{**row._mapping, "epoch": self.epoch} for row in self.connection.execute(query)]
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
-    def _insert(self, table: Table, row: Row) -> None:
-        self.connection.execute(insert_new(self.connection.dialect, table), row)
+    def _insert(self, table: Table, rows: Iterable[Row]) -> None:
+        if listed := list(rows):
+            self.connection.execute(insert_new(self.connection.dialect, table), listed)
 
 
 def lock(connection: Connection, project: str) -> None:

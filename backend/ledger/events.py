@@ -27,7 +27,7 @@ from backend.errors import LedgerError
 from backend.ledger import projects, recounts
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context, unpack_text, with_context, without_context
-from backend.ledger.database.statements import insert_new, insert_or_replace
+from backend.ledger.database.statements import among, insert_new, insert_or_replace
 from camvo.student.taught_texts import Ngrams
 from camvo.typing import Array
 
@@ -244,6 +244,20 @@ class ProjectEvents:
             .limit(most)
         )
         return [_event(row) for row in self.connection.execute(query)][::-1]
+
+    def of_rounds(self, control: str, epoch: str, ids: Sequence[int]) -> list[Event]:
+        """Return a state's events of these rounds that are not folded, in order."""
+        if not ids:
+            return []
+        beside = _contexts.c.round_id == _table.c.round_id
+        query = (
+            select(_table, _contexts.c.context)
+            .outerjoin(_contexts, beside)
+            .where(_table.c.project == self.project, _table.c.control == control, _table.c.epoch == epoch)
+            .where(among(self.connection.dialect, _table.c.round_id, ids))
+            .order_by(_table.c.sequence)
+        )
+        return [_event(row) for row in self.connection.execute(query)]
 
     def bases(self) -> list[Base]:
         """Return every base of a project."""

@@ -444,6 +444,17 @@ schemes = _table(
     sqlite_autoincrement=True,
 )
 
+carryings = _table(
+    "carryings",
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("fresh", Boolean, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+)
+
 alerts = _table(
     "alerts",
     Column("project", Text, primary_key=True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,17 @@ import migrated
 import pytest
 from blind_project import BlindProject
 from label_studio_requests import Project, tasks_deleted
-from old_ledger import AGE, NEW, OLD, PROJECT, at
+from light_workers import predict
+from old_ledger import AGE, NEW, OLD, PROJECT, at, label
 from same_state import assert_same_state
+from sqlalchemy import Engine, delete, event, insert, select, update
 
 from backend import settings as settings_module
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.carrying import Carrying, run_each
 from backend.ledger import Ledger
 from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.rounds import QuestionRounds
 from backend.ledger.schemes import Scheme, Schemes
@@ -140,6 +143,105 @@ def test_what_a_deleted_task_taught_is_carried_over_too(ledger: Ledger, folder: 
     assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
 
 
+@pytest.fixture
+def corrected(ledger: Ledger, folder: Path) -> Ledger:
+    """A ledger whose third round's event is folded, while the round was left whole and corrected later."""
+    _set_blind(ledger, blind=True)
+    prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=lambda _: None)
+    _set_blind(ledger, blind=False)
+    with at(0, folder) as runtime:
+        label(runtime, 3, "Calm")
+    return ledger
+
+
+def _set_blind(ledger: Ledger, *, blind: bool) -> None:
+    """Let the third round wait for an answer, or not."""
+    of = tables.rounds.c
+    with ledger.write() as connection:
+        connection.execute(update(tables.rounds).where(of.task == 3).values(audit=blind))
+        [round_] = connection.execute(select(of.id, of.epoch).where(of.task == 3))
+        row = {"project": PROJECT, "control": "mood", "epoch": round_.epoch, "task": 3, "round_id": round_.id}
+        row |= {"cohort": 1, "place": 1, "score": 0.5, "counting": "", "verdicts": {}, "answers": ""}
+        connection.execute(delete(tables.blind_tasks))
+        connection.execute(insert(tables.blind_tasks), [row] if blind else [row | {"reward": 1.0}])
+
+
+def test_a_correction_of_a_round_whose_event_was_pruned_is_carried_over(corrected: Ledger) -> None:
+    work = carrying(corrected, RENAMED)
+    run(corrected, work)
+    before = state(corrected, str(work.scheme.source))
+    assert_same_state(state(corrected, LATER), before.relabelled(RENAMED.get))
+    assert sound(corrected)
+
+
+def test_a_correction_of_a_round_whose_event_was_pruned_is_carried_over_with_it(corrected: Ledger) -> None:
+    run(corrected, carrying(corrected, RENAMED))
+    with corrected.read() as connection:
+        [made] = [
+            each.id
+            for each in QuestionRounds(connection, PROJECT, "mood", LATER).after(0, 100)
+            if each.key.task == 3
+        ]
+        found = [(each.round_id, each.kind) for each in _events(connection, PROJECT, LATER)]
+    assert (made, "revision") in found
+
+
+@pytest.mark.parametrize("transactions", range(1, 9))
+def test_an_interrupted_run_carries_what_deleted_tasks_taught_once(
+    ledger: Ledger, folder: Path, transactions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.learning.carrying._PORTION", 5)
+    with at(0, folder) as runtime:
+        runtime.learn(parse_webhook(tasks_deleted(3)))
+        runtime.learn(parse_webhook(tasks_deleted(24)))
+    with pytest.raises(InterruptedError):
+        run(ledger, carrying(ledger, RENAMED), transactions)
+    work = carrying(ledger, RENAMED)
+    run(ledger, work)
+    assert_same_state(state(ledger, LATER), state(ledger, str(work.scheme.source)).relabelled(RENAMED.get))
+
+
+def test_rounds_that_finish_during_the_carry_are_carried_over(ledger: Ledger, folder: Path) -> None:
+    work = carrying(ledger, RENAMED)
+    with at(0, folder) as runtime:
+        run_late = iter([lambda: predict(runtime, range(26, 28))])
+        transactions = work.transactions()
+        result = None
+        with suppress(StopIteration):
+            while True:
+                transaction = transactions.send(result)
+                if transaction == work._finish:
+                    next(run_late)()
+                with ledger.write() as connection:
+                    result = transaction(connection)
+    assert rounds(ledger) == [*OLD, *NEW, 26, 27]
+
+
+def _further(ledger: Ledger, epoch: str) -> list[int]:
+    """The tasks with a further vote on a round of an epoch."""
+    of, vote = tables.rounds.c, tables.further_votes.c
+    query = select(of.task).join(tables.further_votes, vote.round_id == of.id).where(of.epoch == epoch)
+    with ledger.read() as connection:
+        return sorted(connection.scalars(query))
+
+
+def test_votes_that_were_asked_further_since_stay_when_labels_come_back(ledger: Ledger) -> None:
+    work = carrying(ledger, RENAMED)
+    source = str(work.scheme.source)
+    run(ledger, work)
+    with ledger.write() as connection:
+        of = tables.rounds.c
+        number = connection.scalars(select(of.id).where(of.task == 3, of.epoch == LATER)).one()
+        vote = {"round_id": number, "model": "late", "project": PROJECT, "task": 3, "vote": "Happy"}
+        rest = {"cost_usd": 0.1, "purpose": "doubt", "created_at": 2.0, "taught": False}
+        connection.execute(insert(tables.further_votes), vote | rest)
+    back = {"Happy": "Glad", "Sad": "Sad", "Calm": "Calm"}
+    scheme = Scheme("mood", source, Project().label_config, "", LATER, back, 3.0)
+    relabelling = Relabelling(LABEL_VOTE, back, ("Glad", "Sad", "Calm"))
+    run(ledger, Carrying(PROJECT, scheme, relabelling, settings_module.load(None), 3.0))
+    assert _further(ledger, source) == [3]
+
+
 def blind(folder: Path, labels: Mapping[str, str | None]) -> tuple[list[Any], list[Any]]:
     """The queue of blind tasks before and after a change of labels: task, reward and score."""
     with closing(Ledger(f"sqlite:///{folder / 'ledger.sqlite'}")) as ledger:
@@ -174,3 +276,19 @@ def test_blind_labels_certify_what_they_did_and_no_more(
     before, after = blind(tmp_path, labels)
     assert before == after
     assert len(before) > 5
+
+
+def test_blind_tasks_are_carried_over_in_one_statement(tmp_path: Path) -> None:
+    migrated.sqlite(tmp_path / "ledger.sqlite")
+    sizes: list[int] = []
+
+    def note(_connection: Any, _cursor: Any, sql: str, values: Any, _context: Any, many: bool) -> None:
+        if sql.startswith("INSERT INTO blind_tasks"):
+            sizes.append(len(values) if many else 1)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        before, after = blind(tmp_path, {"Glad": "Happy", "Sad": "Sad", "Odd": "Odd"})
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert sizes[-1] == len(after) == len(before)

@@ -440,6 +440,17 @@ def _people_and_projects() -> None:
     )
     op.create_index("ix_schemes_project_control", "schemes", ["project", "control"])
     op.create_table(
+        "carryings",
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("control", sa.Text, nullable=False),
+        sa.Column("epoch", sa.Text, nullable=False),
+        sa.Column("source", sa.Text, nullable=False),
+        sa.Column("fresh", sa.Boolean, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False),
+        sa.Column("number", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("project", "control", "epoch", name="pk_carryings"),
+    )
+    op.create_table(
         "alerts",
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("code", sa.Text, nullable=False),

@@ -27,6 +27,7 @@ from backend.learning.label_schemes import (
     Transition,
     begin_anew,
     carryings,
+    is_undo,
     question_of,
     transition,
     undone,
@@ -463,6 +464,12 @@ def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
     )
     if newest is None:
         raise ConfigError("no label was changed", where="--undo", fix="there is nothing to take back")
+    if is_undo(newest, history):  # its labels have no place for those that became one
+        raise ConfigError(
+            "the latest change is taken back already",
+            where="--undo",
+            fix="change the labels anew; only the latest change can be taken back",
+        )
     together = [
         scheme
         for scheme in latest.values()

@@ -189,6 +189,11 @@ def is_undo(scheme: Scheme, history: Sequence[Scheme]) -> bool:
     )
 
 
+def back_from(labels: Mapping[str, str | None]) -> dict[str, str | None]:
+    """New label → the old one that became it, ``None`` if several did."""
+    return {new: _only_source(labels, new) for new in labels.values() if new is not None}
+
+
 def _only_source(labels: Mapping[str, str | None], new: str) -> str | None:
     """The label that became a new one; ``None`` if several did."""
     sources = [old for old, to in labels.items() if to == new] or [new]

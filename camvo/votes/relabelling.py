@@ -89,7 +89,7 @@ def steps_since(
         changes: what became of its labels, the earliest change first.
         options: its labels now.
     """
-    after: list[Collection[str]] = [*changes[1:], options]
+    after: list[Collection[str]] = [*changes[1:], options] if changes else []
     merged: dict[str, set[str]] = {}
     steps: list[Relabelling] = []
     for labels, there in zip(changes, after, strict=True):

@@ -64,6 +64,10 @@ def test_a_vote_with_a_label_whose_source_nobody_knows_has_no_reading(aggregatio
     assert back.vote(vote) is None
 
 
+def test_labels_that_never_changed_have_no_steps() -> None:
+    assert steps_since(LABEL_VOTE, (), ("a", "b")) == []
+
+
 def test_a_merged_label_that_is_dropped_leaves_the_rest_of_a_set() -> None:
     [_, drop] = steps_since(SubsetVote(2), [{"a": "x", "b": "x", "d": "d"}, {"x": None, "d": "d"}], ("d",))
     assert drop.vote('["d","x"]') == '["d"]'

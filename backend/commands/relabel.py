@@ -25,8 +25,10 @@ from backend.learning.carrying import run_each
 from backend.learning.label_schemes import (
     Asked,
     Transition,
+    back_from,
     begin_anew,
     carryings,
+    is_undo,
     question_of,
     transition,
     undone,
@@ -107,11 +109,15 @@ class _Plan:
         found: the schemes.
         xml: the label config afterwards.
         originals: question → annotation → what it said before labels became one, where that is taken back.
+        kept: the same, of what is said now and kept, so that it can be taken back.
+        back: question → what becomes of its labels on the way back.
     """
 
     found: Transition
     xml: str
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    back: LabelMaps = field(default_factory=dict)
 
 
 def run_relabel(
@@ -250,7 +256,8 @@ def _planned(opened: _Opened, wanted: LabelChanges, schemes: Schemes) -> _Plan:
     originals = {
         scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.carried
     }
-    return _Plan(replace(found, originals=originals), xml)
+    back = {scheme.control: back_from(scheme.labels) for scheme, _ in found.carried}
+    return _Plan(replace(found, originals=originals), xml, kept=originals, back=back)
 
 
 def _begun_anew(found: Transition, xml: str, opened: _Opened) -> Transition:
@@ -443,11 +450,12 @@ def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
 
 
 def _originals(schemes: Schemes, question: ConfigQuestion, relabelling: Relabelling) -> dict[int, str]:
-    """Annotation → what it says, of those that say a label which becomes one with another."""
+    """Annotation → what it says, of those whose labels change, whether they count or not."""
     if relabelling.is_exact:
         return {}
     people = Annotations(schemes.connection, schemes.project).all()
-    said = answering(people, question.name, question.control.aggregation, label_values(question))
+    counted = [replace(each, teaches=True, withdrawn=False) for each in people]
+    said = answering(counted, question.name, question.control.aggregation, label_values(question))
     return {
         each.annotation_id: answer
         for each in said
@@ -463,6 +471,12 @@ def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
     )
     if newest is None:
         raise ConfigError("no label was changed", where="--undo", fix="there is nothing to take back")
+    if is_undo(newest, history):  # its labels have no place for those that became one
+        raise ConfigError(
+            "the latest change is taken back already",
+            where="--undo",
+            fix="change the labels anew; only the latest change can be taken back",
+        )
     together = [
         scheme
         for scheme in latest.values()
@@ -481,7 +495,7 @@ def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
         }
         for scheme in together
     }
-    return _Plan(found, xml, originals)
+    return _Plan(found, xml, originals, back={scheme.control: scheme.labels for scheme in together})
 
 
 def _lines(opened: _Opened, plan: _Plan) -> Iterator[str]:
@@ -503,6 +517,13 @@ def _lines(opened: _Opened, plan: _Plan) -> Iterator[str]:
     yield "Certificates of the labels before are void."
 
 
+def _unordered(value: Any) -> Any:
+    """A result, whatever the order of the labels that an item lists."""
+    if isinstance(value, Mapping):
+        return {key: _unordered(each) for key, each in value.items()}
+    return sorted(map(_unordered, value), key=repr) if isinstance(value, list) else value
+
+
 def _quoted(labels: Sequence[str]) -> str:
     return ", ".join(map(repr, labels))
 
@@ -517,11 +538,13 @@ def _deliver(opened: _Opened, plan: _Plan, console: Console) -> None:
     if not plan.found.carried:
         return
     change = _change_of(plan)
-    annotations = predictions = 0
+    annotations = predictions = left = 0
     for page in opened.client.pages(number):
         for task in page:
             for each in task["annotations"]:
-                if (result := change(each["result"], each["id"])) != each["result"]:
+                if (result := change(each["result"], each["id"])) is None:
+                    left += 1
+                elif result != each["result"]:
                     opened.client.change_annotation(each["id"], {"result": result})
                     annotations += 1
             for each in task["predictions"]:
@@ -532,6 +555,13 @@ def _deliver(opened: _Opened, plan: _Plan, console: Console) -> None:
         f"Label Studio: {annotations:,} annotations and {predictions:,} predictions have the new labels",
         highlight=False,
     )
+    if left:
+        console.print(
+            f"{left:,} annotations are left as they are: the ledger does not know what they say, so --undo "
+            "could not bring it back",
+            highlight=False,
+            soft_wrap=True,
+        )
     if any(None in scheme.labels.values() for scheme, _ in plan.found.carried):
         console.print(
             "Predictions of labels that are dropped or apart again follow with: "
@@ -541,17 +571,24 @@ def _deliver(opened: _Opened, plan: _Plan, console: Console) -> None:
         )
 
 
-def _change_of(plan: _Plan) -> Callable[[Sequence[Any], int | None], list[Any]]:
-    """The way from a result to the one with the new labels, of an annotation or (``None``) a prediction."""
+def _change_of(plan: _Plan) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
+    """The way from a result to the one with the new labels, of an annotation or (``None``) a prediction.
+
+    It is ``None`` for an annotation whose labels could not be brought back afterwards.
+    """
     after = {question.name: question for question in parse_label_config(plan.xml).questions}
 
-    def change(result: Sequence[Any], annotation: int | None) -> list[Any]:
+    def change(result: Sequence[Any], annotation: int | None) -> list[Any] | None:
         changed = list(result)
         for scheme, _ in plan.found.carried:
-            of_people = plan.originals.get(scheme.control, {})
-            original = None if annotation is None else of_people.get(annotation)
-            questions = plan.found.before[scheme.control], after[scheme.control]
-            changed = relabelled_result(changed, *questions, scheme.labels, original)
+            name, number = scheme.control, -1 if annotation is None else annotation
+            old, new = plan.found.before[name], after[name]
+            original, kept = (said.get(name, {}).get(number) for said in (plan.originals, plan.kept))
+            step = relabelled_result(changed, old, new, scheme.labels, original)
+            back = relabelled_result(step, new, old, plan.back.get(name, {}), kept)
+            if annotation is not None and _unordered(back) != _unordered(changed):
+                return None
+            changed = step
         return changed
 
     return change

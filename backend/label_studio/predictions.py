@@ -18,8 +18,9 @@ from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
 from backend.questions.controls import AnyOf
 from backend.questions.question import visible_answers
 from backend.questions.relabelling import labels_of
-from backend.questions.spans import RegionChoices
+from backend.questions.spans import RegionChoices, Spans
 from camvo.votes.sets import read_subset
+from camvo.votes.spans import read_spans
 
 
 def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotation]:
@@ -73,10 +74,10 @@ def relabelled_result(
     stored = {json.dumps(label.stored): label.value for label in labels_of(before)}
     names = {label.value: label.stored for label in labels_of(after)}
 
-    def changed(entries: list[Any]) -> list[Any]:
+    def changed(entries: list[Any], item: Mapping[str, Any]) -> list[Any]:
         values = [stored.get(json.dumps(entry)) for entry in entries]
         if original is not None and any(labels.get(value or "", value) is None for value in values if value):
-            said = read_subset(original) if isinstance(after.control, AnyOf) else [original]
+            said = _said_at(item, after.control, original)
             return [names[label] for label in said if label in names] or entries
         new = [
             names.get(labels.get(value or "", value) or "", entry)
@@ -90,9 +91,20 @@ def relabelled_result(
         if not isinstance(value, Mapping) or item.get("from_name") != after.name:
             items.append(item)
             continue
-        lists = {key: changed(value[key]) for key in _LISTS if isinstance(value.get(key), list)}
+        lists = {key: changed(value[key], value) for key in _LISTS if isinstance(value.get(key), list)}
         items.append({**item, "value": {**value, **lists}})
     return items
+
+
+def _said_at(value: Mapping[str, Any], control: object, vote: str) -> Sequence[str]:
+    """The labels that a vote gives an item of a result; of spans, those that it has in the item's place."""
+    if isinstance(control, AnyOf):
+        return list(read_subset(vote))
+    spans = control.spans if isinstance(control, RegionChoices) else control
+    if isinstance(spans, Spans):
+        place = spans.place(value)
+        return [each.label for each in read_spans(vote) if each[:2] == place[:2]]
+    return [vote]
 
 
 _LISTS = ("choices", "taxonomy", "labels", "hypertextlabels", "paragraphlabels")

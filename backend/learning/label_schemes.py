@@ -173,10 +173,25 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
         xml, before[change.control] = to.label_config, new
         back = {label: _only_source(change.labels, label) for label in label_values(new)}
         labels = back if change.labels else {}
-        relabelling = Relabelling(old.control.aggregation, back, label_values(old))
+        apart = frozenset(label for label, to in back.items() if to is None)
+        relabelling = Relabelling(old.control.aggregation, back, label_values(old), apart)
         scheme = Scheme(change.control, to.epoch, xml, to.embedder, change.epoch, labels, now)
         carried.append((scheme, relabelling))
     return Transition(before, carried, everyone=True), xml
+
+
+def is_undo(scheme: Scheme, history: Sequence[Scheme]) -> bool:
+    """Whether a scheme was made to take an earlier change of labels back."""
+    return any(
+        (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
+        for each in history
+        if each.id < scheme.id
+    )
+
+
+def back_from(labels: Mapping[str, str | None]) -> dict[str, str | None]:
+    """New label → the old one that became it, ``None`` if several did."""
+    return {new: _only_source(labels, new) for new in labels.values() if new is not None}
 
 
 def _only_source(labels: Mapping[str, str | None], new: str) -> str | None:

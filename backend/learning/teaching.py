@@ -39,7 +39,7 @@ from camvo.student.taught_texts import sealed
 from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.relabelling import Relabelling
+from camvo.votes.relabelling import steps_since
 
 
 def aggregation_of(plan: Mapping[str, Any]) -> Aggregation:
@@ -135,7 +135,7 @@ def _in_scheme(
     answer = annotation.labels.get(control)
     if registry.is_answer(aggregation, answer, options):
         return annotation
-    steps = [Relabelling(aggregation, labels, options) for labels in annotation.relabelled.get(control, ())]
+    steps = steps_since(aggregation, annotation.relabelled.get(control, ()), options)
     earlier = (annotation.originals or {}).get(control, ())
     for begin in [answer, *reversed(earlier)] if steps else ():
         readings = [begin]

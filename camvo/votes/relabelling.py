@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,6 +26,8 @@ class Relabelling:
         aggregation: how the question counts votes now.
         labels: what becomes of each old label.
         options: the question's labels now, in their order.
+        apart: old labels that several labels had become which are apart again: nobody knows which one a vote
+            means.
 
     >>> from camvo.votes.sets import SubsetVote
     >>> merged = Relabelling(SubsetVote(2), {"hat": "wear", "coat": "wear", "odd": None}, ("wear", "tool"))
@@ -36,6 +38,7 @@ class Relabelling:
     aggregation: Aggregation
     labels: LabelMap
     options: Sequence[str]
+    apart: Set[str] = frozenset()
 
     @property
     def is_exact(self) -> bool:
@@ -50,7 +53,7 @@ class Relabelling:
             return None
 
     def vote(self, vote: str) -> str | None:
-        """The vote under the labels of now; ``None`` if it was for a label that is dropped.
+        """The vote under the labels of now; ``None`` if its label is dropped or not known.
 
         Raises:
             InvalidParameterError: the vote is not in the form of the question's votes.
@@ -59,12 +62,43 @@ class Relabelling:
             case LabelVote() | OrderedVote():
                 return self.labels.get(vote, vote)
             case SubsetVote():
-                chosen = {self.labels.get(label, label) for label in read_subset(vote)}
+                said = read_subset(vote)
+                if not self.apart.isdisjoint(said):
+                    return None
+                chosen = {self.labels.get(label, label) for label in said}
                 place = {label: number for number, label in enumerate(self.options)}
                 kept = sorted(filter(None, chosen), key=lambda label: (place.get(label, len(place)), label))
                 return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
             case SpanVote():
-                spans = [(span, self.labels.get(span.label, span.label)) for span in read_spans(vote)]
+                found = read_spans(vote)
+                if not self.apart.isdisjoint(span.label for span in found):
+                    return None
+                spans = [(span, self.labels.get(span.label, span.label)) for span in found]
                 return write_spans(span._replace(label=label) for span, label in spans if label is not None)
             case _:
                 return vote
+
+
+def steps_since(
+    aggregation: Aggregation, changes: Sequence[LabelMap], options: Sequence[str]
+) -> list[Relabelling]:
+    """How a vote is written after each change of a question's labels.
+
+    Args:
+        aggregation: how the question counts votes now.
+        changes: what became of its labels, the earliest change first.
+        options: its labels now.
+    """
+    after: list[Collection[str]] = [*changes[1:], options] if changes else []
+    merged: dict[str, set[str]] = {}
+    steps: list[Relabelling] = []
+    for labels, there in zip(changes, after, strict=True):
+        gone = (label for label, to in labels.items() if to is None)
+        apart = frozenset(label for label in gone if not merged.get(label, set()).isdisjoint(there))
+        steps.append(Relabelling(aggregation, labels, options, apart))
+        sources: dict[str, set[str]] = {}
+        for old, new in labels.items():
+            if new is not None:
+                sources.setdefault(new, set()).add(old)
+        merged |= {new: olds for new, olds in sources.items() if len(olds) > 1}
+    return steps

@@ -159,6 +159,36 @@ def test_what_was_asked_under_a_new_name_is_kept_when_the_name_is_taken_back(fol
     assert problems_of(folder) == []
 
 
+@pytest.mark.parametrize("wanted", [{"merges": ["Sad,Calm=Low"]}, {"drops": ["Calm"]}])
+def test_a_change_that_is_taken_back_cannot_be_taken_back_again(
+    folder: LabelFolder, wanted: dict[str, list[str]]
+) -> None:
+    before = labels(folder, *LABELS)
+    changed(folder, **wanted)
+    changed(folder, undo=True)
+    with pytest.raises(ConfigError, match="taken back already"):
+        changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+
+
+def test_a_set_with_a_merged_label_is_asked_about_again_once_the_merge_is_taken_back(
+    folder: LabelFolder,
+) -> None:
+    folder.server.script = lambda body: Reply.says({"label": ["Sad"]})
+    folder.table("sun", name="other.csv")
+    outputs(folder, SEVERAL)
+    merged = config_after(folder, merges=["Sad,calm=Low"])
+    folder.server.script = lambda body: Reply.says({"label": ["Glad", "Low"]})
+    folder.table("sun", "rain", name="other.csv")
+    assert '"Low"' in outputs(folder, merged)[1]["camvo_label"]
+    before = config_after(folder, undo=True)
+    folder.server.script = lambda body: Reply.says({"label": ["Glad", "Calm"]})
+    calls = folder.server.count()
+    [first, second] = outputs(folder, before)
+    assert folder.server.count() > calls
+    assert ('"Sad"' in first["camvo_label"], '"calm"' in second["camvo_label"]) == (True, True)
+
+
 def test_labels_in_another_order_need_no_command(folder: LabelFolder) -> None:
     before, calls = labels(folder, *LABELS), folder.server.count()
     assert labels(folder, *reversed(LABELS)) == before

@@ -15,6 +15,8 @@ from rich.console import Console
 from whole_backend import Backend, prompt_of, says
 
 from backend.commands.relabel import LabelChanges, opened_project, relabel
+from backend.label_studio.predictions import relabelled_result
+from backend.questions import ConfigQuestion, parse_label_config
 from backend.settings import Environment
 
 TEXTS = ("sun 1", "rain 2", "fog 3", "fog 4")
@@ -121,6 +123,41 @@ def test_merged_labels_of_people_are_apart_again_once_the_merge_is_taken_back(st
     current = [studio.backend.rounds(task, studio.project)[0].human for task in studio.tasks]
     assert current == [None, "Sad", "Calm", None]
     assert _choices(studio.api.project["label_config"]) == _choices(before)
+
+
+def test_a_merge_leaves_annotations_that_the_ledger_does_not_know(studio: Studio) -> None:
+    studio.api.annotate(studio.tasks[3], "Calm")  # its webhook never came
+    printed = studio.change(merges=["Sad,Calm=Low"])
+    assert studio.said() == ["Low", "Low", "Calm"]
+    assert "1 annotations are left as they are" in printed
+    studio.change(undo=True)
+    assert studio.said() == ["Sad", "Calm", "Calm"]
+
+
+def test_an_annotation_that_does_not_count_is_apart_again_too(studio: Studio) -> None:
+    number = studio.api.annotate(studio.tasks[3], "Calm")
+    said = Annotation(number=number, task=studio.tasks[3], mood="Calm", skipped=True)
+    studio.backend.hook(annotated(said, studio.project))
+    studio.change(merges=["Sad,Calm=Low"])
+    assert studio.said() == ["Low", "Low", "Low"]
+    studio.change(undo=True)
+    assert studio.said() == ["Sad", "Calm", "Calm"]
+
+
+def test_each_span_gets_the_label_back_that_it_had() -> None:
+    def asked(*names: str) -> ConfigQuestion:
+        labels = "".join(f'<Label value="{name}"/>' for name in names)
+        text = '<Text name="t" value="$text"/>'
+        xml = f'<View>{text}<Labels name="s" toName="t">{labels}</Labels></View>'
+        return parse_label_config(xml).questions[0]
+
+    result = [
+        {"from_name": "s", "value": {"start": start, "end": start + 2, "labels": ["Up"]}} for start in (0, 5)
+    ]
+    back = relabelled_result(
+        result, asked("Up", "Sea"), asked("Sky", "Sun", "Sea"), {"Up": None}, '[[0,2,"Sun"],[5,7,"Sky"]]'
+    )
+    assert [each["value"]["labels"] for each in back] == [["Sun"], ["Sky"]]
 
 
 def test_other_labels_begin_anew_if_a_person_says_so(studio: Studio) -> None:

@@ -15,7 +15,7 @@ from camvo.student.taught_texts import TaughtText, hashed_ngrams
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 from camvo.votes.ordered import OrderedVote
-from camvo.votes.relabelling import Relabelling
+from camvo.votes.relabelling import Relabelling, steps_since
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote
 
@@ -51,6 +51,26 @@ def test_only_labels_that_stay_apart_leave_votes_as_they_agree(
 
 def test_a_vote_that_is_none_of_the_question_has_no_reading() -> None:
     assert Relabelling(SubsetVote(2), MERGED, ("d", "x")).vote_if_valid("a") is None
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "vote"),
+    [(LABEL_VOTE, "x"), (SubsetVote(2), '["d","x"]'), (SpanVote(), '[[0,2,"x"],[5,6,"d"]]')],
+)
+def test_a_vote_with_a_label_whose_source_nobody_knows_has_no_reading(aggregation: object, vote: str) -> None:
+    merge: dict[str, str | None] = {"a": "x", "b": "x", "d": "d"}
+    undo: dict[str, str | None] = {"x": None, "d": "d"}
+    [_, back] = steps_since(aggregation, [merge, undo], ("a", "b", "d"))  # type: ignore[arg-type]
+    assert back.vote(vote) is None
+
+
+def test_labels_that_never_changed_have_no_steps() -> None:
+    assert steps_since(LABEL_VOTE, (), ("a", "b")) == []
+
+
+def test_a_merged_label_that_is_dropped_leaves_the_rest_of_a_set() -> None:
+    [_, drop] = steps_since(SubsetVote(2), [{"a": "x", "b": "x", "d": "d"}, {"x": None, "d": "d"}], ("d",))
+    assert drop.vote('["d","x"]') == '["d"]'
 
 
 def lesson(*labels: str) -> Contribution:

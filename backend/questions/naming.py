@@ -160,7 +160,7 @@ def _inner(labels: Sequence[Label], said: Mapping[str, object]) -> object:
     step = [*said.items()] if len(said) == 1 and any(label.path for label in labels) else []
     if not step or not isinstance(step[0][1], str):
         return None
-    return _index(tuple(labels))[4].get(_path("/".join(step[0])))
+    return _index(tuple(labels))[4].get(_path("/".join(map(str, step[0]))))
 
 
 def _repeats(said: Sequence[object]) -> bool:

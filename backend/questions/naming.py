@@ -26,6 +26,7 @@ _EDGES: Final = " \t\r\n*_`~\"'.,:;!"
 _PLAIN: Final = str.maketrans({**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), "−": "-"})
 # A separator begins where its blanks begin, or each blank of a long run would be tried as the first.
 _STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|:(?=\s)|\||\\)\s*")
+_COLON: Final = re.compile(r":(?=\s)")
 _PARTS: Final = re.compile(r"(?<!\s)\s*[,;|\n]\s*(?:(?:and|&)\s)?")
 _AND: Final = re.compile(r"(?<!\s)\s+(?:and|&)\s+")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•>#]{1,6}|\(?\d{1,2}[.)])\s+(?=\S)")
@@ -157,7 +158,9 @@ def _inner(labels: Sequence[Label], said: Mapping[str, object]) -> object:
     if flagged is not None:
         return flagged[0] if len(flagged) == 1 else None
     step = [*said.items()] if len(said) == 1 and any(label.path for label in labels) else []
-    return [*step[0]] if step and isinstance(step[0][1], str) else None
+    if not step or not isinstance(step[0][1], str):
+        return None
+    return _index(tuple(labels))[4].get(_path("/".join(map(str, step[0]))))
 
 
 def _repeats(said: Sequence[object]) -> bool:
@@ -293,5 +296,5 @@ def _path(text: str) -> str:
 
 
 def _leaf(text: str) -> str:
-    """The last step of a path."""
-    return _loose(_STEPS.split(text)[-1])
+    """The last step of a path; nothing after a colon, before which anything may stand."""
+    return "" if _COLON.search(text) else _loose(_STEPS.split(text)[-1])

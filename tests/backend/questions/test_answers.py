@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from backend.errors import BadAnswerError
 from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.controls import AnyOf, OneOf
-from backend.questions.naming import label_named
+from backend.questions.naming import label_named, labels_named
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import packed_task, split_answer
 from backend.questions.xml import Label
@@ -280,6 +280,30 @@ def test_a_number_alone_is_a_vote(content: str) -> None:
 
 def test_a_number_close_to_a_step_is_the_number_of_the_scale() -> None:
     assert parse_answer('{"stars": 3.0000000001}', [RATING]) == {"stars": "3"}
+
+
+NEWS = [
+    Label("News", "News", path=("News",)),
+    *(Label(f"News/{leaf}", f"News / {leaf}", path=("News", leaf)) for leaf in ("Politics", "Sports")),
+]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Primary: Sports\nSecondary: Politics",
+        "Definitely not: Sports",
+        {"rejected": "Sports"},
+        {"Sports": "Politics"},
+    ],
+)
+def test_words_beside_a_leaf_that_are_no_path_name_nothing(said: object) -> None:
+    assert (label_named(NEWS, said), labels_named(NEWS, said)) == (None, None)
+
+
+@pytest.mark.parametrize("said", ["News: Sports", "Sports", {"News": "Sports"}])
+def test_a_whole_path_or_its_leaf_names_the_label(said: object) -> None:
+    assert label_named(NEWS, said) == "News/Sports"
 
 
 NOISE = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -91,6 +92,9 @@ def _form(path: Path, separator: str | None, _version: tuple[int, int]) -> _Form
     return form
 
 
+_PARQUET: Final = b"PAR1"
+"""The first and the last bytes of a Parquet file; the header of a table may begin with them, too."""
+
 _FOREIGN: Final = {
     b"PK\x03\x04": (
         "is a workbook or an archive, not text",
@@ -98,19 +102,22 @@ _FOREIGN: Final = {
     ),
     b"\xd0\xcf\x11\xe0": ("is an Excel workbook, not text", "save the sheet as CSV UTF-8"),
     b"\x1f\x8b": ("is compressed", "unpack it: gunzip"),
-    b"PAR1": ("is Parquet", "name the file *.parquet"),
+    _PARQUET: ("is Parquet", "name the file *.parquet"),
 }
 """The first bytes of files that have got the ending of another format: what they are, and what to do."""
 
 
 def foreign_format(path: Path) -> tuple[str, str] | None:
-    """Return what a file is in place of text, and what to do; ``None`` if its first bytes do not say so.
+    """Return what a file is in place of text, and what to do; ``None`` if its bytes do not say so.
 
     Raises:
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         first = file.read(4)
+        if first == _PARQUET:
+            file.seek(-4, os.SEEK_END)
+            first = file.read(4)
     return next((said for mark, said in _FOREIGN.items() if first.startswith(mark)), None)
 
 

@@ -35,6 +35,11 @@ from camvo.scores.reviews import ExampleTrial
 _annotations, _rounds, _votes = tables.human_annotations.c, tables.rounds.c, tables.votes.c
 _calls, _accounts = tables.calls.c, tables.accounts.c
 
+_every_model_usd = case((_rounds.carried_from.is_(None), _rounds.full_cost_usd), else_=0.0).label(
+    "every_model_usd"
+)
+"""What a round would have cost if every model had been asked; nobody was to be asked in a carried one."""
+
 
 @dataclass(frozen=True, slots=True)
 class HumansRow:
@@ -296,13 +301,13 @@ class QuestionSums(QuestionRounds):
         rounds = self.connection.scalars(select(func.count()).where(self.condition)).one()
         most = min(BLOCKS, max(rounds // LEAST_IN_BLOCK, 1))
         block = func.ntile(most).over(order_by=(_rounds.planned_at, _rounds.id)).label("block")
-        fields = (_rounds.cost_usd, _rounds.full_cost_usd, _rounds.confirmed, _rounds.created_at)
+        fields = (_rounds.cost_usd, _every_model_usd, _rounds.confirmed, _rounds.created_at)
         numbered = select(block, *fields).where(self.condition).subquery()
         query = (
             select(
                 func.count().label("rounds"),
                 func.sum(numbered.c.cost_usd).label("cost_usd"),
-                func.sum(numbered.c.full_cost_usd).label("every_model_usd"),
+                func.sum(numbered.c.every_model_usd).label("every_model_usd"),
                 func.count(numbered.c.confirmed).label("checked"),
                 func.coalesce(func.sum(numbered.c.confirmed), 0.0).label("right"),
                 func.max(numbered.c.created_at).label("last_at"),
@@ -522,9 +527,7 @@ class ProjectSums:
                 func.count(_rounds.confirmed).label("checked"),
                 func.coalesce(func.sum(_rounds.confirmed), 0.0).label("confirmed"),
                 func.sum(_rounds.cost_usd).label("cost_usd"),
-                func.sum(case((_rounds.carried_from.is_(None), _rounds.full_cost_usd), else_=0.0)).label(
-                    "full_cost_usd"
-                ),
+                func.sum(_every_model_usd).label("full_cost_usd"),
                 func.sum(_rounds.bounded_usd).label("bounded_usd"),
                 func.max(_rounds.created_at).label("last_at"),
             )

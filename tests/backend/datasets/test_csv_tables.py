@@ -122,7 +122,15 @@ def test_utf_16_is_read_with_and_without_a_mark(tmp_path: Path, encoding: str) -
 
 @pytest.mark.parametrize(
     ("first", "cure"),
-    [(b"PK\x03\x04\x14\x00", "CSV UTF-8"), (b"\x1f\x8b\x08\x00", "gunzip"), (b"PAR1\x15", r"\*\.parquet")],
+    [
+        (b"PK\x03\x04\x14\x00", "CSV UTF-8"),
+        (b"\x1f\x8b\x08\x00", "gunzip"),
+        (b"PAR1PAR1", r"\*\.parquet"),
+    ],
 )
 def test_a_file_of_another_format_is_named_with_its_cure(tmp_path: Path, first: bytes, cure: str) -> None:
     assert re.search(cure, refusal(tmp_path, first).fix)
+
+
+def test_a_header_may_begin_with_the_mark_of_parquet(tmp_path: Path) -> None:
+    assert cells(tmp_path, b"PAR1,PAR2\n1,2\n") == [["PAR1", "PAR2"], ["1", "2"]]

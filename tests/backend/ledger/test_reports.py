@@ -343,6 +343,16 @@ def test_blocks_follow_the_order_in_which_tasks_were_begun_not_ended(
     assert [block.cost_usd for block in blocks] == [2.0, 1.0]
 
 
+def test_blocks_expect_no_cost_of_rounds_that_were_carried_over(ledger: Ledger) -> None:
+    asked = stored_rounds.a_round(stored_rounds.a_key(1), cost_usd=1.0, full_cost_usd=2.0)
+    carried = stored_rounds.a_round(stored_rounds.a_key(2), cost_usd=0.0, full_cost_usd=2.0, carried_from=1)
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [asked, carried])
+    with ledger.read() as connection:
+        [block] = QuestionSums(connection, asked.key.project, asked.key.control, asked.key.epoch).blocks()
+    assert (block.rounds, block.cost_usd, block.every_model_usd) == (2, 1.0, 2.0)
+
+
 def test_small_projects_have_few_blocks(filled: Filled) -> None:
     assert len(of_question(filled)) < 2 * reports.LEAST_IN_BLOCK
     assert len(filled.read_question(QuestionSums.blocks, "mood", "e1")) == 1

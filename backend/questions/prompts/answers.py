@@ -374,8 +374,9 @@ def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool)
 
 
 def _is_form(entry: Any) -> bool:
+    """Whether an entry is the placeholder of a form; redaction writes capitals in brackets."""
     inner = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
-    return isinstance(inner, str) and re.fullmatch(r"<[\w ]{1,40}>", inner) is not None
+    return isinstance(inner, str) and re.fullmatch(r"<\w?[a-z\d_ ]{1,40}>", inner) is not None
 
 
 def _speaks(entry: Any, question: TaskQuestion) -> bool:

@@ -368,8 +368,7 @@ class Field:
                 text, expected = _table_text(content), "an object or a list"
             case _:
                 text, expected = scalar_text(content), "a string"
-                if text is None and self.optional:
-                    text = _listed_text(content) if isinstance(content, list) else ""
+                text = _listed_text(content) if text is None and self.optional else text
         if text is None:
             raise MissingFieldError(
                 f"the task's data holds a {type(content).__name__} here, which is not text",

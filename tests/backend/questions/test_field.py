@@ -34,10 +34,6 @@ def test_data_that_is_no_text_counts_as_missing(tag: str, content: object) -> No
         text(content, tag)
 
 
-def test_an_object_in_an_optional_field_is_shown_as_nothing() -> None:
-    assert Field("x", "Text", "shown", optional=True).text({"x": {"a": 1}}) == ""
-
-
 def test_an_error_does_not_repeat_the_data() -> None:
     with pytest.raises(MissingFieldError) as caught:
         text(["secret"])

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from backend import settings as settings_module
 from backend.commands.bulk.process import annotation_process
+from backend.commands.label_changes import LabelChanges
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, existing_ledger, quiet_logs
@@ -51,29 +52,6 @@ from backend.questions.relabelling import LabelMaps, label_values, relabelled_co
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
 from camvo.votes.relabelling import Relabelling
-
-
-@dataclass(frozen=True, slots=True)
-class LabelChanges:
-    """What is to become of labels, as it is written on the command line.
-
-    Attributes:
-        renames: ``old=new``, one label each.
-        merges: ``a,b=c``, labels that become one.
-        drops: labels that nobody gives any more.
-        control: the question; ``None`` if only one has these labels.
-        label_config: the new label config; ``None`` to change the present one.
-        undo: whether the latest change is taken back.
-        anew: whether the new labels are others, so that everything begins anew.
-    """
-
-    renames: Sequence[str] = ()
-    merges: Sequence[str] = ()
-    drops: Sequence[str] = ()
-    control: str | None = None
-    label_config: Path | None = None
-    undo: bool = False
-    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +224,7 @@ def _planned(opened: _Opened, wanted: LabelChanges, schemes: Schemes) -> _Plan:
         return _undo(schemes, history)
     before = {name: old for name, scheme in latest.items() if (old := question_of(scheme)) is not None}
     present = max(latest.values(), key=lambda scheme: scheme.id).label_config
-    maps = _Maps(before, wanted).read()
+    maps = wanted.maps(before)
     xml = _target(opened, wanted, before, present, maps)
     found = transition(schemes.connection, schemes.project, opened.asked(xml), time.time(), maps)
     if wanted.anew:
@@ -269,88 +247,6 @@ def _begun_anew(found: Transition, xml: str, opened: _Opened) -> Transition:
         for name in found.open
     ]
     return replace(found, anew=[*found.anew, *new], open={})
-
-
-class _Maps:
-    """Reads what is to become of labels.
-
-    Args:
-        before: the questions with their labels now.
-        wanted: what is written on the command line.
-    """
-
-    def __init__(self, before: Mapping[str, ConfigQuestion], wanted: LabelChanges) -> None:
-        self._wanted = wanted
-        if wanted.control is not None and wanted.control not in before:
-            raise ConfigError(
-                f"no question is called {wanted.control!r}",
-                where="--control",
-                fix=f"one of {', '.join(before)}",
-            )
-        names = before if wanted.control is None else [wanted.control]
-        self._labels = {name: label_values(before[name]) for name in names}
-
-    def read(self) -> dict[str, dict[str, str | None]]:
-        """Question → old label → new label."""
-        maps: dict[str, dict[str, str | None]] = {}
-        said: list[tuple[str, str, str, list[str], str]] = []
-        for option, text, sources, target in self._changes():
-            control = self._control(option, text, sources)
-            labels = maps.setdefault(control, {})
-            for source in sources:
-                if labels.setdefault(source, target) != target:
-                    raise ConfigError(
-                        f"says twice what becomes of {source!r}", where=option, fix="say it once"
-                    )
-            if target is not None:
-                said.append((control, option, text, sources, target))
-        for control, option, text, sources, target in said:
-            new = {label: maps[control].get(label, label) for label in self._labels[control]}
-            if {label for label, to in new.items() if to == target} != {*sources}:
-                raise ConfigError(
-                    f"{text!r} would give {target!r} two sources",
-                    where=option,
-                    fix=f"if they are to be one label, say so: --merge {','.join(sources)},…={target}",
-                )
-        return maps
-
-    def _changes(self) -> Iterator[tuple[str, str, list[str], str | None]]:
-        for text in self._wanted.renames:
-            old, new = self._split("--rename", text)
-            yield "--rename", text, [old], new
-        for text in self._wanted.merges:
-            old, new = self._split("--merge", text)
-            yield "--merge", text, self._listed(old), new
-        for text in self._wanted.drops:
-            yield "--drop", text, [text], None
-
-    @staticmethod
-    def _split(option: str, text: str) -> tuple[str, str]:
-        old, equals, new = (part.strip() for part in text.partition("="))
-        if not old or not equals or not new:
-            example = "old=new" if option == "--rename" else "a,b=c"
-            raise ConfigError(f"{text!r} is not {example}", where=option, fix=f"write {example}")
-        return old, new
-
-    def _listed(self, text: str) -> list[str]:
-        """The labels in a list; a label may have a comma."""
-        known = {label for labels in self._labels.values() for label in labels}
-        if text in known:
-            return [text]
-        return [part.strip() for part in text.split(",") if part.strip()]
-
-    def _control(self, option: str, text: str, sources: Sequence[str]) -> str:
-        having = [name for name, labels in self._labels.items() if {*sources} <= {*labels}]
-        if len(having) == 1:
-            return having[0]
-        if having:
-            raise ConfigError(
-                f"{text!r}: {', '.join(having)} have this label",
-                where=option,
-                fix="say which: --control NAME",
-            )
-        known = "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self._labels.items() if labels)
-        raise ConfigError(f"{text!r}: no question has this label", where=option, fix=f"labels are {known}")
 
 
 def _target(

@@ -25,7 +25,7 @@ from backend.learning.teaching import (
     teacher,
 )
 from backend.ledger import Writer, carried, events, human_annotations, rounds
-from backend.ledger.carried import CarriedRounds, Progress, copy_votes, votes_of
+from backend.ledger.carried import CarriedRounds, CarryProgress, copy_votes, votes_of
 from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.rounds import QuestionRounds, Round
@@ -189,7 +189,7 @@ class Carrying:
             return
         later = ProjectEvents(connection, self.project).after(0, control=control, epoch=epoch, limit=1)
         fresh = not later and StateRecords(connection, self.project, control, epoch).base() is None
-        carried_rounds.keep(Progress(fresh))
+        carried_rounds.keep(CarryProgress(fresh))
         base = StateRecords(connection, self.project, control, self._source).base()
         if fresh and base is not None:
             state = State.restore(base.state).relabelled(self.relabelling.vote).snapshot()

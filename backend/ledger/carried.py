@@ -37,7 +37,7 @@ def copy_votes(connection: Connection, pairs: Mapping[int, int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CarryProgress:
     """How far a question's rounds are carried over, by whichever process; there is none once all are.
 
     Attributes:
@@ -61,16 +61,16 @@ class CarriedRounds:
     source: str
     epoch: str
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> CarryProgress | None:
         """Return how far this is, ``None`` before it begins and after it has ended."""
         query = select(_carryings.c.fresh, _carryings.c.sequence, _carryings.c.number)
         row = self.connection.execute(query.where(*self._row, _carryings.c.source == self.source)).first()
-        return None if row is None else Progress(**row._mapping)
+        return None if row is None else CarryProgress(**row._mapping)
 
-    def keep(self, progress: Progress) -> None:
+    def keep(self, progress: CarryProgress) -> None:
         """Record how far this is."""
         row = {"project": self.project, "control": self.control, "epoch": self.epoch, "source": self.source}
-        row |= {name: getattr(progress, name) for name in Progress.__slots__}
+        row |= {name: getattr(progress, name) for name in CarryProgress.__slots__}
         self.connection.execute(insert_or_replace(self.connection.dialect, _carryings), row)
 
     def end(self) -> None:

@@ -14,7 +14,8 @@ from pydantic import SecretStr
 from rich.console import Console
 from whole_backend import Backend, prompt_of, says
 
-from backend.commands.relabel import LabelChanges, opened_project, relabel
+from backend.commands.label_changes import LabelChanges
+from backend.commands.relabel import opened_project, relabel
 from backend.label_studio.predictions import relabelled_result
 from backend.questions import ConfigQuestion, parse_label_config
 from backend.settings import Environment

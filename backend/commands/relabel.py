@@ -48,7 +48,7 @@ from backend.ledger.reports import QuestionSums
 from backend.ledger.schemes import Scheme, Schemes
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion, parse_label_config
-from backend.questions.relabelling import LabelMaps, label_values, relabelled_config
+from backend.questions.relabelling import LabelMaps, label_values, relabelled_config, restored_config
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
 from camvo.votes.relabelling import Relabelling
@@ -221,11 +221,10 @@ def _planned(opened: _Opened, wanted: LabelChanges, schemes: Schemes) -> _Plan:
             "nothing was labelled yet, so no label can change", where=_source(opened), fix="label it first"
         )
     if wanted.undo:
-        return _undo(schemes, history)
+        return _undo(opened, schemes, history)
     before = {name: old for name, scheme in latest.items() if (old := question_of(scheme)) is not None}
-    present = max(latest.values(), key=lambda scheme: scheme.id).label_config
     maps = wanted.maps(before)
-    xml = _target(opened, wanted, before, present, maps)
+    xml = _target(opened, wanted, before, maps)
     found = transition(schemes.connection, schemes.project, opened.asked(xml), time.time(), maps)
     if wanted.anew:
         return _Plan(_begun_anew(found, xml, opened), xml)
@@ -253,7 +252,6 @@ def _target(
     opened: _Opened,
     wanted: LabelChanges,
     before: Mapping[str, ConfigQuestion],
-    present: str,
     maps: LabelMaps,
 ) -> str:
     """The label config afterwards: the given one, the one that Label Studio has already, or a changed one."""
@@ -275,7 +273,7 @@ def _target(
             where="camvo relabel",
             fix="give --rename old=new, --merge a,b=c, --drop x or --label-config new.xml",
         )
-    return relabelled_config(present, maps)
+    return relabelled_config(opened.config, maps)
 
 
 def _require_clear(
@@ -359,7 +357,7 @@ def _originals(schemes: Schemes, question: ConfigQuestion, relabelling: Relabell
     }
 
 
-def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
+def _undo(opened: _Opened, schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
     """The way back from the latest change of labels."""
     latest = {scheme.control: scheme for scheme in history}
     newest = max(
@@ -382,6 +380,10 @@ def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
         found, xml = undone(history, together, time.time())
     except BadLabelConfigError as error:
         raise ConfigError("the earlier label config cannot be read", where="--undo", fix=error.fix) from error
+    xml = _restored(opened.config, xml, found, together)
+    found = replace(
+        found, carried=[(replace(scheme, label_config=xml), how) for scheme, how in found.carried]
+    )
     people = Annotations(schemes.connection, schemes.project).all()
     originals = {
         scheme.control: {
@@ -392,6 +394,23 @@ def _undo(schemes: Schemes, history: Sequence[Scheme]) -> _Plan:
         for scheme in together
     }
     return _Plan(found, xml, originals, back={scheme.control: scheme.labels for scheme in together})
+
+
+def _restored(present: str, earlier: str, found: Transition, changes: Sequence[Scheme]) -> str:
+    """The present label config with the earlier labels, and with all else that people have added to it."""
+    xml = restored_config(present, earlier, {scheme.control: scheme.labels for scheme in changes})
+    now, then, after = (
+        {question.name: question.digest for question in parse_label_config(each).questions}
+        for each in (present, earlier, xml)
+    )
+    for name, changed in found.before.items():
+        if now.get(name) != changed.digest or after.get(name) != then[name]:
+            raise ConfigError(
+                f"{name}: the label config asks another question since the change of labels",
+                where="--undo",
+                fix="take that edit back first, and make it again afterwards",
+            )
+    return xml
 
 
 def _lines(opened: _Opened, plan: _Plan) -> Iterator[str]:

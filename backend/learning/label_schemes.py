@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.carrying import Carrying, Transactions, carry_prior, run_each_with
-from backend.ledger import Ledger, Writer
+from backend.ledger import Ledger, Writer, carried
 from backend.ledger.database import writer as outages
 from backend.ledger.schemes import Scheme, Schemes
 from backend.models.embedder import Embedder
@@ -114,8 +114,8 @@ def transition(
         and latest[question.name].embedder == asked.embedder
         and _but_instructions(before[question.name]) == _but_instructions(question)
     }
-    carried = [each for each in made if each[0].control in changed]
-    return Transition(before, carried, anew, open_, change.added, priors)
+    mapped = [each for each in made if each[0].control in changed]
+    return Transition(before, mapped, anew, open_, change.added, priors)
 
 
 def _but_instructions(question: ConfigQuestion) -> str:
@@ -161,7 +161,7 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
     Raises:
         BadLabelConfigError: the label config cannot be read any more.
     """
-    before, carried, xml = dict[str, ConfigQuestion](), list[tuple[Scheme, Relabelling]](), ""
+    before, made, xml = dict[str, ConfigQuestion](), list[tuple[Scheme, Relabelling]](), ""
     for change in changes:
         earlier = [each for each in history if each.control == change.control and each.id < change.id]
         to = next(each for each in reversed(earlier) if each.epoch == change.source)
@@ -176,8 +176,8 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
         apart = frozenset(label for label, to in back.items() if to is None)
         relabelling = Relabelling(old.control.aggregation, back, label_values(old), apart)
         scheme = Scheme(change.control, to.epoch, xml, to.embedder, change.epoch, labels, now)
-        carried.append((scheme, relabelling))
-    return Transition(before, carried, everyone=True), xml
+        made.append((scheme, relabelling))
+    return Transition(before, made, everyone=True), xml
 
 
 def is_undo(scheme: Scheme, history: Sequence[Scheme]) -> bool:
@@ -250,6 +250,7 @@ def begin_anew(project: str, found: Transition) -> Transactions:
     """
 
     def begin(scheme: Scheme, connection: Connection) -> None:
+        carried.lock(connection, project)  # before it is read whether another process was faster
         schemes = Schemes(connection, project)
         if schemes.epochs().get(scheme.control) == scheme.epoch:
             return

@@ -150,6 +150,35 @@ def relabelled_config(xml: str, maps: LabelMaps) -> str:
     return str(etree.tostring(root, encoding="unicode"))
 
 
+def restored_config(xml: str, earlier: str, maps: LabelMaps) -> str:
+    """A label config with the labels that questions had in an earlier one; all else stays as it is.
+
+    The caller checks that the questions are the earlier ones.
+
+    Args:
+        xml: the label config.
+        earlier: the earlier one.
+        maps: question → what had become of its labels.
+    """
+    from lxml import etree  # noqa: PLC0415 - slow
+
+    root, old = etree.fromstring(xml.encode()), etree.fromstring(earlier.encode())
+    for name, control in [(each.get("name"), each) for each in root.iter("*")]:
+        before = next((each for each in old.iter("*") if name in maps and each.get("name") == name), None)
+        if before is not None:
+            control[:] = list(before)
+    sources: dict[str, list[str]] = {}
+    for each in maps.values():
+        for label, new in each.items():
+            sources.setdefault(new or "", []).append(label)
+    for element in root.iter("*"):
+        for key, value in element.attrib.items():
+            if key.lower() in map(str.lower, _REFERENCES):
+                listed = (old for label in str(value).split(",") for old in sources.get(label, [label]))
+                element.set(key, ",".join(listed))
+    return str(etree.tostring(root, encoding="unicode"))
+
+
 def _relabel_choices(control: Element, labels: LabelMap) -> None:
     choices = list(control.iter("Choice", "Label"))
     seen = {label for label in map(stored_name, choices) if labels.get(label, label) == label}

@@ -16,6 +16,7 @@ from whole_backend import Backend, prompt_of, says
 
 from backend.commands.label_changes import LabelChanges
 from backend.commands.relabel import opened_project, relabel
+from backend.errors import ConfigError
 from backend.label_studio.predictions import relabelled_result
 from backend.questions import ConfigQuestion, parse_label_config
 from backend.settings import Environment
@@ -159,6 +160,25 @@ def test_each_span_gets_the_label_back_that_it_had() -> None:
         result, asked("Up", "Sea"), asked("Sky", "Sun", "Sea"), {"Up": None}, '[[0,2,"Sun"],[5,7,"Sky"]]'
     )
     assert [each["value"]["labels"] for each in back] == [["Sun"], ["Sky"]]
+
+
+@pytest.mark.parametrize("wanted", [{"renames": ["Calm=Quiet"]}, {"merges": ["Sad,Calm=Low"]}])
+def test_what_a_person_added_to_the_config_stays(studio: Studio, wanted: dict[str, list[str]]) -> None:
+    studio.write("</View>", "<Style>p{}</Style></View>")
+    studio.change(**wanted)
+    assert "<Style>" in studio.api.project["label_config"]
+    studio.write("</View>", '<TextArea name="later" toName="text"/></View>')
+    studio.change(undo=True)
+    assert "<Style>" in studio.api.project["label_config"]
+    assert "later" in studio.api.project["label_config"]
+    assert _choices(studio.api.project["label_config"]) == ["Glad", "Sad", "Calm"]
+
+
+def test_a_question_that_was_edited_since_is_not_taken_back(studio: Studio) -> None:
+    studio.change(renames=["Calm=Quiet"])
+    studio.write('value="Quiet"', 'value="Quiet" hint="No wind"')
+    with pytest.raises(ConfigError, match="asks another question since"):
+        studio.change(undo=True)
 
 
 def test_other_labels_begin_anew_if_a_person_says_so(studio: Studio) -> None:

@@ -182,7 +182,8 @@ def _left_behind(path: Path) -> Iterator[list[dict[str, Any]] | None]:
         return
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # shared, or two processes that look at once would each take the other for the owner
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             yield None
         else:

@@ -19,7 +19,7 @@ from backend.errors import Usage
 from backend.ledger import Ledger, Writer, money
 from backend.ledger.answers import BoughtAnswer, CallOutcome
 from backend.ledger.database import tables
-from backend.ledger.received import ReceivedAnswers, remove_stored, store_received
+from backend.ledger.received import ReceivedAnswers, _left_behind, remove_stored, store_received
 from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
 from backend.models.pool import CachingPool
@@ -242,3 +242,10 @@ def test_the_file_of_a_killed_process_stays_until_its_answers_are_committed(
     assert path.exists()
     assert stored(ledger) == 1
     assert not path.exists()
+
+
+def test_answers_are_stored_also_while_another_process_looks_at_them(tmp_path: Path, ledger: Ledger) -> None:
+    path = left_behind(ledger, tmp_path)
+    with _left_behind(path) as calls:
+        assert calls is not None
+        assert stored(ledger) == 1

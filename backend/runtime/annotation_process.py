@@ -63,6 +63,8 @@ async def _settle_lost_calls(writer: Writer, ledger: Ledger) -> None:
 
 def _store_received(ledger: Ledger) -> None:
     """Store what killed processes had received; if the ledger is down, a later process does it."""
+    if ledger.file is None:  # PostgreSQL keeps no such files, and a start need not write to it
+        return
     try:
         with ledger.write() as connection:
             store_received(connection)

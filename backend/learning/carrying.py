@@ -67,6 +67,17 @@ async def run_each_with(transactions: Transactions, writer: Writer) -> None:
             result = await writer.run(transactions.send(result))
 
 
+def corrections(project: str, tasks: Sequence[int], settings: Settings, now: float) -> Transactions:
+    """The transactions that learn again what people say about tasks; what is learnt already stays."""
+
+    def correct(some: Sequence[int], connection: Connection) -> None:
+        for task in some:
+            correct_rewards(connection, project, task, settings, now)
+
+    for start in range(0, len(tasks), _TASKS):
+        yield partial(correct, tasks[start : start + _TASKS])
+
+
 _MOST_PRIOR: Final = 500
 """The latest rounds under earlier instructions that say what models are worth under new ones."""
 
@@ -171,8 +182,7 @@ class Carrying:
                 self.rounds += portion.rounds
                 self.left += portion.left
         tasks = yield self._finish
-        for start in range(0, len(tasks), _TASKS):
-            yield partial(self._correct, tasks[start : start + _TASKS])
+        yield from corrections(self.project, tasks, self.settings, self.now)
 
     @property
     def _source(self) -> str:
@@ -363,7 +373,3 @@ class Carrying:
         if self.originals:
             Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)
         return Annotations(connection, self.project).tasks() if self.everyone else asked_further
-
-    def _correct(self, tasks: Sequence[int], connection: Connection) -> None:
-        for task in tasks:
-            correct_rewards(connection, self.project, task, self.settings, self.now)

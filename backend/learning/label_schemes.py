@@ -180,13 +180,15 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
     return Transition(before, made, everyone=True), xml
 
 
-def is_undo(scheme: Scheme, history: Sequence[Scheme]) -> bool:
-    """Whether a scheme was made to take an earlier change of labels back."""
-    return any(
-        (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
-        for each in history
-        if each.id < scheme.id
+def taken_back_by(scheme: Scheme, history: Sequence[Scheme]) -> Scheme | None:
+    """The earlier change of labels that a scheme was made to take back; ``None`` if it was not."""
+    found = (
+        each
+        for each in reversed(history)
+        if (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
+        and each.id < scheme.id
     )
+    return next(found, None)
 
 
 def back_from(labels: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -12,8 +12,8 @@ from same_state import assert_same_state
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.label_changes import LabelChanges
-from backend.commands.relabel import opened_project, relabel
+from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError

@@ -52,8 +52,8 @@ def relabel(  # noqa: PLR0917 - a command's options
 
     Example: camvo relabel --project 1 --rename bad=negative --merge good,great=positive
     """
-    from backend.commands.label_changes import LabelChanges  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.relabel import run_relabel  # noqa: PLC0415 - the same
+    from backend.commands.relabel.label_changes import LabelChanges  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.relabel.run import run_relabel  # noqa: PLC0415 - the same
 
     if (source is None and name is None) == (project is None):
         raise ConfigError("say of what", where="SOURCE", fix="give a file or --name, or --project N")

@@ -6,7 +6,7 @@ with mapped votes, and name the round that they were made of. So the old scheme 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -160,8 +160,9 @@ class Carrying:
         originals: annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt again at the end, because the scheme has rounds that
             were made before the latest annotations.
+        again: the rounds that are left although their label stays, so that their tasks are asked about again.
         rounds: how many rounds were carried so far.
-        left: how many were not, because their label is dropped.
+        left: how many were not, because their label is dropped or their task is asked about again.
     """
 
     project: str
@@ -171,6 +172,7 @@ class Carrying:
     now: float
     originals: Mapping[int, str] = field(default_factory=dict)
     everyone: bool = False
+    again: Set[int] = frozenset()
     rounds: int = 0
     left: int = 0
 
@@ -289,7 +291,8 @@ class Carrying:
         for round_ in old:
             if keys[round_.id] in known:
                 continue
-            if (label := self.relabelling.vote(round_.label)) is None:
+            label = None if round_.id in self.again else self.relabelling.vote(round_.label)
+            if label is None:
                 left += 1
                 continue
             said = [annotation.under(self.scheme) for annotation in people[self.project, round_.key.task]]

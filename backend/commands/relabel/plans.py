@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from backend.commands.relabel.asked_again import AskedAgain
 from backend.commands.relabel.label_changes import LabelChanges
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
+from backend.learning.concerned import Concern
 from backend.learning.label_schemes import (
     Asked,
     Transition,
@@ -20,12 +23,20 @@ from backend.learning.label_schemes import (
 )
 from backend.learning.teaching import answering
 from backend.ledger import Ledger
+from backend.ledger.decided import cost_of_a_task, decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import QuestionSums
 from backend.ledger.schemes import Scheme, Schemes
 from backend.questions import ConfigQuestion, parse_label_config
-from backend.questions.relabelling import LabelMaps, label_values, relabelled_config, restored_config
+from backend.questions.relabelling import (
+    AS_THEY_ARE,
+    LabelFates,
+    LabelMaps,
+    label_values,
+    relabelled_config,
+    restored_config,
+)
 from backend.settings import Settings
 from camvo.votes.registry import is_answer
 from camvo.votes.relabelling import Relabelling
@@ -66,12 +77,14 @@ class RelabelPlan:
         originals: question → annotation → what it said before labels became one, where that is taken back.
         kept: the same, of what is said now and kept, so that it can be taken back.
         back: question → what becomes of its labels on the way back.
+        again: question → what is asked about again, where labels are split or added.
         done: the schemes that the same command has carried rounds to before it failed.
         late: question → annotation → what it says, of those that came since then and are not kept yet.
     """
 
     found: Transition
     xml: str
+    again: Mapping[str, AskedAgain] = field(default_factory=dict)
     done: Sequence[Scheme] = ()
     late: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
@@ -107,18 +120,40 @@ def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPl
     if (plan := _resumed(opened, wanted, schemes, history)) is not None:
         return plan
     before = {name: old for name, scheme in latest.items() if (old := question_of(scheme)) is not None}
-    maps = wanted.maps(before)
-    xml = _target(opened, wanted, before, maps)
-    found = transition(schemes.connection, schemes.project, opened.asked(xml), time.time(), maps)
+    fates = wanted.fates(before)
+    xml = _target(opened, wanted, before, fates)
+    found = transition(schemes.connection, schemes.project, opened.asked(xml), time.time(), fates)
     if wanted.anew:
         return RelabelPlan(_begun_anew(found, xml, opened), xml)
-    _require_clear(found, before, maps, latest, opened.asked(xml))
+    _require_clear(found, before, fates, latest, opened.asked(xml))
     _require_new_names(history, found)
     originals = {
         scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.carried
     }
     back = {scheme.control: back_from(scheme.labels) for scheme, _ in found.carried}
-    return RelabelPlan(replace(found, originals=originals), xml, kept=originals, back=back)
+    again = _asked_again(schemes, found, fates, before, wanted.below)
+    rounds = {name: each.rounds for name, each in again.items()}
+    found = replace(found, originals=originals, again=rounds)
+    return RelabelPlan(found, xml, kept=originals, back=back, again=again)
+
+
+def _asked_again(
+    schemes: Schemes,
+    found: Transition,
+    fates: LabelFates,
+    before: Mapping[str, ConfigQuestion],
+    below: float | None,
+) -> dict[str, AskedAgain]:
+    """What is asked about again, of questions with new labels and, with ``below``, of all."""
+    again = {}
+    for scheme, way in found.carried:
+        control, near, question = scheme.control, fates.near(scheme.control), before[scheme.control]
+        if fates.new(control) or below is not None:
+            place = (schemes.connection, schemes.project, control)
+            decided = partial(decided_tasks, *place, scheme.source or "")
+            concern = Concern(near, question.control.aggregation, label_values(question), decided())
+            again[control] = AskedAgain.among(decided(), concern, way, cost_of_a_task(*place), below)
+    return again
 
 
 def _begun_anew(found: Transition, xml: str, opened: Opened) -> Transition:
@@ -136,7 +171,7 @@ def _target(
     opened: Opened,
     wanted: LabelChanges,
     before: Mapping[str, ConfigQuestion],
-    maps: LabelMaps,
+    fates: LabelFates,
 ) -> str:
     """The label config afterwards: the given one, the one that Label Studio has already, or a changed one."""
     if wanted.label_config is not None:
@@ -151,19 +186,20 @@ def _target(
     now = {question.name: question.digest for question in parse_label_config(opened.config).questions}
     if any(now.get(name) != question.digest for name, question in before.items()):
         return opened.config
-    if not maps:
+    if fates == AS_THEY_ARE:
         raise ConfigError(
             "says of no label what becomes of it",
             where="camvo relabel",
-            fix="give --rename old=new, --merge a,b=c, --drop x or --label-config new.xml",
+            fix="give --rename old=new, --merge a,b=c, --split old=a,b, --add new, --drop x or --label-config"
+            " new.xml",
         )
-    return relabelled_config(opened.config, maps)
+    return relabelled_config(opened.config, fates)
 
 
 def _require_clear(
     found: Transition,
     before: Mapping[str, ConfigQuestion],
-    maps: LabelMaps,
+    fates: LabelFates,
     latest: Mapping[str, Scheme],
     asked: Asked,
 ) -> None:
@@ -176,8 +212,9 @@ def _require_clear(
             fix="keep every question, with two labels or more",
         )
     for name, labels in found.open.items():
-        said = maps.get(name, {})
+        said = fates.maps.get(name, {})
         missing = [new for label in labels.gone if (new := said.get(label)) is not None]
+        missing += [label for label in fates.new(name) if label in labels.gone]
         if missing:
             raise ConfigError(
                 f"{name}: the label config has no label {_quoted(missing)}",
@@ -187,13 +224,13 @@ def _require_clear(
         raise ConfigError(
             f"{name}: says nothing of {_quoted(labels.gone)}, which the label config lacks",
             where="camvo relabel",
-            fix="say what becomes of each: --rename old=new, --merge a,b=c or --drop x",
+            fix="say what becomes of each: --rename old=new, --merge a,b=c, --split old=a,b or --drop x",
         )
     for name, added in found.added.items():
         raise ConfigError(
             f"{name}: the label config adds {_quoted(added)}, and no label becomes it",
             where="--label-config",
-            fix="rename a label to it, or add it later: a label that is added is asked about anew",
+            fix=f"say where it comes from: --add '{added[0]}=a,b', --split old=a,b or --rename old=new",
         )
     other = sorted({scheme.control for scheme in found.anew} & before.keys())
     for name in other:
@@ -214,9 +251,10 @@ def _require_clear(
 
 def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
     """Check that no label gets the name that another one had: answers under the old name could be either."""
-    for scheme, _ in found.carried:
+    for scheme, way in found.carried:
         earlier = {label for each in history if each.control == scheme.control for label in each.labels}
-        for old, new in scheme.labels.items():
+        fresh = [(None, label) for label in way.options if label not in way.labels.values()]
+        for old, new in [*scheme.labels.items(), *fresh]:
             if new is None or new == old:
                 continue
             if scheme.labels.get(new, new) != new or new in earlier - scheme.labels.keys():
@@ -274,20 +312,16 @@ def _resumed(
     if not done or before.keys() != latest.keys() or len(after) < len(done) or wanted.anew:
         return None
     try:
-        maps = wanted.maps(before)
-        xml = _target(opened, wanted, before, maps)
+        fates = wanted.fates(before)
+        xml = _target(opened, wanted, before, fates)
     except ConfigError:
         return None
-    left = {name: labels for name, labels in maps.items() if name not in after}
+    left = fates.of([name for name in before if name not in after])
     found = transition(schemes.connection, schemes.project, opened.asked(xml), done[0].created_at, left)
-    for scheme in done:
-        labels = {label: maps.get(scheme.control, {}).get(label, label) for label in scheme.labels}
-        if (
-            labels != scheme.labels
-            or (scheme.control in maps) > bool(labels)
-            or scheme.control in found.before
-        ):
-            return None
+    if any(name in found.before for name in after) or not all(
+        _is_made(scheme, fates, after[scheme.control]) for scheme in done
+    ):
+        return None
     if found.open or found.added or {scheme.control for scheme in found.anew} & before.keys():
         return None
     ways = [
@@ -313,6 +347,15 @@ def _resumed(
     )
 
 
+def _is_made(scheme: Scheme, fates: LabelFates, after: ConfigQuestion) -> bool:
+    """Whether a scheme is what comes of these fates."""
+    maps, new = fates.maps.get(scheme.control, {}), fates.new(scheme.control)
+    if not scheme.labels:
+        return not maps and not new
+    fresh = {*label_values(after)} - {*scheme.labels.values()}
+    return fresh == {*new} and all(maps.get(label, label) == to for label, to in scheme.labels.items())
+
+
 def _together(history: Sequence[Scheme], change: Scheme) -> list[Scheme]:
     """The schemes that one command made."""
     return [
@@ -329,7 +372,7 @@ def _source_of(scheme: Scheme, history: Sequence[Scheme]) -> Scheme:
 def _way(scheme: Scheme, before: ConfigQuestion, after: ConfigQuestion) -> Relabelling:
     """How votes are written under a scheme that rounds were carried to."""
     labels = scheme.labels or {label: label for label in label_values(before)}
-    return Relabelling(after.control.aggregation, labels, label_values(after))
+    return Relabelling(after.control.aggregation, labels, label_values(after), frozenset(scheme.parts))
 
 
 def _stored_originals(schemes: Schemes, names: Collection[str]) -> dict[str, dict[int, str]]:
@@ -376,7 +419,7 @@ def _undo(opened: Opened, schemes: Schemes, history: Sequence[Scheme]) -> Relabe
 
 def _restored(present: str, earlier: str, found: Transition, changes: Sequence[Scheme]) -> str:
     """The present label config with the earlier labels, and with all else that people have added to it."""
-    xml = restored_config(present, earlier, {scheme.control: scheme.labels for scheme in changes})
+    xml = restored_config(present, earlier, _fates_of(changes))
     now, then, after = (
         {question.name: question.digest for question in parse_label_config(each).questions}
         for each in (present, earlier, xml)
@@ -393,6 +436,14 @@ def _restored(present: str, earlier: str, found: Transition, changes: Sequence[S
     return xml
 
 
+def _fates_of(changes: Sequence[Scheme]) -> LabelFates:
+    """What became of labels."""
+    return LabelFates(
+        {scheme.control: scheme.labels for scheme in changes},
+        {scheme.control: scheme.parts for scheme in changes},
+    )
+
+
 def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
     """The plan as sentences."""
     for scheme in plan.done:
@@ -400,18 +451,34 @@ def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
     with opened.ledger.read() as connection:
         for scheme, relabelling in plan.found.carried:
             sums = QuestionSums(connection, opened.stored.key, scheme.control, scheme.source or "")
-            counts = sums.labels()
-            kept = [row for row in counts if relabelling.vote(row.label) is not None]
-            labels, people = sum(row.rounds for row in kept), sum(row.people for row in counts)
+            counts, again = sums.labels(), plan.again.get(scheme.control)
+            everything = sum(row.rounds for row in counts)
+            left = sum(row.rounds for row in counts if relabelling.vote(row.label) is None)
+            labels = everything - (left if again is None else len(again.rounds))
+            people = sum(row.people for row in counts) - (0 if again is None else again.unclear)
             yield f"{scheme.control}: {labels:,} labels and {people:,} human labels are carried over, 0 calls"
-            for old, new in scheme.labels.items():
-                if old != new:
-                    yield f"  {old} → {'(dropped)' if new is None else new}"
-            if left := sum(row.rounds for row in counts) - labels:
+            new = [label for label in relabelling.options if label not in scheme.labels.values()]
+            for old, to in scheme.labels.items():
+                if old in scheme.parts:
+                    yield f"  {old} → {' or '.join(scheme.parts[old])}"
+                elif old != to:
+                    yield f"  {old} → {'(dropped)' if to is None else to}"
+            parts = {part for of in scheme.parts.values() for part in of}
+            yield from (f"  {label} is new" for label in new if scheme.labels and label not in parts)
+            if again is not None:
+                yield from again.lines(_how_to_look(opened))
+            elif left:
                 yield f"  {left:,} tasks have a label that is dropped: they are asked about again"
     for scheme in plan.found.anew:
         yield f"{scheme.control}: begins anew; its tasks are asked about again when they are predicted next"
     yield "Certificates of the labels before are void."
+
+
+def _how_to_look(opened: Opened) -> str:
+    """Where people find the tasks whose label they gave is split."""
+    if opened.client is None:
+        return "label these rows again, and run camvo teach"
+    return f"camvo review {source_of(opened)} --disputed --tab"
 
 
 def _quoted(labels: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from whole_backend import Backend, prompt_of, says
 
 from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
+from backend.commands.review import show_disputed
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio.predictions import relabelled_result
 from backend.questions import ConfigQuestion, parse_label_config
@@ -65,16 +67,27 @@ class Studio:
 
     def change(self, **wanted: Any) -> str:
         console = Console(file=io.StringIO(), width=200)
-        environment = Environment(
+        embedder = self.backend.runtime.embedder
+        with opened_project(
+            PROJECT, self._environment(), client=self.api.client(), embedder=embedder
+        ) as opened:
+            relabel(opened, LabelChanges(**wanted), console, lambda question: True)
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    def _environment(self) -> Environment:
+        return Environment(
             database_url=f"sqlite:///{self.folder / 'ledger.sqlite'}",
             config=self.folder / "camvo.yaml",
             label_studio_url=self.api.url,
             label_studio_api_key=SecretStr(KEY),
         )
-        embedder = self.backend.runtime.embedder
-        with opened_project(PROJECT, environment, client=self.api.client(), embedder=embedder) as opened:
-            relabel(opened, LabelChanges(**wanted), console, lambda question: True)
-        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    def disputed(self) -> list[dict[str, Any]]:
+        """What ``camvo review --disputed`` lists."""
+        console = Console(file=io.StringIO(), width=200)
+        show_disputed(console, self._environment(), self.api.client(), PROJECT, 10, as_json=True)
+        found: list[dict[str, Any]] = json.loads(console.file.getvalue())["disputed"]  # type: ignore[attr-defined]
+        return found
 
     def write(self, old: str, new: str) -> None:
         """A person edits the label config in Label Studio."""
@@ -189,6 +202,27 @@ def test_a_change_that_is_repeated_changes_nothing(studio: Studio) -> None:
     before = len(studio.api.writes)
     assert "0 annotations and 0 predictions" in studio.change(renames=["Calm=Quiet"])
     assert len(studio.api.writes) == before
+
+
+def test_a_label_of_people_that_is_split_stays_as_it_is_and_is_to_be_looked_at(studio: Studio) -> None:
+    of_a_task = studio.backend.server.count() // len(TEXTS)
+    printed = studio.change(splits=["Calm=Quiet,Misty"])
+    assert _choices(studio.api.project["label_config"]) == ["Glad", "Sad", "Quiet", "Misty"]
+    assert studio.said() == ["Sad", "Calm"]
+    assert "1 human label to look at" in printed
+    [disputed] = studio.disputed()
+    assert (disputed["task"], disputed["why"]) == (
+        studio.tasks[2],
+        "people gave Calm, which is split or dropped",
+    )
+    calls = studio.backend.server.count()
+    studio.backend.server.script = lambda body: says(mood="Misty")
+    assert studio.predicted() == ["Glad", "Sad", "Misty", "Misty"]
+    assert studio.backend.server.count() - calls == 2 * of_a_task
+    assert studio.learnt() == [None, "Sad", None, None]
+    studio.change(undo=True)
+    assert studio.said() == ["Sad", "Calm"]
+    assert studio.predicted() == ["Glad", "Sad", "Calm", "Calm"]
 
 
 def test_each_span_gets_the_label_back_that_it_had() -> None:

@@ -2,14 +2,15 @@
 
     python benchmarks/label_splits.py votes/policy.csv --labels 20 12 21
 
-A table of votes is labelled by ``camvo label`` with scripted models that give the table's votes. Then, for each
-label and from the same ledger, ``camvo relabel --split`` makes two labels of it, and ``camvo label`` asks about
-the tasks that are left. The models know the split: one that says the label of a task that has it gives the
-right part in nine of ten cases, by a hash of the task and the model; without truth the part is chance.
+A table of votes is labelled by ``camvo label`` with scripted models that give the table's votes. Then, for
+each label and from the same ledger, ``camvo relabel --split`` makes two labels of it, and ``camvo label``
+asks about the tasks that are left. The models know the split: one that says the label of a task that has it
+gives the right part in nine of ten cases, by a hash of the task and the model; without truth the part is
+chance.
 
-Printed are the share of the first bill that the split costs, the share of the other tasks that keep their label,
-and how many tasks with a part have the right one. ``--anew`` labels everything again under the new labels, and
-says how often that gives the labels of the split: the share of all tasks, and of those that are not asked about.
+Printed are the share of the first bill that the split costs, the share of the other tasks that keep their
+label, and how many tasks with a part have the right one. ``--anew`` labels everything again under the new
+labels, and says how often that gives the labels of the split: of all tasks, and of those of other labels.
 """
 
 from __future__ import annotations
@@ -197,8 +198,9 @@ def main() -> None:
                 again, again_usd = copy.label("anew")
                 anew = f"{same(after, again, list(after))} of all, {same(after, again, others)} of others;"
                 anew += f" ${again_usd:.4f}"
+            asked = asked.split(" of ")[0].strip()
             print(
-                f"| {label} | {len(before) - len(others)} | {asked.split(' of ')[0].strip()} | {usd / bill:.1%} |"
+                f"| {label} | {len(before) - len(others)} | {asked} | {usd / bill:.1%} |"
                 f" {same(before, after, others)} | {right} of {judged} | {anew} |",
                 flush=True,
             )

@@ -120,6 +120,35 @@ def transition(
     return Transition(before, mapped, anew, open_, change.added, priors)
 
 
+def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
+    """Return question → its epochs with other instructions and all else the same, the latest first."""
+    history = Schemes(connection, project).all()
+    now = (
+        Scheme(question.name, asked.epoch(question), asked.config.xml, asked.embedder)
+        for question in asked.config.questions
+    )
+    return {
+        scheme.control: epochs
+        for scheme in now
+        if (epochs := epochs_with_other_instructions(history, scheme))
+    }
+
+
+def epochs_with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[str]:
+    """The epochs of a scheme's question where only the instructions were others, the latest first."""
+    question = question_of(scheme)
+    epochs = (
+        earlier.epoch
+        for earlier in reversed(history)
+        if (earlier.control, earlier.embedder) == (scheme.control, scheme.embedder)
+        and earlier.epoch != scheme.epoch
+        and question is not None
+        and (old := question_of(earlier)) is not None
+        and _but_instructions(old) == _but_instructions(question)
+    )
+    return list(dict.fromkeys(epochs))
+
+
 def _but_instructions(question: ConfigQuestion) -> str:
     """A hash of all that a question asks but its instructions."""
     return replace(question, instructions=None).digest

@@ -82,7 +82,7 @@ class OpenLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemeChange:
+class _SchemeChange:
     """What a change of the label config means for its questions. Those in no part begin anew.
 
     Attributes:
@@ -98,7 +98,7 @@ class SchemeChange:
 
 def read_change(
     before: Mapping[str, ConfigQuestion], after: LabelConfig, fates: LabelFates = AS_THEY_ARE
-) -> SchemeChange:
+) -> _SchemeChange:
     """Compare questions with those of another label config.
 
     The order of labels, their hints and the visible texts of aliases may differ.
@@ -127,7 +127,7 @@ def read_change(
         else:
             split = frozenset(fates.parts.get(new.name, {}))
             carried[new.name] = Relabelling(new.control.aggregation, labels, options, split)
-    return SchemeChange(carried, open_, added)
+    return _SchemeChange(carried, open_, added)
 
 
 def label_values(question: ConfigQuestion) -> tuple[str, ...]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
 
+from backend.commands.shared.asking_again import ScoreLevels, is_below
 from backend.learning.concerned import Concern
-from backend.ledger.decided import DecidedTask
+from backend.learning.label_schemes import Transition
+from backend.ledger.decided import DecidedTask, cost_of_a_task, decided_tasks
+from backend.ledger.schemes import Schemes
+from backend.questions import ConfigQuestion
+from backend.questions.relabelling import LabelFates, label_values
 from backend.server.status import formats
 from camvo.votes.relabelling import Relabelling
-
-LEVELS: Final = (1.0, 0.9, 0.7, 0.5)
-"""The scores for which a quote says how many tasks are below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class AskedAgain:
         doubtful: how many others have votes for such a label.
         tasks: how many tasks the question has.
         unclear: how many tasks people have given a label that is split or dropped.
-        below: score → how many tasks that nobody has labelled have a lower one.
+        levels: how many tasks that nobody has labelled have which score.
         usd: the price of a task, in $.
     """
 
@@ -34,7 +36,7 @@ class AskedAgain:
     doubtful: int
     tasks: int
     unclear: int
-    below: dict[float, int]
+    levels: ScoreLevels
     usd: float
 
     @classmethod
@@ -56,19 +58,19 @@ class AskedAgain:
             below: tasks with a lower score are asked about again as well; ``None`` for no others.
         """
         rounds, named, doubtful, number, unclear = set[int](), 0, 0, 0, 0
-        counts = dict.fromkeys(LEVELS, 0)
+        levels = ScoreLevels()
         for task in tasks:
             number += 1
             unclear += task.human is not None and way.vote(task.human) is None
-            for level in LEVELS:
-                counts[level] += task.human is None and (task.score < level or level >= 1.0)
+            if task.human is None:
+                levels.add(task.score)
             lost, concerned = way.vote(task.label) is None, concern(task)
             named += lost or (concerned and concern.names(task.label))
             doubtful += concerned and not lost and not concern.names(task.label)
-            low = below is not None and task.human is None and (task.score < below or below >= 1.0)
+            low = below is not None and task.human is None and is_below(task.score, below)
             if lost or concerned or low:
                 rounds.add(task.round_id)
-        return cls(frozenset(rounds), named, doubtful, number, unclear, counts, usd)
+        return cls(frozenset(rounds), named, doubtful, number, unclear, levels, usd)
 
     def lines(self, how_to_look: str) -> Iterator[str]:
         """The quote as sentences.
@@ -83,9 +85,37 @@ class AskedAgain:
             f" {formats.dollars(asked * self.usd)}: {self.named:,} have a label that is split, dropped or"
             f" near a new one, {self.doubtful:,} have votes for one, {low:,} a low score"
         )
-        for level, number in self.below.items():
-            which = "everything" if level >= 1.0 else f"tasks whose score is below {level:g}"
-            price = formats.dollars(number * self.usd)
-            yield f"    --below {level:g}: {which} that nobody has labelled, {number:,} for about {price}"
+        yield "  more of those that nobody has labelled are asked about again with"
+        yield from (f"  {line}" for line in self.levels.lines(self.usd))
         if self.unclear:
             yield f"  {formats.of(self.unclear, 'human label')} to look at, kept as given: {how_to_look}"
+
+
+def asked_again(
+    schemes: Schemes,
+    found: Transition,
+    fates: LabelFates,
+    before: Mapping[str, ConfigQuestion],
+    below: float | None,
+) -> dict[str, AskedAgain]:
+    """What is asked about again, of questions with new labels and, with ``below``, of all.
+
+    Args:
+        schemes: the project's schemes.
+        found: the way to the new ones.
+        fates: what becomes of labels.
+        before: question → what it was.
+        below: tasks with a lower score are asked about again as well; ``None`` for no others.
+
+    Returns:
+        Question → what is asked about again.
+    """
+    again = {}
+    for scheme, way in found.carried:
+        control, near, question = scheme.control, fates.near(scheme.control), before[scheme.control]
+        if fates.new(control) or below is not None:
+            place = (schemes.connection, schemes.project, control)
+            decided = partial(decided_tasks, *place, scheme.source or "")
+            concern = Concern(near, question.control.aggregation, label_values(question), decided())
+            again[control] = AskedAgain.among(decided(), concern, way, cost_of_a_task(*place), below)
+    return again

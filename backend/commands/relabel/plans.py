@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from backend.commands.relabel.asked_again import AskedAgain
+from backend.commands.relabel.asked_again import AskedAgain, asked_again
 from backend.commands.relabel.label_changes import LabelChanges
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
-from backend.learning.concerned import Concern
 from backend.learning.label_schemes import (
     Asked,
     Transition,
@@ -23,7 +21,6 @@ from backend.learning.label_schemes import (
 )
 from backend.learning.teaching import answering
 from backend.ledger import Ledger
-from backend.ledger.decided import cost_of_a_task, decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import QuestionSums
@@ -131,29 +128,10 @@ def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPl
         scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.carried
     }
     back = {scheme.control: back_from(scheme.labels) for scheme, _ in found.carried}
-    again = _asked_again(schemes, found, fates, before, wanted.below)
+    again = asked_again(schemes, found, fates, before, wanted.below)
     rounds = {name: each.rounds for name, each in again.items()}
     found = replace(found, originals=originals, again=rounds)
     return RelabelPlan(found, xml, kept=originals, back=back, again=again)
-
-
-def _asked_again(
-    schemes: Schemes,
-    found: Transition,
-    fates: LabelFates,
-    before: Mapping[str, ConfigQuestion],
-    below: float | None,
-) -> dict[str, AskedAgain]:
-    """What is asked about again, of questions with new labels and, with ``below``, of all."""
-    again = {}
-    for scheme, way in found.carried:
-        control, near, question = scheme.control, fates.near(scheme.control), before[scheme.control]
-        if fates.new(control) or below is not None:
-            place = (schemes.connection, schemes.project, control)
-            decided = partial(decided_tasks, *place, scheme.source or "")
-            concern = Concern(near, question.control.aggregation, label_values(question), decided())
-            again[control] = AskedAgain.among(decided(), concern, way, cost_of_a_task(*place), below)
-    return again
 
 
 def _begun_anew(found: Transition, xml: str, opened: Opened) -> Transition:

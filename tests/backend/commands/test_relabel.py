@@ -259,7 +259,7 @@ def test_a_label_that_is_added_without_a_neighbour_asks_nobody_unless_told_to(fo
     calls = folder.server.count()
     printed = changed(folder, adds=["Wild"])
     assert "0 of 24 tasks" in printed
-    assert "--below 1: everything that nobody has labelled, 18 for about" in printed
+    assert "--below 1: all, 18 for about" in printed
     labels(folder, *LABELS, "Wild")
     assert folder.server.count() == calls
 

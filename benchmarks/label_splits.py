@@ -5,8 +5,8 @@
 A table of votes is labelled by ``camvo label`` with scripted models that give the table's votes. Then, for
 each label and from the same ledger, ``camvo relabel --split`` makes two labels of it, and ``camvo label``
 asks about the tasks that are left. The models know the split: one that says the label of a task that has it
-gives the right part in nine of ten cases, by a hash of the task and the model; without truth the part is
-chance.
+gives the right part, with ``--known 0.9`` in nine of ten cases, by a hash of the task and the model. Where the
+task has another label, the part is chance.
 
 Printed are the share of the first bill that the split costs, the share of the other tasks that keep their
 label, and how many tasks with a part have the right one. ``--anew`` labels everything again under the new
@@ -41,9 +41,6 @@ from backend.ledger.money import TOTAL, balance, from_picodollars
 from backend.settings import Environment
 from backend.testing import OpenAIServer, Reply, task_text
 
-_KNOWN: Final = 0.9
-"""How often a model that names the label of a task gives its right part."""
-
 _OUTPUT: Final = 4.0
 """The price of a token of output, as a multiple of one of input."""
 
@@ -56,23 +53,27 @@ def chance(*of: object) -> float:
 
 @dataclass
 class Table:
-    """A table of votes, and the label that is split at present."""
+    """A table of votes, and the label that is split at present.
+
+    A model that names the label of a task gives its right part with the probability ``known``.
+    """
 
     votes: Mapping[str, Mapping[str, str]]
     truths: Mapping[str, str]
     labels: list[str]
     prices: Mapping[str, float]
+    known: float = 1.0
     split: str | None = None
 
     @classmethod
-    def read(cls, path: Path, most: int) -> Table:
+    def read(cls, path: Path, most: int, known: float) -> Table:
         """Read a table and what describes it."""
         about = json.loads(path.with_suffix(".json").read_text())
         with path.open(newline="") as file:
             rows = sorted(csv.DictReader(file), key=lambda row: chance("order", row["item_id"]))[:most]
         prices = about["usd_per_million_input_tokens"]
         votes = {row["text"].strip(): {arm: row[arm] for arm in prices} for row in rows}
-        return cls(votes, {row["text"].strip(): row["truth"] for row in rows}, about["labels"], prices)
+        return cls(votes, {row["text"].strip(): row["truth"] for row in rows}, about["labels"], prices, known)
 
     def parts(self) -> list[str]:
         """The names of the two parts."""
@@ -87,7 +88,7 @@ class Table:
         text, model = task_text(body).strip(), body["model"]
         vote = self.votes[text][model]
         if vote == self.split:
-            knows = self.truths[text] == self.split and chance("knows", text, model) < _KNOWN
+            knows = self.truths[text] == self.split and chance("knows", text, model) < self.known
             vote = self.part(text) if knows else self.parts()[chance("guess", text, model) < 0.5]
         tokens = 150 + len(text) // 4
         return Reply.says({"label": vote} if vote else "I cannot tell.", usage=(tokens, 8))
@@ -168,10 +169,11 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--labels", nargs="+", default=None)
     parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--known", type=float, default=1.0)
     parser.add_argument("--anew", action="store_true")
     arguments = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    table = Table.read(arguments.table, arguments.tasks)
+    table = Table.read(arguments.table, arguments.tasks, arguments.known)
     with OpenAIServer(table.answer) as server, tempfile.TemporaryDirectory() as name:
         first = Folder(Path(name) / "first", table)
         first.path.mkdir()

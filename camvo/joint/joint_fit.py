@@ -110,6 +110,8 @@ class JointFit:
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
         rare: the other labels of the question; ``None`` if there are none.
         doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
+        constant: the positions of the arms that say the same label whatever the others say. Their votes have
+            no weight.
     """
 
     arms: tuple[str, ...]
@@ -130,6 +132,7 @@ class JointFit:
     conventions: Conventions | None = None
     rare: RareLabels | None = None
     doubt: Doubt | None = None
+    constant: tuple[int, ...] = ()
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -275,8 +278,8 @@ class JointFit:
         return np.where(voted, labels, -1), np.where(voted, right.max(axis=1), 0.0)
 
     def effective_votes(self) -> float:
-        """The effective number of independent arms among the K arms (Kish), from their excess agreement."""
-        return float(tempers(self.excess).sum())
+        """The effective number of independent arms (Kish), from their excess agreement."""
+        return float(np.delete(tempers(self.excess), self.constant).sum())
 
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""
@@ -299,6 +302,8 @@ class JointFit:
             described |= {"contradicted": True}
         if self.doubt is not None:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
+        if self.constant:
+            described |= {"constant": [self.arms[arm] for arm in self.constant]}
         if self.sure.grades.arms:
             described |= {"grades": self.sure.grades.describe()}
         if self.contexts is not None:
@@ -407,6 +412,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         conventions=conventions,
         rare=rare,
         doubt=votes.doubt,
+        constant=votes.constant,
     )
 
 

@@ -107,6 +107,24 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
     ]
 
 
+def _constant_alerts(question: QuestionReport) -> list[Alert]:
+    """The models that say the same whatever the task is."""
+    votes = question.votes
+    if votes is None:
+        return []
+    return [
+        Alert(
+            "constant_votes",
+            f"{question.control}: {model} gives nearly every task the same label, also where the other models"
+            " give another. Its votes have no weight",
+            "look at its answers and its prompt; if it is meant to answer so, remove it from models in"
+            " camvo.yaml: rounds that ask every model pay for it",
+            subject=model,
+        )
+        for model in votes.constant
+    ]
+
+
 def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
     """The packed arms that are no longer asked."""
     return [
@@ -176,6 +194,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += _score_alerts(project, question)
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
         alerts += _family_alerts(question)
+        alerts += _constant_alerts(question)
     alerts += found.missing.alerts
     named = {name for alert in found.missing.alerts for name in alert.subject.split(SEPARATOR)}
     failing = [_failing(model, found.outcomes[model]) for model in sorted(found.outcomes)]

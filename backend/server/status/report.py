@@ -294,6 +294,7 @@ class VotesReport:
     contradicted: bool = False
     people_say: Mapping[str, str] = field(default_factory=dict)
     rival_reading: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -313,6 +314,7 @@ class VotesReport:
             contradicted="contradicted" in joint,
             people_say=joint.get("conventions", {}).get("people_say", {}),
             rival_reading=tuple(joint.get("rival_reading", ())),
+            constant=tuple(joint.get("constant", ())),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
@@ -194,11 +195,16 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
     """
-    parameters = settings.model_dump(exclude_unset=True, exclude_none=True)
     name: str = settings.name or _DEFAULT_POLICY
     if settings.name is None and not all(map(has_vote_model, aggregations)):
         name = _DEFAULT_WITHOUT_LABELS
-    return policy_by_name(name, parameters)
+    return _policy_by_settings(name, settings)
+
+
+@lru_cache(maxsize=256)
+def _policy_by_settings(name: str, settings: PolicySettings) -> Policy:
+    """The policy of this name; a project's tasks share it, as it holds parameters only."""
+    return policy_by_name(name, settings.model_dump(exclude_unset=True, exclude_none=True))
 
 
 def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:

@@ -134,6 +134,10 @@ class PolicySettings(_Parameters):
     lambda_l: _Ridge = 1.0
     """λ_L: ridge of the linear models. Below 0.01, withdrawing a label would leave rounding errors."""
 
+    def __hash__(self) -> int:
+        # Mappings, such as the worth by label, have no hash; __eq__ compares all parameters.
+        return hash((self.name, self.max_stages, self.lambda_l))
+
     @model_validator(mode="before")
     @classmethod
     def _is_a_mapping(cls, data: object) -> object:

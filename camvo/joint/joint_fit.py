@@ -118,6 +118,8 @@ class JointFit:
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
         rare: the other labels of the question; ``None`` if there are none.
         doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
+        constant: the positions of the arms that say the same label whatever the others say. Their votes have
+            no weight.
         losses: what missing each label loses; empty if all labels are worth the same.
     """
 
@@ -139,6 +141,7 @@ class JointFit:
     conventions: Conventions | None = None
     rare: RareLabels | None = None
     doubt: Doubt | None = None
+    constant: tuple[int, ...] = ()
     losses: LabelLosses = NO_LOSSES
 
     @property
@@ -299,8 +302,8 @@ class JointFit:
         return np.where(voted, labels, -1), np.where(voted, right.max(axis=1), 0.0)
 
     def effective_votes(self) -> float:
-        """The effective number of independent arms among the K arms (Kish), from their excess agreement."""
-        return float(tempers(self.excess).sum())
+        """The effective number of independent arms (Kish), from their excess agreement."""
+        return float(np.delete(tempers(self.excess), self.constant).sum())
 
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""
@@ -323,6 +326,8 @@ class JointFit:
             described |= {"contradicted": True}
         if self.doubt is not None:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
+        if self.constant:
+            described |= {"constant": [self.arms[arm] for arm in self.constant]}
         if self.losses:
             described |= {"losses": dict(self.losses)}
         if self.sure.grades.arms:
@@ -439,6 +444,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         conventions=conventions,
         rare=rare,
         doubt=votes.doubt,
+        constant=votes.constant,
         losses=losses,
     )
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.held_labels import HeldLabels
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns, DatasetTask
@@ -230,6 +231,7 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
             options.purse,
             batching=batching,
             waits=not options.no_wait,
+            held=HeldLabels.of(process, key, parsed, own, options.below),
         )
         tasks = ProjectTasks(client, number, client.count_tasks(number))
         yield OpenProject(client, number, label_config, tasks, jobs)

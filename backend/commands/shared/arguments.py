@@ -116,6 +116,15 @@ Pilot: TypeAlias = Annotated[
 Sample: TypeAlias = Annotated[
     int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
 ]
+Below: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--below",
+        min=0.0,
+        max=1.0,
+        help="Ask again about tasks with labels of earlier instructions and a lower score; 1 for all.",
+    ),
+]
 NoWait: TypeAlias = Annotated[
     bool,
     typer.Option(

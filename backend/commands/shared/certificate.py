@@ -37,6 +37,7 @@ from backend.server.status.report import ProjectReport, QuestionReport
 from backend.server.status.work import too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
+from camvo.policies.parameters import ByLabel
 from camvo.scores.recall import CONFIDENCE
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _settings(settings: Settings) -> dict[str, str]:
     """The settings that affect labels. None of them is a text, an address or a path."""
     name, _ = policy_in_force(settings.policy)
     policy = settings.policy.model_dump(exclude={"name"}, exclude_unset=True, exclude_none=True)
-    parameters = ", ".join(f"{key} {value}" for key, value in sorted(policy.items()))
+    parameters = ", ".join(f"{key} {_shown(value)}" for key, value in sorted(policy.items()))
     return {
         "policy": f"{name} ({parameters})" if parameters else name,
         "right, as wanted": f"{settings.guarantee:g}",
@@ -169,6 +170,11 @@ def _settings(settings: Settings) -> dict[str, str]:
         "texts are redacted": _yes(settings.redact is not None),
         "embedder": _sha256(settings.embedder) if "/" in settings.embedder else settings.embedder,
     }
+
+
+def _shown(value: object) -> object:
+    """A parameter's value; those by label as words."""
+    return f"({ByLabel(value)})" if isinstance(value, Mapping) else value
 
 
 def _yes(value: bool) -> str:

@@ -5,8 +5,8 @@
 A table of votes is labelled by ``camvo label`` with scripted models that give the table's votes. Then, for
 each label and from the same ledger, ``camvo relabel --split`` makes two labels of it, and ``camvo label``
 asks about the tasks that are left. The models know the split: one that says the label of a task that has it
-gives the right part, with ``--known 0.9`` in nine of ten cases, by a hash of the task and the model. Where the
-task has another label, the part is chance.
+gives the right part, with ``--known 0.9`` in nine of ten cases, by a hash of the task and the model. Where
+the task has another label, the part is chance.
 
 Printed are the share of the first bill that the split costs, the share of the other tasks that keep their
 label, and how many tasks with a part have the right one. ``--anew`` labels everything again under the new

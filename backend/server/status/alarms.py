@@ -247,16 +247,25 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
 
 
 def _unclear_labels(project: ProjectReport, control: str, labels: OpenLabels) -> Alert:
-    """The alarm about labels that a change of the label config leaves without a place."""
+    """The alarm about labels of which nobody has said what becomes of them, or where they come from."""
     gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
-    message = f"{control}: the label config lacks {gone}" + (f" and has {added} in addition" if added else "")
-    old, new = labels.gone[0], labels.added[0] if labels.added else "new"
     command = f"camvo relabel --project {short_name(project.key)}"
-    fix = (
-        f"say what becomes of each, which costs no call: `{command} --rename '{old}={new}'`, --merge a,b=c "
-        f"or --drop '{old}'; if the labels are others now, `{command} --anew`"
-    )
+    also = f"the label config has {added} in addition"
+    if labels.gone:
+        message = f"{control}: the label config lacks {gone}" + (f", and {also}" if added else "")
+        old, new = labels.gone[0], labels.added[0] if labels.added else "new"
+        fix = (
+            f"say what becomes of each, which costs no call: `{command} --rename '{old}={new}'`, --merge"
+            f" a,b=c or --drop '{old}'"
+        )
+    else:
+        message = f"{control}: {also}"
+        fix = (
+            f"say which labels it takes tasks from: `{command} --add '{labels.added[0]}=a,b'`, which quotes"
+            " what asking about these again costs"
+        )
     said = f"{message}. Predictions go on under the labels before"
+    fix += f"; if the labels are others now, `{command} --anew`"
     return Alert("labels_unclear", said, fix, subject=control)
 
 

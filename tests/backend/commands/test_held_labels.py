@@ -11,6 +11,7 @@ import yaml
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
+from backend.errors import ConfigError
 from backend.testing import Reply
 
 TEXTS = [f"{kind} {number}" for number in range(6) for kind in ("sun", "rain")]
@@ -99,7 +100,8 @@ def test_a_text_that_is_taken_back_finds_the_labels_that_it_had(folder: LabelFol
     assert folder.server.count() == calls
 
 
-def test_other_labels_are_no_earlier_instructions(folder: LabelFolder) -> None:
+def test_a_label_that_is_added_is_asked_about_before_anything_is_spent(folder: LabelFolder) -> None:
     calls = folder.server.count()
-    labels(folder, labels=("Glad", "Sad", "Calm"))
-    assert folder.server.count() > calls
+    with pytest.raises(ConfigError, match=r"from which labels 'Calm' takes tasks.*--add new=a,b"):
+        labels(folder, labels=("Glad", "Sad", "Calm"))
+    assert folder.server.count() == calls

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
+from backend.commands.shared.arguments import Config, LabelStudioUrl, refuse, source_and_options
 
 
 def refine(  # noqa: PLR0917 - a command's options
@@ -49,13 +49,20 @@ def refine(  # noqa: PLR0917 - a command's options
 
     Example: camvo refine --project 1 --by opus --budget 5
     """
-    require_one_source(source, project)
-    of_file = {"labels": labels, "text_column": text_column, "id_column": id_column, "name": name}
-    if source is None:
-        refuse("is for files", "leave it out", label_config=label_config, **of_file)
-    else:
-        into = {"adopt": adopt, "label_studio": label_studio}
-        refuse("is for projects", "give --project N in place of a file", **into)
+    chosen, options = source_and_options(
+        source,
+        project,
+        {
+            "label_config": label_config,
+            "labels": labels,
+            "text_column": text_column,
+            "id_column": id_column,
+            "name": name,
+        },
+        {"adopt": adopt, "label_studio": label_studio},
+        budget=budget,
+        yes=yes,
+    )
     if adopt is not None:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
@@ -66,8 +73,5 @@ def refine(  # noqa: PLR0917 - a command's options
         return
     from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
 
-    options = options_of(
-        label_config, labels, text_column, id_column=id_column, name=name, budget=budget, yes=yes
-    )
     wanted = RefineOptions(by, sample, out)
-    run_refine(source or int(project or 0), wanted, options, config, label_studio, as_json=as_json)
+    run_refine(chosen, wanted, options, config, label_studio, as_json=as_json)

@@ -301,10 +301,10 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
 
 def _text_alerts(project: ProjectReport) -> list[Alert]:
     """The alarms about new instructions that are worse than the ones before."""
-    fix = (
-        "write the text before into the instructions again: its labels are kept, and nothing is paid for"
-        " twice; `camvo try` compares further texts before they are adopted"
-    )
+    take_back = f"run `camvo refine --project {short_name(project.key)} --take-back`"
+    if not is_of_label_studio(project.key):
+        take_back = "set instructions in camvo.yaml to the text before"
+    fix = f"{take_back}: its labels are kept, and nothing is paid for twice"
     return [
         Alert(
             "instructions_worse", f"{each.control}: {each.said.partition(';')[0]}", fix, subject=each.control

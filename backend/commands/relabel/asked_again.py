@@ -80,11 +80,11 @@ class AskedAgain:
         """
         asked, low = len(self.rounds), len(self.rounds) - self.named - self.doubtful
         share = f"{asked / self.tasks:.1%}" if self.tasks else "0%"
+        about, most = (formats.dollars(asked * usd) for usd in self.costs)
         yield (
             f"  {asked:,} of {formats.of(self.tasks, 'task')} ({share}) are asked about again, for about"
-            f" {formats.dollars(asked * self.costs.usd)}, at most"
-            f" {formats.dollars(asked * self.costs.everyone_usd)}: {self.named:,} have a label that is split, dropped or"
-            f" near a new one, {self.doubtful:,} have votes for one, {low:,} a low score"
+            f" {about}, at most {most}: {self.named:,} have a label that is split, dropped or near a new one,"
+            f" {self.doubtful:,} have votes for one, {low:,} a low score"
         )
         yield "  more of those that nobody has labelled are asked about again with"
         yield from (f"  {line}" for line in self.levels.lines(self.costs.usd))

@@ -79,12 +79,6 @@ def test_the_readmes_camvo_yaml_loads_and_every_model_has_a_price(tmp_path: Path
     assert loaded.audit > 0.0, "step 5 needs blind tasks"
 
 
-def test_the_documented_defaults_are_the_defaults(tmp_path: Path) -> None:
-    path = tmp_path / "camvo.yaml"
-    path.write_text(blocks(SETTINGS, "yaml")[0], "utf-8")
-    assert settings.load(path) == settings.load(None)
-
-
 def table_of_settings() -> dict[str, str]:
     """Key → documented default, from the table of everything but models."""
     table = SETTINGS.split("## All other keys")[1].split("\n## ")[0]

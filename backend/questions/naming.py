@@ -19,7 +19,17 @@ from typing import Final
 
 from backend.questions.xml import Label
 
-_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
+_QUOTES: Final = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "“": "”",
+    "„": "“",
+    "‘": "’",
+    "«": "»",
+    "「": "」",
+    "『": "』",
+}
 _FENCE: Final = "```"
 _LANGUAGE: Final = re.compile(r"[\w+-]*")
 _EDGES: Final = " \t\r\n*_`~\"'.,:;!"
@@ -29,10 +39,13 @@ _STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|:(?=\s)|\||\\)\s*")
 _COLON: Final = re.compile(r":(?=\s)")
 _PARTS: Final = re.compile(r"(?<!\s)\s*[,;|\n]\s*(?:(?:and|&)\s)?")
 _AND: Final = re.compile(r"(?<!\s)\s+(?:and|&)\s+")
+_AND_OR_SLASH: Final = re.compile(r"(?<!\s)(?:\s+(?:and|&)\s+|\s*/\s*)")
+_JOINTS: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•>#]{1,6}|\(?\d{1,2}[.)])\s+(?=\S)")
 _SET: Final = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\{([^{}]*)\}")
 _NUMBER: Final = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 _FLAGS: Final = {"true": True, "yes": True, "false": False, "no": False}
+_PLACEHOLDER: Final = re.compile(r"<[A-Za-z]?[a-z\d_ -]{1,40}>")
 _NONE: Final = frozenset({"none", "none of these", "none of them", "none of the above"})
 
 GENERIC: Final = frozenset(
@@ -61,6 +74,15 @@ def answer_key(name: str) -> str:
     return f"{_UNSAFE.sub('_', name)[:48].strip('_')}_{digits}"
 
 
+def is_placeholder(words: str) -> bool:
+    """Return whether words stand for an answer in its form; redaction writes capitals in such brackets.
+
+    >>> is_placeholder("<short answer>"), is_placeholder("<PERSON>")
+    (True, False)
+    """
+    return _PLACEHOLDER.fullmatch(words) is not None
+
+
 def usual_entries(said: Mapping[str, object]) -> list[object]:
     """Return what an object has under the keys of :data:`GENERIC`."""
     return [entry for key, entry in said.items() if str(key).casefold() in GENERIC]
@@ -81,7 +103,7 @@ def label_named(labels: Sequence[Label], said: object) -> str | None:
         case list():
             named = {label_named(labels, each) for each in said} if _repeats(said) else {None}
             steps = all(isinstance(step, str) for step in said) and any(label.path for label in labels)
-            joined = _index(tuple(labels))[4].get(_path("/".join(said))) if len(said) > 1 and steps else None
+            joined = _index(tuple(labels))[5].get(_path("/".join(said))) if len(said) > 1 and steps else None
             return joined or (named.pop() if len(named) == 1 else None)
         case dict():
             return label_named(labels, inner) if (inner := _inner(labels, said)) is not None else None
@@ -127,7 +149,8 @@ def _labels_in_words(labels: Sequence[Label], said: str) -> list[str] | None:
         return None if isinstance(parsed, str) else labels_named(labels, parsed)
     if _loose(form) in _NONE:
         return []
-    parts = [[part] if label_named(labels, part) else _AND.split(part) for part in _PARTS.split(form)]
+    joints = _AND if any(label.path for label in labels) else _AND_OR_SLASH
+    parts = [[part] if label_named(labels, part) else joints.split(part) for part in _PARTS.split(form)]
     named = [label_named(labels, each) for part in parts for each in part]
     return None if None in named else [label for label in named if label is not None]
 
@@ -160,7 +183,7 @@ def _inner(labels: Sequence[Label], said: Mapping[str, object]) -> object:
     step = [*said.items()] if len(said) == 1 and any(label.path for label in labels) else []
     if not step or not isinstance(step[0][1], str):
         return None
-    return _index(tuple(labels))[4].get(_path("/".join(map(str, step[0]))))
+    return _index(tuple(labels))[5].get(_path("/".join(map(str, step[0]))))
 
 
 def _repeats(said: Sequence[object]) -> bool:
@@ -235,10 +258,10 @@ def _named(labels: tuple[Label, ...], forms: Sequence[str]) -> str | None:
         if form in exact:
             return exact[form]
     short = [form for form in forms if len(form) <= _WRAPPED * _longest(labels) + _WRAPPED]
-    for index, fold in zip(looser, (_folded, _loose, _number, _path, _leaf), strict=True):
+    for index, fold in zip(looser, (_folded, _loose, _joined, _number, _path, _leaf), strict=True):
         for form in short if index else ():
             if (folded := fold(form)) and folded in index:
-                return index[folded]
+                return None if fold is _leaf and _lists_leaves(form, index) else index[folded]
     return None
 
 
@@ -256,12 +279,12 @@ def _index(labels: tuple[Label, ...]) -> tuple[Mapping[str, str | None], ...]:
     """For each way of reading: words → the label; ``None`` for words that fit several."""
     exact: dict[str, str | None] = {label.value: label.value for label in labels}
     exact |= {label.text: label.value for label in labels}
-    indexes: list[dict[str, str | None]] = [{}, {}, {}, {}, {}]
+    indexes: list[dict[str, str | None]] = [{}, {}, {}, {}, {}, {}]
     for label in labels:
         for words in {label.text, label.value}:
-            keys = [_folded(words), _loose(words), _number(words), "", ""]
+            keys = [_folded(words), _loose(words), _joined(words), _number(words), "", ""]
             if label.path is not None:
-                keys[3:] = [_path(words), _leaf(words)]
+                keys[4:] = [_path(words), _leaf(words)]
             for index, key in zip(indexes, keys, strict=True):
                 if key:
                     index[key] = label.value if index.get(key, label.value) == label.value else None
@@ -284,6 +307,12 @@ def _loose(text: str) -> str:
     return " ".join(plain.replace("&", " and ").casefold().split()).strip(_EDGES)
 
 
+def _joined(text: str) -> str:
+    """The words, whatever joins them: blanks, hyphens or underscores; nothing where digits begin."""
+    words = _loose(text)
+    return "" if words[:1].isdigit() else _JOINTS.sub(" ", words)
+
+
 def _number(text: str) -> str:
     """A number in one spelling: 1.0 is 1; blank for other words."""
     words = _loose(text)
@@ -298,3 +327,8 @@ def _path(text: str) -> str:
 def _leaf(text: str) -> str:
     """The last step of a path; nothing after a colon, before which anything may stand."""
     return "" if _COLON.search(text) else _loose(_STEPS.split(text)[-1])
+
+
+def _lists_leaves(text: str, leaves: Mapping[str, str | None]) -> bool:
+    """Whether the steps before the last are leaves, too, so that the text is a list of labels and no path."""
+    return any(_loose(step) in leaves for step in _STEPS.split(text)[:-1])

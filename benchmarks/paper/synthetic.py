@@ -3,7 +3,7 @@
     python benchmarks/paper/synthetic.py --items 3000 --shuffles 3 --window 64 [--jobs 2] [--json OUT.json]
 
 Each pair of γ and α has its own table, which holds the draws of all seeds one after the other. A run replays
-the draws of its seed. docs/replay.md has the options.
+the draws of its seed. benchmarks/RESULTS.md has the options.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _clamps(data: Sequence[tuple[float | None, float, list[CorrelatedRounds]]]) 
     return [
         *lines.values(),
         f"With the effect of the context, Algorithm 5 attains correlations from {min(attained):.2f} to"
-        f" {max(attained):.2f} (mean over the pairs; see docs/replay.md).",
+        f" {max(attained):.2f} (mean over the pairs; see RESULTS.md).",
     ]
 
 
@@ -227,7 +227,7 @@ def synthetic(
     standardised: Annotated[
         bool,
         typer.Option(
-            "--standardised", help="Attain the paper's accuracies (see docs/replay.md).", rich_help_panel=DATA
+            "--standardised", help="Attain the paper's accuracies (see RESULTS.md).", rich_help_panel=DATA
         ),
     ] = False,
     items: Annotated[int, typer.Option(min=1, help="Items of each table.", rich_help_panel=DATA)] = 10_000,

@@ -16,7 +16,7 @@ from command_line import called
 from backend.commands.replay.runs import ReplayRow
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTED = (ROOT / "docs" / "replay.md").read_text("utf-8")
+DOCUMENTED = "".join((ROOT / page).read_text("utf-8") for page in ("docs/replay.md", "benchmarks/RESULTS.md"))
 
 
 def _program() -> Any:

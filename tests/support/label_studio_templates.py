@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +162,7 @@ def table() -> str:
         cells = _cells(template)
         rows.setdefault((folder_, cells), template.name if folder_ in offered else folder_)
         offered.add(folder_)
-    head = "| template | gets predictions | stays blank, and why |\n|---|---|---|\n"
+    head = "| template | gets predictions | stays blank: what is not supported |\n|---|---|---|\n"
     return head + "\n".join(f"| {name} | {cells} |" for (_, cells), name in rows.items())
 
 
@@ -173,8 +174,28 @@ def _cells(template: Template) -> str:
     blank: dict[str, list[str]] = {}
     for skipped in config.skipped:
         blank.setdefault(_cell(skipped.reason), []).append(f"`{skipped.control}`")
-    reasons = [f"{_few(names)}: {reason}" for reason, names in blank.items()]
+    reasons = [f"{_few(names)}: {_brief(reason)}" for reason, names in blank.items()]
     return f"{_few(asked) or '–'} | {'; '.join(reasons) or '–'}"
+
+
+_BRIEF = {
+    r"a TextArea is asked only with camvo_instructions.*": "no `camvo_instructions`",
+    r'it is attached to "\w+", and (\w+) is not supported yet': r"on \1",
+    r"perRegion is not supported for (\w+): regions are only given Choices": r"\1 per region",
+    r"perRegion on (\w+) is not supported: only regions of a text are predicted": r"per region of a \1",
+    r"choices that come from the task's data are not supported yet": "choices in the task's data",
+    r"the messages that annotators add to a Chat are not voted on": "written by annotators",
+    r"(.+) is not supported yet": r"\1",
+}
+"""The reasons of many templates → their form in the table, whose heading says the rest."""
+
+
+def _brief(reason: str) -> str:
+    """A reason as the table writes it."""
+    for long, short in _BRIEF.items():
+        if (found := re.fullmatch(long, reason)) is not None:
+            return found.expand(short)
+    return reason
 
 
 def _condition(question: ConfigQuestion) -> str:

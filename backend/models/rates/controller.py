@@ -49,12 +49,15 @@ class Concurrency:
         timeout: seconds that one call may take.
         most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
             with :data:`START` and to go up to :data:`_MOST`.
+        careful: whether the first answer must show that the server can be sent :data:`START` calls. A
+            server of one's own may answer one call after another, and most of these would time out.
     """
 
-    def __init__(self, timeout: float, most: int | None) -> None:
+    def __init__(self, timeout: float, most: int | None, *, careful: bool = False) -> None:
         self._timeout = timeout
         self._most = float(_MOST if most is None else most)
-        self.limit = float(START if most is None else most)
+        self._untried = careful and most is None
+        self.limit = _LEAST_USEFUL if self._untried else float(START if most is None else most)
         self.under_way = 0
         self._shortest = float("inf")
         self._until_next_halving = 0
@@ -86,6 +89,9 @@ class Concurrency:
         """
         self._until_next_halving -= 1
         self._shortest = min(self._shortest, seconds)
+        if self._untried and seconds * START / _LEAST_USEFUL < self._timeout / 2:
+            self.limit = float(START)
+        self._untried = False
         quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
         if quick and 2 * self.under_way >= self.limit:
             self.limit = min(self.limit + 1.0, self._most)

@@ -223,7 +223,11 @@ class RateGate:
     def __init__(self, model: ModelSettings, store: RateStore, clock: Callable[[], float]) -> None:
         self._model, self._store, self._clock = model, store, clock
         self._period = store.window / BINS
-        self.concurrency = Concurrency(model.timeout, model.max_concurrency)
+        self.concurrency = Concurrency(
+            model.timeout,
+            model.max_concurrency,
+            careful=not model.parameters.keys().isdisjoint({"api_base", "base_url"}),
+        )
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
         self._leases, self._durations = _LeaseHolder(self._period), Durations()

@@ -16,13 +16,18 @@ from typing import Any, Final
 import yaml
 
 from backend.errors import BadAnswerError
-from backend.questions.naming import GENERIC, answer_key, unwrapped, usual_entries
+from backend.questions.naming import GENERIC, answer_key, is_placeholder, unwrapped, usual_entries
 from backend.questions.question import TaskQuestion
 
 _THOUGHT: Final = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _MESSAGE: Final = "<|message|>"
 _TURN: Final = re.compile(r"(?:<\|[\w -]{1,30}\|>|</?s>|<(?:end_of_turn|eos|eot)>|\[/INST\])\Z")
 """A mark that ends a turn; some servers leave it in the answer."""
+
+_END: Final = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text)\|>|</s>|<(?:end_of_turn|eos)>"
+)
+"""A mark after which a model talks to itself in other parts."""
 
 _TURNS: Final = 8
 """The most such marks that are removed."""
@@ -34,15 +39,19 @@ _COLON: Final = re.compile(r"\s*:\s*")
 _COMMA: Final = re.compile(r"\s*,\s*")
 _EMPHASIS: Final = re.compile(r"[*`#]+|(?<!\w)_+|_+(?!\w)")
 _CLAUSE: Final = re.compile(
-    r"\W*(?:(?:so|therefore|thus|hence|the|my|final|correct|best|most|appropriate)\W+)*"
-    r"(?P<subject>[^:=\n]{1,64}?)\s*(?:\bis\b\s*:?|:|=|→)\s*(?P<words>\S.*)",
+    r"(?:\d{1,2}[.)])?\W*"
+    r"(?:(?:sure|certainly|ok|okay|so|therefore|thus|hence|here|is|the|my|final|correct|best|most|appropriate)\W+)*"
+    r"(?P<subject>[^:：=→\n]{1,64}?)(?:\s+(?:of|for)\s+(?:the|this)\s+(?:given\s+)?\w+)?"
+    r"\s*(?:\bis\b\s*[:：]?|[:：=→]|[-=]>|\s[-–—]\s)\s*(?P<words>\S.*)",
     re.IGNORECASE,
 )
 _TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
 _REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
 _DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
-_SMART: Final = str.maketrans("“”„‘’", '"""\'\'')
+_COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|/\*[^*]*\*/|(?<![:/\w])//[^\n]*')
+_BRACKETED: Final = re.compile(r"\s*[(\[<]([^()\[\]<>]{1,600})[)\]>]\s*")
+_SMART: Final = str.maketrans("“”„‘’：，", '"""\'\':,')
 
 _PYTHONS: Final = {"True": "true", "False": "false"}
 """Python's words for what JSON spells in another way."""
@@ -53,8 +62,8 @@ _PLACES: Final = 16
 _LOOSE_JSON: Final = 20_000
 """The most characters that are read as something like JSON; YAML's reader is slow."""
 
-_DEPTH: Final = 3
-"""The most wrappings around an answer's object."""
+_DEPTH: Final = 6
+"""The most wrappings around an answer's object: the call of a tool, written out, has so many."""
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,6 +113,7 @@ def _final_words(content: str) -> str:
         # Thinking that was never closed is no answer.
         words = words[marks[-1].end() :] if marks[-1][1] else ""
     words = words.strip("\ufeff\u200b \t\r\n").removeprefix("<s>").lstrip()
+    words = next(filter(str.strip, _END.split(words)), "").strip()
     for _ in range(_TURNS):
         if (mark := _TURN.search(words, max(0, len(words) - 40))) is None:
             break
@@ -213,6 +223,7 @@ def _read(text: str) -> Any:
     value = _strict(text)
     if value is not None or not text or text[0] not in "{[" or len(text) > _LOOSE_JSON:
         return value
+    text = _COMMENT.sub(r"\1", text)
     for form in dict.fromkeys((text.translate(_SMART), text)):
         try:
             return _flow(form)
@@ -323,6 +334,7 @@ def _entry_vote(entry: Any, question: TaskQuestion) -> str | None:
 
 def _nested_votes(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapping[str, str | None]:
     """The votes in objects beside other things, as in the call of a tool; only those under their names."""
+    value = _strict(value) if isinstance(value, str) else value
     inner = value if isinstance(value, list) else ()
     if isinstance(value, dict):
         if votes := _named_votes(value, questions):
@@ -368,15 +380,16 @@ def _entries(answers: Mapping[str, Any], question: TaskQuestion, *, alone: bool)
     found = [entry for key, entry in answers.items() if _key(key) in own]
     named = any(isinstance(said := answers.get(key), str) and _key(said) in own for key in _NAMES)
     if not found and (alone or named):
-        usual = usual_entries(answers)
+        tag = _key(question.config.tag)
+        usual = usual_entries(answers) or [entry for key, entry in answers.items() if _key(key) == tag]
         found = [entry for entry in usual if _speaks(entry, question)]
     return [entry for entry in found if not _is_form(entry)]
 
 
 def _is_form(entry: Any) -> bool:
-    """Whether an entry is the placeholder of a form; redaction writes capitals in brackets."""
+    """Whether an entry is the placeholder of a form."""
     inner = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
-    return isinstance(inner, str) and re.fullmatch(r"<\w?[a-z\d_ ]{1,40}>", inner) is not None
+    return isinstance(inner, str) and is_placeholder(inner)
 
 
 def _speaks(entry: Any, question: TaskQuestion) -> bool:
@@ -402,6 +415,7 @@ _WRAPPERS: Final = frozenset(
     | {"category", "categorie", "class", "classe", "clas", "classification", "prediction", "annotation"}
     | {"argument", "arg", "input", "parameter", "param", "function", "call", "tool", "use", "data", "json"}
     | {"object", "content", "message", "task", "item", "question", "text", "document", "analysi", "model"}
+    | {"propertie"}
 )
 """The words, without a final s, in keys of objects that wrap an answer, as in the call of a tool."""
 
@@ -419,7 +433,9 @@ def _bare_vote(words: str, question: TaskQuestion) -> str | None:
     forms = unwrapped(words)
     values = [value for form in forms if (value := _strict(form)) is not None or form.strip() == "null"]
     blocks = [block[1].strip() for block in _CODE.finditer(words)][:1]
-    for candidate in (words, *values, *blocks):
+    brackets = _BRACKETED.fullmatch(words)
+    within = [brackets[1]] if brackets is not None and not is_placeholder(words.strip()) else []
+    for candidate in (words, *values, *blocks, *within):
         if (vote := question.vote_from_answer(candidate)) is not None:
             return vote
     return _lone_line(words, question)
@@ -461,6 +477,9 @@ def _is_disputed(around: str, vote: str, question: TaskQuestion) -> bool:
 def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     """The votes in lines such as ``The answer is X.`` or ``topic: X``, and in ``<topic>X</topic>``."""
     lines = [_EMPHASIS.sub("", line).strip() for line in words.splitlines()[:200] if len(line) <= 500]
+    if len(questions) > 1:
+        names = "|".join(re.escape(question.name) for question in questions)
+        lines = [part for line in lines for part in re.split(rf"[,;]\s*(?=(?:{names})\s*[:=])", line)]
     found_clauses = [_CLAUSE.fullmatch(line) for line in lines if line[:1] not in {"{", "["}]
     clauses = [(clause["subject"], clause["words"]) for clause in found_clauses if clause is not None]
     tagged = _TAGGED.findall(words)[:200]

@@ -20,7 +20,7 @@ from backend.questions.controls import (
     TaskContent,
     item_content,
 )
-from backend.questions.naming import unwrapped, usual_entries
+from backend.questions.naming import is_placeholder, unwrapped, usual_entries
 from backend.questions.objects import storable_text
 from backend.questions.xml import Element, Tree, attribute
 from camvo.votes.aggregation import Aggregation
@@ -41,10 +41,7 @@ _REFUSAL: Final = re.compile(
 _FEW_WORDS: Final = 3
 """A shorter text that begins like a refusal may be a quotation."""
 
-_PLACEHOLDER: Final = re.compile(r"<[A-Za-z]?[a-z _-]*>")
-"""What stands for an answer in its form, or something like it; redaction writes capitals in brackets."""
-
-_FENCE: Final = re.compile(r"\b(?:BEGIN|END)\s+[0-9a-f]{6,12}\b")
+_FENCE: Final = re.compile(r"\b(?:BEGIN|END)\s+[0-9a-f]{4,12}\b")
 """A line that encloses texts in prompts."""
 
 
@@ -118,7 +115,7 @@ class _TextAreaControl:
 
 def _is_answer(text: str) -> bool:
     refuses = _REFUSAL.match(text) is not None and len(text.split()) > _FEW_WORDS
-    is_form = text.lower() == "short answer" or _PLACEHOLDER.fullmatch(text) is not None
+    is_form = text.lower() == "short answer" or is_placeholder(text)
     return not (refuses or is_form or _FENCE.search(text))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from backend.errors import cure_of
+from backend.learning.text_comparisons import TextComparison
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
@@ -609,6 +610,7 @@ class ProjectReport:
     certificates: tuple[CertificateReport, ...] | None = None
     incomplete: int = 0
     page: tuple[PagePart, ...] = ()
+    texts: tuple[TextComparison, ...] = ()
 
     @property
     def annotations(self) -> str:

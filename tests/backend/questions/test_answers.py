@@ -130,6 +130,17 @@ WRAPPINGS: dict[str, Callable[[str, str], str]] = {
         f'<tool_call>{{"name": "labels", "arguments": {as_json(n, t)}}}</tool_call>'
     ),
     "deep inside": lambda n, t: f'{{"status": "ok", "data": {{"labels": {as_json(n, t)}, "n": 1}}}}',
+    "another turn after its end": lambda n, t: f'{as_json(n, t)}<|im_end|>\nHuman: {{"{n}": "x"}}',
+    "comment": lambda n, t: as_json(n, t)[:-1] + " /* sure */}",
+    "full-width colon": lambda n, t: f"{n}：{t}",
+    "dash": lambda n, t: f"{n} - {t}",
+    "arrow": lambda n, t: f"{n} -> {t}",
+    "numbered line": lambda n, t: f"1. {n}: {t}",
+    "polite sentence": lambda n, t: f"Sure! The label for this text is {t}.",
+    "properties of a schema": lambda n, t: f'{{"properties": {as_json(n, t)}}}',
+    "call of a tool": lambda n, t: json.dumps(
+        {"tool_calls": [{"type": "function", "function": {"name": "x", "arguments": as_json(n, t)}}]}
+    ),
     "named in a list": lambda n, t: json.dumps({"answers": [{"question": n, "answer": t}, {"note": "x"}]}),
 }
 
@@ -161,7 +172,8 @@ NAMELESS = ("bare", "bold", "quoted", "code", "a tag", "boxed", "heading", "firs
 
 
 @pytest.mark.parametrize(
-    "wrapping", sorted({*WRAPPINGS} - {"usual key", "sentence", "bold sentence", "object of one"})
+    "wrapping",
+    sorted({*WRAPPINGS} - {"usual key", "sentence", "bold sentence", "polite sentence", "object of one"}),
 )
 def test_two_questions_are_read_from_one_object_or_not_at_all(wrapping: str) -> None:
     content = WRAPPINGS[wrapping]("mood", "Positive")
@@ -173,11 +185,11 @@ def test_two_questions_are_read_from_one_object_or_not_at_all(wrapping: str) -> 
         assert votes == {"mood": "Positive"}
 
 
-def test_lines_with_names_answer_several_questions() -> None:
-    assert parse_answer("- **Mood:** Negative\n- **Topic:** Sports", [MOOD, TOPIC]) == {
-        "mood": "Negative",
-        "topic": "Sports",
-    }
+@pytest.mark.parametrize(
+    "content", ["- **Mood:** Negative\n- **Topic:** Sports", "mood: Negative, topic: Sports"]
+)
+def test_lines_with_names_answer_several_questions(content: str) -> None:
+    assert parse_answer(content, [MOOD, TOPIC]) == {"mood": "Negative", "topic": "Sports"}
 
 
 @pytest.mark.parametrize(
@@ -295,6 +307,7 @@ NEWS = [
         "Definitely not: Sports",
         {"rejected": "Sports"},
         {"Sports": "Politics"},
+        "Sports > Politics",
     ],
 )
 def test_words_beside_a_leaf_that_are_no_path_name_nothing(said: object) -> None:
@@ -398,6 +411,11 @@ def names(texts: Sequence[str]) -> list[Label]:
         (("True", "False"), True, "True"),
         (("None", "Some"), None, "None"),
         (("café", "tea"), "cafe\u0301", "café"),
+        (("not_spam", "spam"), "Not spam", "not_spam"),
+        (("non-fiction", "fiction"), "non fiction", "non-fiction"),
+        (("a_b", "a-b"), "a b", None),
+        (("1", "2"), "-1", None),
+        (("10", "20"), "1 0", None),
     ],
 )
 def test_words_name_the_label_that_they_fit_best(

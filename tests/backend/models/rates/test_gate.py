@@ -167,6 +167,20 @@ def test_a_slow_local_server_never_has_so_many_calls_that_they_time_out() -> Non
     assert max(durations) < 30.0
 
 
+def test_no_call_to_a_new_server_that_answers_one_in_four_seconds_times_out() -> None:
+    careful = Concurrency(30.0, None, careful=True)
+    durations = run_in_virtual_time(serve_slowly(careful, at_once=1, seconds=4.0, calls=80))
+    assert max(durations) < 30.0
+
+
+def test_the_first_quick_answer_of_a_new_server_frees_the_others() -> None:
+    careful = Concurrency(30.0, None, careful=True)
+    assert careful.limit < START
+    careful.started()
+    careful.answered(0.3)
+    assert careful.limit == START
+
+
 def test_a_server_that_works_on_many_at_once_is_given_many() -> None:
     concurrency = Concurrency(30.0, None)
     run_in_virtual_time(serve_slowly(concurrency, at_once=200, seconds=2.0, calls=3000))

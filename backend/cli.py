@@ -16,7 +16,6 @@ from backend.commands import (
     jobs_command,
     ledger_commands,
     quote_command,
-    relabel_command,
     review_command,
     show_command,
     teach_command,
@@ -24,6 +23,7 @@ from backend.commands import (
 from backend.commands.instructions import codebook_command, refine_command, trial_command
 from backend.commands.label import label_command
 from backend.commands.predict import predict_command
+from backend.commands.relabel import relabel_command
 from backend.commands.replay import replay_command
 from backend.commands.shared.arguments import Config
 from backend.errors import DISK_FULL

@@ -47,6 +47,7 @@ def label(
     sample: int = 0,
     retry_failed: bool = False,
     no_wait: bool = False,
+    below: float = 0.0,
     embedder: Embedder | None = None,
 ) -> IntoDataFrameT:
     """Label a DataFrame. Calls models, which costs money; what the ledger knows is not bought again.
@@ -66,6 +67,7 @@ def label(
         sample: how many random tasks are labelled; 0 for all. The others get no label.
         retry_failed: whether only tasks that failed before, and votes that are missing, are asked for.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
+        below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
         embedder: an embedder to use instead of a new one; closed at the end.
 
     Returns:
@@ -91,6 +93,7 @@ def label(
         sample=sample,
         retry_failed=retry_failed,
         no_wait=no_wait,
+        below=below,
     )
     table = nw.from_native(frame, eager_only=True)
     environment = environment_with(None if config is None else Path(config))

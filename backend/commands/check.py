@@ -18,6 +18,7 @@ from rich.table import Table
 from backend import settings
 from backend.commands.shared.output import Fact, print_fact
 from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError
+from backend.learning.projects import require_known_labels
 from backend.ledger import Ledger, migrate, reports
 from backend.models import Pool, embedded_voters
 from backend.models import model as litellm_info
@@ -373,6 +374,10 @@ def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
         yield Fact(_NAME, str(error), holds=False)
         return
     obstacles = {question.name: _obstacle(question, settings) for question in config.questions}
+    try:
+        require_known_labels(settings, config, "policy")
+    except ConfigError as error:
+        yield Fact(_NAME, str(error), holds=None)
     for question in config.questions:
         if (reason := obstacles[question.name]) is None:
             yield _predicted(question)

@@ -10,6 +10,7 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.held_labels import HeldLabels
 from backend.commands.bulk.process import (
     annotation_process,
     ledger_to_read,
@@ -77,7 +78,16 @@ def quote_file(
                 process, project, dataset.label_config, settings, task_number=index.tasks
             )
             batching = batching_of(own, process, everyone=options.batch)
-            jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse, batching=batching)
+            held = HeldLabels.of(process, project, dataset.config, own, options.below)
+            jobs = DatasetJobs(
+                process,
+                project,
+                dataset.config,
+                own,
+                purse=options.purse,
+                batching=batching,
+                held=held,
+            )
             return quote_after_pilot(jobs, index, options, console, target)
 
 

@@ -23,6 +23,7 @@ def quote(  # noqa: PLR0917 - a command's options
     batch: arguments.Batch = False,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
+    below: arguments.Below = 0.0,
     target: Annotated[
         float | None,
         typer.Option(
@@ -48,7 +49,7 @@ def quote(  # noqa: PLR0917 - a command's options
 
     require_one_source(source, project)
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
-    spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes}
+    spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes, "below": below}
     if source is None:
         refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name)
         options = options_of(None, None, None, **spending)

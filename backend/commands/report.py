@@ -60,10 +60,20 @@ def _tables(project: ProjectReport) -> Iterator[Table]:
         _questions(project),
         *share_tables(project),
         *_questionable(project),
+        *_texts(project),
     )
     if project.annotators is not None:
         yield _annotators(project.annotators)
     yield from map(_agreement, project.agreement or ())
+
+
+def _texts(project: ProjectReport) -> Iterator[Table]:
+    """The present instructions beside the earlier ones; nothing while they have not changed."""
+    if project.texts:
+        table = plain_table("question", "instructions now and before")
+        for each in project.texts:
+            table.add_row(escape(each.control), each.said)
+        yield table
 
 
 def _asked(project: ProjectReport) -> list[ModelReport]:

@@ -63,7 +63,10 @@ _VOTE: Final = "the vote"
 
 @dataclass(frozen=True, slots=True)
 class _DisputedTask:
-    """A task to adjudicate, and why; ``wrong`` is the probability that its label in force is wrong."""
+    """A task to adjudicate, and why; ``wrong`` is the probability that its label in force is wrong.
+
+    ``unclear`` says that the label that people gave was split or dropped since.
+    """
 
     task: int
     control: str
@@ -72,10 +75,13 @@ class _DisputedTask:
     people: int
     label: str | None
     score: float | None
+    unclear: bool = False
 
     @property
     def why(self) -> str:
         """The reason, in a few words."""
+        if self.unclear:
+            return f"people gave {', '.join(self.answers or ()) or 'a label'}, which is split or dropped"
         if self.answers is None:
             return f"{self.people} people gave different answers"
         said = ", ".join(
@@ -123,7 +129,27 @@ def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) ->
         label = vote.label if vote is not None and closed else None
         score = None if vote is None else vote.score
         found.append(_DisputedTask(task, question.control, wrong, counts, len(answers), label, score))
-    return found
+    return [*found, *(_unclear(question, task) for task in question.unclear)]
+
+
+def _unclear(question: AnsweredQuestion, task: int) -> _DisputedTask:
+    """A task whose label by people has no place among the labels of now, so that nobody knows the label."""
+    answers = {
+        person(annotation): annotation.labels[question.control] for annotation in question.unclear[task]
+    }
+    round_ = question.rounds.get(task)
+    vote = None if round_ is None or round_.audit else round_
+    closed = has_vote_model(question.aggregation)
+    return _DisputedTask(
+        task,
+        question.control,
+        wrong=1.0,
+        answers=dict(Counter(answers.values()).most_common()) if closed else None,
+        people=len(answers),
+        label=vote.label if vote is not None and closed else None,
+        score=None if vote is None else vote.score,
+        unclear=True,
+    )
 
 
 def _chance_of_error(

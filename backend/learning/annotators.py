@@ -39,6 +39,8 @@ class AnsweredQuestion:
         options: its labels or items.
         annotations: task → the annotations that answer the question and count, by id.
         rounds: task → its latest round; tasks without a round are absent.
+        unclear: task → the annotations of people whose label was split or dropped since, where nobody has
+            said more.
     """
 
     control: str
@@ -46,6 +48,7 @@ class AnsweredQuestion:
     options: Sequence[str]
     annotations: Mapping[int, Sequence[Annotation]]
     rounds: Mapping[int, JudgedRound]
+    unclear: Mapping[int, Sequence[Annotation]]
 
     @property
     def is_labels(self) -> bool:
@@ -95,9 +98,23 @@ def answered_questions(connection: Connection, project: str) -> list[AnsweredQue
             for task, annotations in of_task.items()
             if (counted := answering(annotations, control, aggregation, options))
         }
+        unclear = {
+            task: lost
+            for task, annotations in of_task.items()
+            if task not in answers and (lost := _without_label(annotations, control))
+        }
         rounds = LearningRounds(connection, project, control, epoch).judged()
-        questions.append(AnsweredQuestion(control, aggregation, options, answers, rounds))
+        questions.append(AnsweredQuestion(control, aggregation, options, answers, rounds, unclear))
     return questions
+
+
+def _without_label(annotations: Iterable[Annotation], control: str) -> list[Annotation]:
+    """The annotations that answer a question whose labels have changed since."""
+    return [
+        each
+        for each in annotations
+        if each.teaches and not each.withdrawn and control in each.labels and each.relabelled.get(control)
+    ]
 
 
 def _by_task(annotations: Iterable[Annotation]) -> dict[int, list[Annotation]]:

@@ -6,7 +6,7 @@ with mapped votes, and name the round that they were made of. So the old scheme 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,6 +65,17 @@ async def run_each_with(transactions: Transactions, writer: Writer) -> None:
     with suppress(StopIteration):
         while True:
             result = await writer.run(transactions.send(result))
+
+
+def corrections(project: str, tasks: Sequence[int], settings: Settings, now: float) -> Transactions:
+    """The transactions that learn again what people say about tasks; what is learnt already stays."""
+
+    def correct(some: Sequence[int], connection: Connection) -> None:
+        for task in some:
+            correct_rewards(connection, project, task, settings, now)
+
+    for start in range(0, len(tasks), _TASKS):
+        yield partial(correct, tasks[start : start + _TASKS])
 
 
 _MOST_PRIOR: Final = 500
@@ -149,8 +160,9 @@ class Carrying:
         originals: annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt again at the end, because the scheme has rounds that
             were made before the latest annotations.
+        again: the rounds that are left although their label stays, so that their tasks are asked about again.
         rounds: how many rounds were carried so far.
-        left: how many were not, because their label is dropped.
+        left: how many were not, because their label is dropped or their task is asked about again.
     """
 
     project: str
@@ -160,6 +172,7 @@ class Carrying:
     now: float
     originals: Mapping[int, str] = field(default_factory=dict)
     everyone: bool = False
+    again: Set[int] = frozenset()
     rounds: int = 0
     left: int = 0
 
@@ -171,8 +184,7 @@ class Carrying:
                 self.rounds += portion.rounds
                 self.left += portion.left
         tasks = yield self._finish
-        for start in range(0, len(tasks), _TASKS):
-            yield partial(self._correct, tasks[start : start + _TASKS])
+        yield from corrections(self.project, tasks, self.settings, self.now)
 
     @property
     def _source(self) -> str:
@@ -279,7 +291,8 @@ class Carrying:
         for round_ in old:
             if keys[round_.id] in known:
                 continue
-            if (label := self.relabelling.vote(round_.label)) is None:
+            label = None if round_.id in self.again else self.relabelling.vote(round_.label)
+            if label is None:
                 left += 1
                 continue
             said = [annotation.under(self.scheme) for annotation in people[self.project, round_.key.task]]
@@ -363,7 +376,3 @@ class Carrying:
         if self.originals:
             Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)
         return Annotations(connection, self.project).tasks() if self.everyone else asked_further
-
-    def _correct(self, tasks: Sequence[int], connection: Connection) -> None:
-        for task in tasks:
-            correct_rewards(connection, self.project, task, self.settings, self.now)

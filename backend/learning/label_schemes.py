@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,14 +22,14 @@ from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.questions.label_config import epoch_of
 from backend.questions.redaction import redactor_named
 from backend.questions.relabelling import (
-    LabelMaps,
+    AS_THEY_ARE,
+    LabelFates,
     OpenLabels,
-    SchemeChange,
     label_values,
     read_change,
 )
 from backend.settings import Settings
-from camvo.votes.relabelling import Relabelling
+from camvo.votes.relabelling import LabelMap, Relabelling
 
 _log = structlog.get_logger(__name__)
 
@@ -62,6 +62,7 @@ class Transition:
             has changed.
         originals: question → annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt from again.
+        again: question → the rounds whose tasks are asked about again although their label stays.
     """
 
     before: Mapping[str, ConfigQuestion] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class Transition:
     priors: Mapping[str, str] = field(default_factory=dict)
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     everyone: bool = False
+    again: Mapping[str, Set[int]] = field(default_factory=dict)
 
     def under_old_labels(self, config: LabelConfig) -> LabelConfig:
         """The label config with the questions that it asked before."""
@@ -79,7 +81,7 @@ class Transition:
 
 
 def transition(
-    connection: Connection, project: str, asked: Asked, now: float, maps: LabelMaps | None = None
+    connection: Connection, project: str, asked: Asked, now: float, fates: LabelFates = AS_THEY_ARE
 ) -> Transition:
     """Compare a project's label schemes with a label config.
 
@@ -88,7 +90,7 @@ def transition(
         project: the project's key.
         asked: the label config.
         now: unix seconds.
-        maps: what becomes of labels; without it each is expected to stay.
+        fates: what becomes of labels; without it each is expected to stay.
     """
     history = Schemes(connection, project).all()
     latest = {scheme.control: scheme for scheme in history}
@@ -97,13 +99,13 @@ def transition(
     before = {name: old for name in changed if (old := question_of(latest.get(name))) is not None}
     # Where instructions, prompt or embedder have changed as well, votes say nothing about the new question.
     same = {name: old for name, old in before.items() if asked.epoch(old) == latest[name].epoch}
-    change = read_change(same, asked.config, maps)
+    change = read_change(same, asked.config, fates)
     known = {(scheme.control, scheme.epoch) for scheme in history}
     back = {
         name for name in change.open if (name, epochs[name]) in known and not latest[name].labels
     }  # a config that was there before finds its own rounds
     open_ = {name: labels for name, labels in change.open.items() if name not in back}
-    made = _made(change, latest, epochs, asked, now)
+    made = _made(change.carried, latest, asked, now, fates)
     left = [name for name in changed if name not in change.carried and name not in open_]
     anew = [Scheme(name, epochs[name], asked.config.xml, asked.embedder, created_at=now) for name in left]
     priors = {
@@ -118,33 +120,69 @@ def transition(
     return Transition(before, mapped, anew, open_, change.added, priors)
 
 
+def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
+    """Return question → its epochs with other instructions and all else the same, the latest first."""
+    history = Schemes(connection, project).all()
+    now = (
+        Scheme(question.name, asked.epoch(question), asked.config.xml, asked.embedder)
+        for question in asked.config.questions
+    )
+    return {
+        scheme.control: epochs
+        for scheme in now
+        if (epochs := epochs_with_other_instructions(history, scheme))
+    }
+
+
+def epochs_with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[str]:
+    """The epochs of a scheme's question where only the instructions were others, the latest first."""
+    question = question_of(scheme)
+    epochs = (
+        earlier.epoch
+        for earlier in reversed(history)
+        if (earlier.control, earlier.embedder) == (scheme.control, scheme.embedder)
+        and earlier.epoch != scheme.epoch
+        and question is not None
+        and (old := question_of(earlier)) is not None
+        and _but_instructions(old) == _but_instructions(question)
+    )
+    return list(dict.fromkeys(epochs))
+
+
 def _but_instructions(question: ConfigQuestion) -> str:
     """A hash of all that a question asks but its instructions."""
     return replace(question, instructions=None).digest
 
 
 def _made(
-    change: SchemeChange,
+    carried: Mapping[str, Relabelling],
     latest: Mapping[str, Scheme],
-    epochs: Mapping[str, str],
     asked: Asked,
     now: float,
+    fates: LabelFates,
 ) -> list[tuple[Scheme, Relabelling]]:
+    questions = {question.name: question for question in asked.config.questions}
     return [
         (
             Scheme(
                 name,
-                epochs[name],
+                asked.epoch(questions[name]),
                 asked.config.xml,
                 asked.embedder,
                 source=latest[name].epoch,
-                labels={} if all(old == new for old, new in each.labels.items()) else each.labels,
+                labels=_changed(each.labels, fates.new(name)),
+                parts=fates.parts.get(name, {}),
                 created_at=now,
             ),
             each,
         )
-        for name, each in change.carried.items()
+        for name, each in carried.items()
     ]
+
+
+def _changed(labels: LabelMap, new: Sequence[str]) -> LabelMap:
+    """The labels of a change; none if all stay and there is no new one."""
+    return labels if new or any(old != to for old, to in labels.items()) else {}
 
 
 def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> tuple[Transition, str]:
@@ -171,22 +209,27 @@ def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> 
             parse_label_config(change.label_config)
             continue
         xml, before[change.control] = to.label_config, new
-        back = {label: _only_source(change.labels, label) for label in label_values(new)}
+        whole = {part: label for label, parts in change.parts.items() for part in parts}
+        options = label_values(old)
+        back = {label: whole.get(label, _only_source(change.labels, label)) for label in label_values(new)}
+        back = {label: source if source in options else None for label, source in back.items()}
         labels = back if change.labels else {}
         apart = frozenset(label for label, to in back.items() if to is None)
         relabelling = Relabelling(old.control.aggregation, back, label_values(old), apart)
-        scheme = Scheme(change.control, to.epoch, xml, to.embedder, change.epoch, labels, now)
+        scheme = Scheme(change.control, to.epoch, xml, to.embedder, change.epoch, labels, created_at=now)
         made.append((scheme, relabelling))
     return Transition(before, made, everyone=True), xml
 
 
-def is_undo(scheme: Scheme, history: Sequence[Scheme]) -> bool:
-    """Whether a scheme was made to take an earlier change of labels back."""
-    return any(
-        (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
-        for each in history
-        if each.id < scheme.id
+def taken_back_by(scheme: Scheme, history: Sequence[Scheme]) -> Scheme | None:
+    """The earlier change of labels that a scheme was made to take back; ``None`` if it was not."""
+    found = (
+        each
+        for each in reversed(history)
+        if (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
+        and each.id < scheme.id
     )
+    return next(found, None)
 
 
 def back_from(labels: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -238,6 +281,7 @@ def carryings(found: Transition, project: str, settings: Settings) -> list[Carry
             scheme.created_at,
             originals=found.originals.get(scheme.control, {}),
             everyone=found.everyone,
+            again=found.again.get(scheme.control, frozenset()),
         )
         for scheme, relabelling in found.carried
     ]

@@ -13,6 +13,7 @@ from backend.ledger import projects
 from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.settings import Settings
+from backend.settings.mistakes import did_you_mean
 from camvo.votes.ordered import has_vote_model
 
 _LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
@@ -39,6 +40,24 @@ def project_settings(stored: Project | None, settings: Settings) -> tuple[Settin
         return settings.for_project(stored.extra_params).with_instructions(stored.instructions), None
     except ConfigError as error:
         return settings.with_instructions(stored.instructions), error
+
+
+def require_known_labels(settings: Settings, config: LabelConfig, where: str) -> None:
+    """Require that values by label, such as ``worth: {Fraud: 50}``, are about labels of the label config.
+
+    Args:
+        settings: the project's settings.
+        config: its label config.
+        where: the section that holds the values.
+
+    Raises:
+        ConfigError: no question is decided by such a label.
+    """
+    known = sorted(config.decided_labels)
+    for name, labels in settings.policy.by_label.items():
+        for label in sorted(labels - set(known)):
+            wrong = "is no label of a question whose answer is one label"
+            raise ConfigError(wrong, where=f"{where}.{name}.{label}", fix=did_you_mean(label, known))
 
 
 def closed_controls(stored: Project) -> Mapping[str, bool] | None:

@@ -27,7 +27,7 @@ from backend.ledger import schemes
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, by_project, insert_or_replace
 from backend.ledger.schemes import Scheme
-from camvo.votes.relabelling import LabelMap
+from camvo.votes.relabelling import LabelChange
 
 _withdrawals = tables.withdrawals
 
@@ -166,11 +166,11 @@ class Annotation:
     withdrawn: bool = False
     lead_time: float | None = None
     originals: Mapping[str, Sequence[str]] | None = None
-    relabelled: Mapping[str, Sequence[LabelMap]] = field(default_factory=dict, compare=False)
+    relabelled: Mapping[str, Sequence[LabelChange]] = field(default_factory=dict, compare=False)
 
     def under(self, scheme: Scheme) -> Annotation:
         """The annotation once a question has this scheme too."""
-        changes = [*self.relabelled.get(scheme.control, ()), scheme.labels]
+        changes = [*self.relabelled.get(scheme.control, ()), scheme.change]
         return replace(self, relabelled={**self.relabelled, scheme.control: changes})
 
 

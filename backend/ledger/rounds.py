@@ -38,7 +38,7 @@ from backend.ledger.database.statements import (
 from backend.ledger.schemes import Schemes, relabelled_in
 from camvo.student.taught_texts import Ngrams, sealed
 from camvo.typing import Array
-from camvo.votes.relabelling import LabelMap
+from camvo.votes.relabelling import LabelChange
 
 _accepted = tables.accepted
 _OF_TASK = select(_accepted).where(
@@ -122,11 +122,11 @@ class AcceptedTasks:
         delete_tasks(self.connection, _accepted, self.project, tasks)
 
 
-def _names(label: str, changes: Sequence[LabelMap]) -> list[str]:
+def _names(label: str, changes: Sequence[LabelChange]) -> list[str]:
     """The names that a label has had since, with its own."""
     names = [label]
     for name in names:  # grows while it is read
-        later = (change.get(name) for change in changes)
+        later = (change.labels.get(name) for change in changes)
         names += [new for new in dict.fromkeys(later) if new is not None and new not in names]
     return names
 

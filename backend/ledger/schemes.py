@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
 from backend.ledger.database import tables
-from camvo.votes.relabelling import LabelMap
+from camvo.votes.relabelling import LabelChange, LabelMap
 
 _table = tables.schemes
 
@@ -36,8 +36,14 @@ class Scheme:
     embedder: str = ""
     source: str | None = None
     labels: LabelMap = field(default_factory=dict)
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     created_at: float = 0.0
     id: int = 0
+
+    @property
+    def change(self) -> LabelChange:
+        """How the labels changed."""
+        return LabelChange(self.labels, tuple(self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +71,22 @@ class Schemes:
     def append(self, scheme: Scheme) -> None:
         """Store a scheme, which is the question's from now on."""
         row = {each.name: getattr(scheme, each.name) for each in fields(Scheme) if each.name != "id"}
-        row |= {"labels": dict(scheme.labels), "project": self.project}
+        parts = {label: list(of) for label, of in scheme.parts.items()}
+        row |= {"labels": dict(scheme.labels), "parts": parts, "project": self.project}
         self.connection.execute(insert(_table), row)
 
 
-def relabelled_in(connection: Connection, projects: Collection[str]) -> dict[str, dict[str, list[LabelMap]]]:
+def relabelled_in(
+    connection: Connection, projects: Collection[str]
+) -> dict[str, dict[str, list[LabelChange]]]:
     """Return project → control → how its labels changed, the earliest first; others are absent."""
-    found: dict[str, dict[str, list[LabelMap]]] = {}
-    columns = (_table.c.project, _table.c.control, _table.c.labels)
+    found: dict[str, dict[str, list[LabelChange]]] = {}
+    columns = (_table.c.project, _table.c.control, _table.c.labels, _table.c.parts)
     query = select(*columns).where(_table.c.project.in_(projects), _table.c.source.is_not(None))
     for row in connection.execute(query.order_by(_table.c.id)):
         if row.labels:
-            found.setdefault(row.project, {}).setdefault(row.control, []).append(row.labels)
+            of_control = found.setdefault(row.project, {}).setdefault(row.control, [])
+            of_control.append(LabelChange(row.labels, tuple(row.parts)))
     return found
 
 

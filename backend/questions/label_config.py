@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 from backend.errors import BadLabelConfigError
+from backend.questions.controls import TaskContent
 from backend.questions.objects import object_obstacle, question_fields, shown_keys
 from backend.questions.page import all_words, words_for
 from backend.questions.prompts.messages import PROMPT_VERSION
@@ -18,6 +19,7 @@ from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
 from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Tree, attribute, targets
+from camvo.votes.ordered import has_vote_model
 
 
 def epoch_of(
@@ -81,6 +83,14 @@ class LabelConfig:
     skipped: tuple[SkippedControl, ...]
     page: tuple[PagePart, ...] = ()
     xml: str = ""
+
+    @property
+    def decided_labels(self) -> frozenset[str]:
+        """The labels of all questions whose answer is one label: of choices, ratings and scales."""
+        nothing = TaskContent({}, {})
+        controls = [question.control for question in self.questions]
+        decided = [control.options(nothing) for control in controls if has_vote_model(control.aggregation)]
+        return frozenset(label for options in decided for label in options)
 
 
 @lru_cache(maxsize=128)

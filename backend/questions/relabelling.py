@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from itertools import product
+from typing import Any, Final, TypeAlias, TypeVar
 
 from backend.questions.label_config import LabelConfig
 from backend.questions.question import ConfigQuestion
@@ -12,8 +13,59 @@ from backend.questions.spans import RegionChoices
 from backend.questions.xml import Element, Label, attribute, stored_name
 from camvo.votes.relabelling import LabelMap, Relabelling
 
+_Value = TypeVar("_Value")
+
 LabelMaps: TypeAlias = Mapping[str, LabelMap]
 """Question → what becomes of its labels; labels that are absent stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFates:
+    """What becomes of labels; those that are absent stay.
+
+    Attributes:
+        maps: question → old label → new label, ``None`` for one that is dropped or split.
+        parts: question → label that is split → the labels that it becomes.
+        added: question → label that is added → the labels of whose tasks some may get it.
+    """
+
+    maps: LabelMaps = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    added: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+
+    def new(self, question: str) -> list[str]:
+        """The labels of a question that no earlier one becomes whole."""
+        parts = (part for of in self.parts.get(question, {}).values() for part in of)
+        return [*parts, *self.added.get(question, {})]
+
+    def near(self, question: str) -> set[str]:
+        """The labels of a question before, some of whose tasks may get a new one."""
+        beside = (label for of in self.added.get(question, {}).values() for label in of)
+        return {*self.parts.get(question, {}), *beside}
+
+    def of(self, questions: Collection[str]) -> LabelFates:
+        """The same of some questions only."""
+        return LabelFates(
+            _only(self.maps, questions), _only(self.parts, questions), _only(self.added, questions)
+        )
+
+    def names(self, questions: Iterable[str], label: str) -> list[str]:
+        """What a label is called after the change: nothing if it is dropped, its parts if it is split."""
+        for question in questions:
+            if parts := self.parts.get(question, {}).get(label):
+                return list(parts)
+            if label in self.maps.get(question, {}):
+                new = self.maps[question][label]
+                return [] if new is None else [new]
+        return [label]
+
+
+def _only(mapping: Mapping[str, _Value], names: Collection[str]) -> dict[str, _Value]:
+    return {name: value for name, value in mapping.items() if name in names}
+
+
+AS_THEY_ARE: Final = LabelFates()
+"""Every label stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +82,7 @@ class OpenLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemeChange:
+class _SchemeChange:
     """What a change of the label config means for its questions. Those in no part begin anew.
 
     Attributes:
@@ -45,8 +97,8 @@ class SchemeChange:
 
 
 def read_change(
-    before: Mapping[str, ConfigQuestion], after: LabelConfig, maps: LabelMaps | None = None
-) -> SchemeChange:
+    before: Mapping[str, ConfigQuestion], after: LabelConfig, fates: LabelFates = AS_THEY_ARE
+) -> _SchemeChange:
     """Compare questions with those of another label config.
 
     The order of labels, their hints and the visible texts of aliases may differ.
@@ -54,27 +106,28 @@ def read_change(
     Args:
         before: the questions by their names.
         after: the other label config.
-        maps: what becomes of labels; without it each is expected to stay.
+        fates: what becomes of labels; without it each is expected to stay.
     """
-    maps = maps or {}
     carried: dict[str, Relabelling] = {}
     open_: dict[str, OpenLabels] = {}
     added: dict[str, tuple[str, ...]] = {}
     for new in after.questions:
         old = before.get(new.name)
-        if old is None or _without_labels(old, maps) != _without_labels(new, {}):
+        if old is None or _without_labels(old, fates) != _without_labels(new, AS_THEY_ARE):
             continue
-        labels = _full_map(old, maps.get(new.name, {}))
-        options = label_values(new)
+        labels = _full_map(old, fates.maps.get(new.name, {}))
+        options, said = label_values(new), fates.new(new.name)
         gone = tuple(label for label, to in labels.items() if to is not None and to not in options)
-        fresh = tuple(label for label in options if label not in labels.values())
+        gone += tuple(label for label in said if label not in options)
+        fresh = tuple(label for label in options if label not in {*labels.values(), *said})
         if gone:
             open_[new.name] = OpenLabels(gone, fresh)
         elif fresh:
             added[new.name] = fresh
         else:
-            carried[new.name] = Relabelling(new.control.aggregation, labels, options)
-    return SchemeChange(carried, open_, added)
+            split = frozenset(fates.parts.get(new.name, {}))
+            carried[new.name] = Relabelling(new.control.aggregation, labels, options, split)
+    return _SchemeChange(carried, open_, added)
 
 
 def label_values(question: ConfigQuestion) -> tuple[str, ...]:
@@ -95,11 +148,11 @@ def labels_of(question: ConfigQuestion) -> tuple[Label, ...]:
     return getattr(control, "labels", ())
 
 
-def _without_labels(question: ConfigQuestion, maps: LabelMaps) -> str:
-    """A hash of all that a question asks but its labels; labels of others are named as ``maps`` says."""
+def _without_labels(question: ConfigQuestion, fates: LabelFates) -> str:
+    """A hash of all that a question asks but its labels; labels of others have their new names."""
     control: Any = question.control
     if isinstance(control, RegionChoices):
-        named = _mapped(maps, control.controls, control.only)
+        named = _named(fates, control.controls, control.only)
         control = replace(control, spans=replace(control.spans, labels=()), only=tuple(sorted(named)))
     elif hasattr(control, "labels"):
         control = replace(control, labels=())
@@ -108,49 +161,71 @@ def _without_labels(question: ConfigQuestion, maps: LabelMaps) -> str:
             condition,
             texts=(),
             answers=condition.answers
-            and tuple(sorted({tuple(_mapped(maps, condition.controls, each)) for each in condition.answers})),
+            and tuple(
+                sorted(
+                    chosen
+                    for each in condition.answers
+                    for chosen in product(*(fates.names(condition.controls, one) for one in each if one))
+                )
+            ),
         )
         for condition in question.conditions
     )
     return replace(question, control=control, conditions=conditions).digest
 
 
-def _mapped(maps: LabelMaps, controls: Iterable[str], labels: Iterable[str]) -> list[str]:
+def _named(fates: LabelFates, controls: Iterable[str], labels: Iterable[str]) -> list[str]:
     """The labels of some questions after the change, without those that are dropped."""
-    known: dict[str, str | None] = {}
-    for control in controls:
-        known |= maps.get(control, {})
-    return [new for label in labels if (new := known.get(label, label)) is not None]
+    controls = tuple(controls)
+    return [new for label in labels for new in fates.names(controls, label)]
 
 
 _REFERENCES = ("whenChoiceValue", "whenLabelValue")
 
 
-def relabelled_config(xml: str, maps: LabelMaps) -> str:
-    """A label config with other labels: renamed, put together in the place of the first, or left out.
+def relabelled_config(xml: str, fates: LabelFates) -> str:
+    """A label config with other labels: renamed, put together in the place of the first, left out, or new.
 
     Conditions that name a label name the new one. The caller checks that the questions stay.
 
     Args:
         xml: a label config that can be parsed.
-        maps: what becomes of labels.
+        fates: what becomes of labels.
     """
     from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
 
     root = etree.fromstring(xml.encode())
-    for name, labels in maps.items():
+    questions = {*fates.maps, *fates.parts, *fates.added}
+    for name in sorted(questions):
         for control in root.iter("*"):
             if control.get("name") == name:
-                _relabel_choices(control, labels)
+                _add_choices(control, fates.parts.get(name, {}), fates.added.get(name, {}))
+                _relabel_choices(control, fates.maps.get(name, {}))
     for element in root.iter("*"):
         for key, value in element.attrib.items():
             if key.lower() in map(str.lower, _REFERENCES):
-                kept = _mapped(maps, maps, str(value).split(","))
+                kept = _named(fates, questions, str(value).split(","))
                 element.set(key, ",".join(dict.fromkeys(kept)))
     return str(etree.tostring(root, encoding="unicode"))
 
 
-def restored_config(xml: str, earlier: str, maps: LabelMaps) -> str:
+def _add_choices(
+    control: Element, parts: Mapping[str, Sequence[str]], added: Mapping[str, Sequence[str]]
+) -> None:
+    """Put the parts of a label in its place, and a label that is added behind a label that it is near to."""
+    choices = {stored_name(choice): choice for choice in control.iter("Choice", "Label")}
+    behind = [(old, new) for old, of in parts.items() for new in of]
+    behind += [(next(iter(near), ""), new) for new, near in added.items()]
+    last = next(reversed(choices.values()), None)
+    for old, new in reversed(behind):
+        beside = choices.get(old, last)
+        if beside is not None and new not in choices:
+            choice = beside.makeelement(beside.tag, {"value": new})
+            choice.tail = beside.tail
+            beside.addnext(choice)
+
+
+def restored_config(xml: str, earlier: str, fates: LabelFates) -> str:
     """A label config with the labels that questions had in an earlier one; all else stays as it is.
 
     The caller checks that the questions are the earlier ones.
@@ -158,24 +233,27 @@ def restored_config(xml: str, earlier: str, maps: LabelMaps) -> str:
     Args:
         xml: the label config.
         earlier: the earlier one.
-        maps: question → what had become of its labels.
+        fates: what had become of labels.
     """
     from lxml import etree  # noqa: PLC0415 - slow
 
     root, old = etree.fromstring(xml.encode()), etree.fromstring(earlier.encode())
+    changed = {*fates.maps, *fates.parts}
     for name, control in [(each.get("name"), each) for each in root.iter("*")]:
-        before = next((each for each in old.iter("*") if name in maps and each.get("name") == name), None)
+        before = next((each for each in old.iter("*") if name in changed and each.get("name") == name), None)
         if before is not None:
             control[:] = list(before)
     sources: dict[str, list[str]] = {}
-    for each in maps.values():
+    for each in fates.maps.values():
         for label, new in each.items():
             sources.setdefault(new or "", []).append(label)
+    for of in fates.parts.values():
+        sources |= {part: [label] for label, parts in of.items() for part in parts}
     for element in root.iter("*"):
         for key, value in element.attrib.items():
             if key.lower() in map(str.lower, _REFERENCES):
                 listed = (old for label in str(value).split(",") for old in sources.get(label, [label]))
-                element.set(key, ",".join(listed))
+                element.set(key, ",".join(dict.fromkeys(listed)))
     return str(etree.tostring(root, encoding="unicode"))
 
 

@@ -90,7 +90,10 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
         share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
         return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
-    agreement = isinstance(policy, Joint) and policy.agreement is not None
+    # forecasts know neither an agreement nor labels that are not worth the same; both may cost more
+    agreement = isinstance(policy, Joint) and (
+        policy.agreement is not None or any(policy.losses(question.options) for question in questions)
+    )
     labels = all(question.aggregation == LABEL_VOTE for question in questions)
     if isinstance(policy, Joint) and labels and not agreement and to_come and sum(prices.values()) > 0.0:
         known = [_known_rounds(ledger, question, prices) for question in questions]
@@ -257,8 +260,16 @@ class QuoteMaker:
         """What reaches a target, for a job with one question under the policy ``joint``."""
         settings, tally, questions = self._settings, self.tally, self._questions
         policy = policy_of(settings.policy, [question.aggregation for question in questions])
-        if len(questions) > 1 or not isinstance(policy, Joint) or policy.agreement is not None:
-            why = "it is found for one question about labels, under the policy joint without an agreement"
+        if (
+            len(questions) > 1
+            or not isinstance(policy, Joint)
+            or policy.agreement is not None
+            or any(policy.losses(question.options) for question in questions)
+        ):
+            why = (
+                "it is found for one question about labels, under the policy joint without an agreement and"
+                " with one worth for all labels"
+            )
             return TargetQuote(target, None, unknown=why)
         model_of, prices = self._arms(models, now)
         ledger = self._process.ledger

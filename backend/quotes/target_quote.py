@@ -130,9 +130,9 @@ def _in_dollars(  # noqa: PLR0917 - a mix, a job, and prices
     models = mix.models * everyone_usd
     labels, sure = _whole(mix.humans * tasks), _whole(mix.humans_sure * tasks)
     setting = (
-        f"worth: {mix.times * policy.worth:g}"
+        f"worth: {mix.times * policy.worth_of(1.0):g}"
         if policy.worth_usd is None
-        else f"worth_usd: {mix.times * policy.worth_usd:.3g}"
+        else f"worth_usd: {mix.times * policy.worth_of(1.0):.3g}"
     )
     return _MixQuote(
         models_usd=models,

@@ -20,12 +20,13 @@ from backend.learning.projects import (
     is_new,
     project_settings,
     remember_project,
+    require_known_labels,
     shown_instructions,
 )
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.models import Pool
-from backend.questions import LabelConfig
+from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
 
@@ -156,7 +157,9 @@ class ServedProjects:
         hostname: str | None = None,
     ) -> None:
         """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
-        self._settings.for_project(extra_params)
+        own = self._settings.for_project(extra_params)
+        if label_config is not None and own.policy != self._settings.policy:
+            require_known_labels(own, parse_label_config(label_config), "extra_params")
         columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
         with self._ledger.read() as connection:
             stored = projects.get(connection, project)

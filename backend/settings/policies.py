@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, Field, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    PlainSerializer,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
 
-from backend.settings.mistakes import FROZEN, AtLeastOne, Real, Whole, closest, mistake
+from backend.settings.mistakes import FROZEN, AtLeastOne, Real, Whole, closest, mistake, shown
 from camvo.policies.named import POLICIES, parameters_of, policy_by_name
-from camvo.policies.parameters import Declaration, declared_by
+from camvo.policies.parameters import DEFAULT, ByLabel, Declaration, contradiction, declared_by
 from camvo.policies.policy import Policy
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.ordered import has_vote_model
@@ -47,7 +55,28 @@ def _kind_of(parameter: Declaration) -> Any:
     bounds: dict[str, Any] = {"ge": about.least, "gt": about.above, "le": about.most}
     if parameter.kind is int:
         return Annotated[Whole, Field(**bounds)]
-    return Annotated[Real, Field(**bounds, allow_inf_nan=False)]
+    number = Annotated[Real, Field(**bounds, allow_inf_nan=False)]
+    return _by_label(parameter, number) if about.by_label else number
+
+
+def _by_label(parameter: Declaration, number: Any) -> Any:
+    """The type of a number, or of numbers by label."""
+
+    def read(value: object, as_number: ValidatorFunctionWrapHandler) -> object:
+        if not isinstance(value, Mapping):
+            return as_number(value)
+        if not value:
+            raise mistake("", "names no label", "give labels and numbers, as label: number")
+        for label, each in value.items():
+            if not isinstance(label, str):
+                raise mistake(str(label), f"the label {label!r} is not text", "put the label in quotes")
+            if isinstance(each, bool) or not isinstance(each, int | float):
+                raise mistake(label, f"{shown(each)} is not a number", "give a number")
+            if wrong := parameter.mistake(each):
+                raise mistake(label, f"{each!r} is out of range", f"a {parameter.name} {wrong}")
+        return ByLabel({str(label): float(each) for label, each in value.items()})
+
+    return Annotated[number, WrapValidator(read), PlainSerializer(lambda value: value, return_type=Any)]
 
 
 def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
@@ -129,7 +158,19 @@ class PolicySettings(_Parameters):
                 )
         if {"worth", "worth_usd"} <= keys:
             raise mistake("worth_usd", "is set beside worth", "keep one of both")
+        if found := contradiction(self.worth, self.worth_usd, self.agreement):
+            raise mistake(*found)
         return self
+
+    @property
+    def by_label(self) -> dict[str, frozenset[str]]:
+        """Parameter → the labels that it names, for parameters with values by label."""
+        values = {name: getattr(self, name) for name in sorted(_PARAMETERS)}
+        return {
+            name: frozenset(value.keys() - {DEFAULT})
+            for name, value in values.items()
+            if isinstance(value, Mapping)
+        }
 
 
 class PolicyOverrides(_Overridable):

@@ -28,6 +28,21 @@ Correction = Callable[[Rows, Array], Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Misses:
+    """What missing each label loses at the N nodes, in right labels.
+
+    Attributes:
+        numbers: what missing each number's label loses, shape (N, G); 0 for a number without a label.
+        others: the expected loss by the labels without a vote, shape (N,).
+        most: the largest part of it by one of these labels, shape (N,).
+    """
+
+    numbers: Array
+    others: Array
+    most: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Beliefs:
     """Beliefs at the N nodes of a lattice. Hashed by identity.
 
@@ -37,16 +52,22 @@ class Beliefs:
         votes: for each step of the lattice, the probability of each vote, shape (G, n), 0 if impossible.
         losses: what each label costs if another is right, shape (G, G), right labels first; ``None`` if every
             wrong label costs a right one.
+        misses: what missing each label loses; ``None`` if all labels are worth the same.
     """
 
     lattice: Lattice
     right: Array
     votes: tuple[tuple[Array, ...], ...]
     losses: Array | None = None
+    misses: Misses | None = None
 
     @property
     def surest(self) -> Array:
         """The value of the best label: its probability, or 1 − its expected loss, shape (N,)."""
+        if self.misses is not None:
+            missed = self.misses.numbers * self.right
+            total = missed.sum(axis=1) + self.misses.others
+            return np.asarray(1.0 - total + np.maximum(missed.max(axis=1), self.misses.most))
         if self.losses is None:
             return np.asarray(self.right.max(axis=1), dtype=np.float64)
         return np.asarray(1.0 - (self.right @ self.losses).min(axis=1), dtype=np.float64)
@@ -54,6 +75,8 @@ class Beliefs:
     @property
     def leads(self) -> Rows:
         """The number of the best label, shape (N,)."""
+        if self.misses is not None:
+            return np.asarray((self.misses.numbers * self.right).argmax(axis=1), dtype=np.int64)
         best = self.right if self.losses is None else -(self.right @ self.losses)
         return np.asarray(best.argmax(axis=1), dtype=np.int64)
 

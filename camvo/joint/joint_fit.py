@@ -17,6 +17,14 @@ from camvo.joint.beliefs import Beliefs, believe, counts_over_model
 from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
 from camvo.joint.human_terms import HumanTerms
+from camvo.joint.label_losses import (
+    NO_LOSSES,
+    LabelLosses,
+    answer_values,
+    arms_in_plan,
+    plan_node,
+    weighed,
+)
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import MOST_OTHERS, Kinds, TwoCoins, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
@@ -110,6 +118,9 @@ class JointFit:
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
         rare: the other labels of the question; ``None`` if there are none.
         doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
+        constant: the positions of the arms that say the same label whatever the others say. Their votes have
+            no weight.
+        losses: what missing each label loses; empty if all labels are worth the same.
     """
 
     arms: tuple[str, ...]
@@ -130,6 +141,8 @@ class JointFit:
     conventions: Conventions | None = None
     rare: RareLabels | None = None
     doubt: Doubt | None = None
+    constant: tuple[int, ...] = ()
+    losses: LabelLosses = NO_LOSSES
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -145,7 +158,12 @@ class JointFit:
     @property
     def unasked(self) -> float:
         """What a task without any vote is worth, in right labels."""
-        return 1.0 / len(self.options)
+        return max(self.values(dict.fromkeys(self.options, 1.0 / len(self.options))).values())
+
+    @property
+    def planned(self) -> Beliefs:
+        """The beliefs as plans use them: with what missing each label loses."""
+        return weighed(self.beliefs, self.labels, self.losses)
 
     @property
     def by_votes(self) -> JointFit:
@@ -165,7 +183,7 @@ class JointFit:
         """
         if self.contexts is None or not is_known(context):
             return self
-        model, most = self.contexts.model(context), most_arms(len(self.labels), _TASK_NODES)
+        model, most = self.contexts.model(context), arms_in_plan(self.labels, self.losses, _TASK_NODES)
         shortlist = self.shortlist
         if len(shortlist) > most:
             worth = dict(zip(self.arms, np.abs(model.skill).tolist(), strict=True))
@@ -206,6 +224,11 @@ class JointFit:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
         row, _ = row_of(votes, self.shortlist, self.labels)
         return self.beliefs.lattice.node_of[row]
+
+    def plan_node(self, votes: Mapping[str, str | None]) -> int:
+        """The node of the same votes in :attr:`planned`."""
+        row, named = row_of(votes, self.shortlist, self.labels)
+        return plan_node(self.beliefs, row, named, self.labels, self.losses)
 
     def tilt(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> float:
         """How much confidences move the log-odds of the most probable label at the node of the votes."""
@@ -249,6 +272,10 @@ class JointFit:
         """The expected reward of each label as the answer: its probability."""
         return probabilities
 
+    def values(self, probabilities: Mapping[str, float]) -> Mapping[str, float]:
+        """What each label is worth as the answer, in right labels; the answer is the best one."""
+        return answer_values(probabilities, self.losses)
+
     def given_all(self, rows: Rows) -> Array:
         """The probability of each number's label, given vote rows of all arms, shape (P, K) → (P, G)."""
         right, _ = self.model.beliefs(rows)
@@ -275,8 +302,8 @@ class JointFit:
         return np.where(voted, labels, -1), np.where(voted, right.max(axis=1), 0.0)
 
     def effective_votes(self) -> float:
-        """The effective number of independent arms among the K arms (Kish), from their excess agreement."""
-        return float(tempers(self.excess).sum())
+        """The effective number of independent arms (Kish), from their excess agreement."""
+        return float(np.delete(tempers(self.excess), self.constant).sum())
 
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""
@@ -299,6 +326,10 @@ class JointFit:
             described |= {"contradicted": True}
         if self.doubt is not None:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
+        if self.constant:
+            described |= {"constant": [self.arms[arm] for arm in self.constant]}
+        if self.losses:
+            described |= {"losses": dict(self.losses)}
         if self.sure.grades.arms:
             described |= {"grades": self.sure.grades.describe()}
         if self.contexts is not None:
@@ -318,6 +349,7 @@ class JointFit:
         contexts: LatestContexts = NO_CONTEXTS,
         *,
         rare: bool = True,
+        losses: LabelLosses = NO_LOSSES,
     ) -> JointFit:
         """Fit the model of votes, the human terms and the beliefs.
 
@@ -329,31 +361,35 @@ class JointFit:
             grades: what the arms' confidences are worth.
             contexts: the contexts of rounds that asked all arms.
             rare: whether the model of votes may leave rare labels to :mod:`camvo.joint.rare_labels`.
+            losses: what missing each label loses; empty if all labels are worth the same.
         """
         arms, options = tuple(sorted(prices)), labels
         witnesses = tuple([arm for arm in arms if arm != STUDENT])
         labels = labels_of_votes(evidence, witnesses, options) if rare else options
+        most = arms_in_plan(labels, losses)
         others_rare = None if labels == options else RareLabels.fit(evidence, witnesses, options, labels)
         if STUDENT not in prices:
             votes = VotesFit.of(evidence, arms, labels)
-            shortlist = _shortlist_of(votes, prices, arms, most_arms(len(labels)))
-            fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare)
+            shortlist = _shortlist_of(votes, prices, arms, most)
+            fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
             if fit.doubt is None:
                 return _with_contexts(fit, contexts)
             certain = replace(votes, doubt=None)
             sure = _with_contexts(
-                _fit(certain, latest, labels, arms, shortlist, grades, others_rare), contexts
+                _fit(certain, latest, labels, arms, shortlist, grades, others_rare, losses), contexts
             )
             return fit if sure.contexts is None else sure
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
-        silent = JointFit.fit(evidence, latest, options, others, grades, contexts, rare=rare)
+        silent = JointFit.fit(evidence, latest, options, others, grades, contexts, rare=rare, losses=losses)
         votes = fit_votes_and_student(evidence, arms, labels)
         if silent.doubt is None:
             votes = replace(votes, doubt=None)
         of_others = VotesFit.of(evidence, silent.arms, labels)
-        asked = _shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
+        fewer = min(MOST_OTHERS, len(silent.shortlist), most - 1 if losses else MOST_OTHERS)
+        asked = _shortlist_of(of_others, others, silent.arms, fewer)
         shortlist = tuple(sorted((*asked, STUDENT)))
-        return replace(_fit(votes, latest, labels, arms, shortlist, grades, others_rare), silent=silent)
+        fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
+        return replace(fit, silent=silent)
 
     @classmethod
     def label_free(
@@ -379,6 +415,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     shortlist: tuple[str, ...],
     grades: Grades,
     rare: RareLabels | None,
+    losses: LabelLosses = NO_LOSSES,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
     votes, contradicted = as_people_prefer(votes, latest, arms, labels)
@@ -407,6 +444,8 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         conventions=conventions,
         rare=rare,
         doubt=votes.doubt,
+        constant=votes.constant,
+        losses=losses,
     )
 
 
@@ -521,7 +560,7 @@ def best_plan(fit: JointFit | OrderedFit, prices: tuple[float, ...]) -> Worth | 
         prices: the price of each arm of the shortlist, in right labels.
     """
     if isinstance(fit, OrderedFit) or not fit.sure.grades.arms:
-        quick = len(fit.beliefs.right) <= _QUICK_NODES
-        return plan_by_worth(fit.beliefs, prices if quick else rounded(prices))
+        quick = len(fit.planned.right) <= _QUICK_NODES
+        return plan_by_worth(fit.planned, prices if quick else rounded(prices))
     named = sorted(fit.labels) if len(fit.labels) == 2 else []
-    return plan_by_graded_worth(fit.beliefs, prices, fit.sure.by_arm(fit.shortlist, named))
+    return plan_by_graded_worth(fit.planned, prices, fit.sure.by_arm(fit.shortlist, named))

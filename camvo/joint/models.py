@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.votes import Rows, VoteRows, agreement, closest_group, distinct, others_tell
@@ -251,8 +251,14 @@ def _kind_accuracy(right: Array, cast: Array) -> Array:
     return np.asarray(np.clip(pulled, _LOWEST, _HIGHEST), dtype=np.float64)
 
 
-_COIN_PULL: Final = 25.0
-"""How many rounds pull an arm's accuracy for one label towards its accuracy for both."""
+_COIN_PULL: Final = 100.0
+_COIN_SPREAD: Final = 0.5
+"""An arm's accuracy for one label is pulled towards its accuracy for both by 100 / (0.5² + b²) rounds, where
+b is the difference of their log-odds. So most arms hardly lean, and some lean far: the prior is Student's t.
+"""
+
+_LOOSE_PULL: Final = 5.0
+"""By how many rounds it is pulled in the estimate of b."""
 
 _COIN_PRIOR_ACCURACY, _COIN_PRIOR_ROUNDS = 0.75, 20.0
 """The prior of an arm's accuracy for both labels."""
@@ -321,6 +327,11 @@ class TwoCoins:
         return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
 
 
+_FEWEST_ARMS: Final = 4
+_WHOLE: Final = 2.0
+"""As how many fits without an arm the fit with all of them counts."""
+
+_STEPS_WITHOUT: Final = 10
 _LEAST_LEAD: Final = 0.02
 """By how much a reading must raise the log-likelihood of a round to replace that of the majority."""
 
@@ -335,11 +346,35 @@ def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     model = _two_coins_from(range(rows.shape[1]), rows, counts, temper)
     same = agreement(rows, counts)
     group, _ = closest_group(same - model.agreement)
-    if len(group) < 2 or others_tell(same, group, 2):
+    if len(group) > 1 and not others_tell(same, group, 2):
+        rival = _two_coins_from(group, rows, counts, temper)
+        lead = float(counts @ (rival.beliefs(rows)[1] - model.beliefs(rows)[1]))
+        if lead > _LEAST_LEAD * counts.sum():
+            model = rival
+    return _without_each(model, rows, counts)
+
+
+def _without_each(model: TwoCoins, rows: Rows, counts: Array) -> TwoCoins:
+    """The mean of a fit and of those that start from it and leave out one arm each.
+
+    Few rounds determine the accuracies of few arms badly: one fit may take a middling arm for the best, only
+    because another one errs with it.
+    """
+    arms = rows.shape[1]
+    if arms < _FEWEST_ARMS:
         return model
-    rival = _two_coins_from(group, rows, counts, temper)
-    lead = float(counts @ (rival.beliefs(rows)[1] - model.beliefs(rows)[1]))
-    return rival if lead > _LEAST_LEAD * counts.sum() else model
+    belief = model.beliefs(rows)[0]
+    odds, fits, shares = _WHOLE * logit(model.accuracy), np.full((arms, 1), _WHOLE), []
+    for left_out in range(arms):
+        others = np.delete(np.arange(arms), left_out)
+        among, temper = rows[:, others], model.temper[others]
+        fit = _coins_by(belief, among, counts, temper)
+        for _ in range(_STEPS_WITHOUT - 1):
+            fit = _coins_by(fit.beliefs(among)[0], among, counts, temper)
+        odds[others] += logit(fit.accuracy)
+        fits[others] += 1.0
+        shares.append(fit.share)
+    return replace(model, accuracy=expit(odds / fits), share=np.mean(shares, axis=0))
 
 
 def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Array) -> TwoCoins:
@@ -361,9 +396,10 @@ def _coins_by(belief: Array, rows: Rows, counts: Array, temper: Array) -> TwoCoi
     mean = (right.sum(axis=1) + _COIN_PRIOR_ROUNDS * _COIN_PRIOR_ACCURACY) / (
         cast.sum(axis=1) + _COIN_PRIOR_ROUNDS
     )
-    accuracy = np.clip(
-        (right + _COIN_PULL * mean[:, None]) / (cast + _COIN_PULL), _COIN_LOWEST, _COIN_HIGHEST
-    )
+    loose = np.clip((right + _LOOSE_PULL * mean[:, None]) / (cast + _LOOSE_PULL), _COIN_LOWEST, _COIN_HIGHEST)
+    leaning = np.diff(logit(loose), axis=1)
+    pull = _COIN_PULL / (_COIN_SPREAD**2 + leaning**2)
+    accuracy = np.clip((right + pull * mean[:, None]) / (cast + pull), _COIN_LOWEST, _COIN_HIGHEST)
     share = (weight.sum(axis=0) + _SHARE_ROUNDS) / (counts.sum() + 2.0 * _SHARE_ROUNDS)
     share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
     return TwoCoins(accuracy, share / share.sum(), temper)

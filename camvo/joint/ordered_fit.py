@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from camvo.joint.beliefs import Beliefs, form_ordered_beliefs
 from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NOT_SURE, SureVotes
+from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.scale_readings import ScaleReadings
 from camvo.joint.scale_votes import ScaleVotes
@@ -67,6 +68,7 @@ class OrderedFit:
         beliefs: the beliefs at the nodes of the shortlist's lattice, as plans use them.
         right: the probability that people say each label at each node, shape (N, M).
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
+        losses: what missing each label loses, by which its error counts; empty if all are worth the same.
     """
 
     arms: tuple[str, ...]
@@ -77,6 +79,7 @@ class OrderedFit:
     beliefs: Beliefs
     right: Array
     conventions: Conventions | None = None
+    losses: LabelLosses = NO_LOSSES
 
     silent = None
     rare = None
@@ -109,6 +112,11 @@ class OrderedFit:
         """What a task without any vote is worth, in right labels."""
         return float(self.beliefs.surest[0])
 
+    @property
+    def planned(self) -> Beliefs:
+        """The beliefs as plans use them."""
+        return self.beliefs
+
     def at(self, context: Array, prices: Mapping[str, float]) -> OrderedFit:
         """The fit for one task: the same for all."""
         return self
@@ -116,6 +124,8 @@ class OrderedFit:
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
         return self.beliefs.lattice.node_of[_row_of(votes, self.shortlist, self.labels)]
+
+    plan_node = node
 
     def tilt(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> float:
         """How much confidences move the log-odds of the most probable label: 0."""
@@ -144,6 +154,14 @@ class OrderedFit:
         right = np.array([probabilities[label] for label in self.labels])
         return dict(zip(self.labels, (right @ self.vote.rewards).tolist(), strict=True))
 
+    def values(self, probabilities: Mapping[str, float]) -> dict[str, float]:
+        """What each label is worth as the answer: :meth:`worths`, or 1 − the expected loss."""
+        if not self.losses:
+            return self.worths(probabilities)
+        right = np.array([probabilities[label] for label in self.labels])
+        lost = right @ _weighed(self.vote, self.losses)
+        return dict(zip(self.labels, (1.0 - lost).tolist(), strict=True))
+
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""
         reading = self.model.reading
@@ -151,6 +169,7 @@ class OrderedFit:
             "everyone": self.everyone,
             "shortlist": list(self.shortlist),
             "error": self.vote.error,
+            **({"losses": dict(self.losses)} if self.losses else {}),
             "weights": dict(zip(self.arms, reading.weights.round(_SHOWN).tolist(), strict=True)),
             "reversed": [arm for arm, back in zip(self.arms, reading.reversed, strict=True) if back],
         }
@@ -163,7 +182,12 @@ class OrderedFit:
 
     @classmethod
     def fit(
-        cls, evidence: PatternCounts, latest: LatestRounds, vote: OrderedVote, prices: Mapping[str, float]
+        cls,
+        evidence: PatternCounts,
+        latest: LatestRounds,
+        vote: OrderedVote,
+        prices: Mapping[str, float],
+        losses: LabelLosses = NO_LOSSES,
     ) -> OrderedFit:
         """Fit the model of votes, what human labels add, and the beliefs.
 
@@ -172,6 +196,7 @@ class OrderedFit:
             latest: the latest rounds with a human label.
             vote: the scale and the error.
             prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+            losses: what missing each label loses; empty if all labels are worth the same.
         """
         arms = tuple(sorted(prices))
         rows, model = _of_votes(evidence, arms, vote.scale)
@@ -181,9 +206,18 @@ class OrderedFit:
             conventions = _conventions(model, rows, labelled, truth, vote.scale)
             if conventions is None:
                 model = model.taught(labelled, truth)
-        shortlist = _shortlist_of(model, rows, vote, prices)
-        beliefs, right = _beliefs(model, rows, [arms.index(arm) for arm in shortlist], vote)
-        return cls(arms, vote, float(rows.counts.sum()), model, shortlist, beliefs, right, conventions)
+        weighed = _weighed(vote, losses)
+        shortlist = _shortlist_of(model, rows, weighed, prices)
+        beliefs, right = _beliefs(model, rows, [arms.index(arm) for arm in shortlist], weighed)
+        everyone = float(rows.counts.sum())
+        return cls(arms, vote, everyone, model, shortlist, beliefs, right, conventions, losses)
+
+
+def _weighed(vote: OrderedVote, losses: LabelLosses) -> Array:
+    """The error of each label if another is right, times what missing the right one loses, shape (M, M)."""
+    loss_of = dict(losses)
+    each = np.array([loss_of.get(label, 1.0) for label in vote.scale])
+    return np.asarray(each[:, None] * vote.losses)
 
 
 @lru_cache(maxsize=32)
@@ -199,20 +233,20 @@ def _of_votes(
 
 
 def _beliefs(
-    model: _ScaleModel, rows: VoteRows, positions: Sequence[int], vote: OrderedVote
+    model: _ScaleModel, rows: VoteRows, positions: Sequence[int], losses: Array
 ) -> tuple[Beliefs, Array]:
     """The beliefs about the votes of some arms, and the probability that people say each label, (N, M)."""
-    lattice = vote_lattice(len(positions), len(vote.scale), ordered=True)
+    lattice = vote_lattice(len(positions), len(losses), ordered=True)
     whole = np.full((len(lattice.rows), rows.rows.shape[1]), UNASKED, dtype=np.int64)
     whole[:, positions] = lattice.rows
     _, evidence = model.votes.levels(whole)
     among = replace(rows, rows=rows.rows[:, positions])
     right = model.right(whole)
-    said = form_ordered_beliefs(lattice, among, right, evidence, vote.losses)
+    said = form_ordered_beliefs(lattice, among, right, evidence, losses)
     if not model.reading.count:
         return said, said.right
     planned = model.reading.without_exponent(right)
-    return form_ordered_beliefs(lattice, among, planned, evidence, vote.losses), said.right
+    return form_ordered_beliefs(lattice, among, planned, evidence, losses), said.right
 
 
 def _row_of(votes: Mapping[str, str | None], arms: Sequence[str], scale: Sequence[str]) -> tuple[int, ...]:
@@ -253,10 +287,10 @@ def _conventions(
 
 
 def _shortlist_of(
-    model: _ScaleModel, votes: VoteRows, vote: OrderedVote, prices: Mapping[str, float]
+    model: _ScaleModel, votes: VoteRows, losses: Array, prices: Mapping[str, float]
 ) -> tuple[str, ...]:
     """The arms that plans ask: greedily those whose votes lower the expected error most for their price."""
-    arms, most = tuple(sorted(prices)), most_arms(len(vote.scale), ordered=True)
+    arms, most = tuple(sorted(prices)), most_arms(len(losses), ordered=True)
     if len(arms) <= most:
         return arms
     asked = votes.counts > 0.0
@@ -270,8 +304,8 @@ def _shortlist_of(
                 continue
             among = np.full_like(rows, UNASKED)
             among[:, [*chosen, position]] = rows[:, [*chosen, position]]
-            answers = (model.right(among) @ vote.losses).argmin(axis=1)
-            error = counts @ (whole * vote.losses[:, answers].T).sum(axis=1) / max(counts.sum(), 1.0)
+            answers = (model.right(among) @ losses).argmin(axis=1)
+            error = counts @ (whole * losses[:, answers].T).sum(axis=1) / max(counts.sum(), 1.0)
             gains[position] = -float(error) - prices[arms[position]]
         chosen.append(max(gains, key=lambda position: gains[position]))
     return tuple([arms[position] for position in sorted(chosen)])

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.beliefs import Beliefs
+from camvo.joint.beliefs import Beliefs, Misses
 from camvo.joint.lattice import Step
 from camvo.joint.votes import Rows, renumber
 from camvo.numerics.small import EPSILON, TIE
@@ -301,7 +301,7 @@ def _plan(beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, 
     """Compute the best plan, from the nodes where all arms have voted back to the node without votes."""
     lattice = beliefs.lattice
     nodes, arms = lattice.rows.shape
-    stopping = np.where((lattice.rows >= 0).any(axis=1), _surest(beliefs.right), -np.inf)
+    stopping = np.where((lattice.rows >= 0).any(axis=1), _surest(beliefs), -np.inf)
     value = stopping.copy()
     asking = np.full((arms, len(_TILTS), nodes), -np.inf)
     for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
@@ -314,12 +314,27 @@ def _plan(beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, 
     return GradedWorth(beliefs, grades, asking, stopping)
 
 
-def _surest(right: Array) -> Array:
-    """The probability of the most probable label at each tilt, shape (T, N)."""
+def _surest(beliefs: Beliefs) -> Array:
+    """The value of the best label at each tilt of the most probable one, shape (T, N)."""
+    right = beliefs.right
+    if beliefs.misses is not None:
+        return _least_missed(right, beliefs.misses)
     ordered = np.sort(right, axis=1)
     first, second = ordered[:, -1], ordered[:, -2] if right.shape[1] > 1 else 0.0 * ordered[:, -1]
     odds = np.exp(_TILTS)[:, None]
     return np.asarray(np.maximum(odds * first, second) / (odds * first + 1.0 - first))
+
+
+def _least_missed(right: Array, misses: Misses) -> Array:
+    """The same where labels are not worth the same: 1 − the least expected loss, shape (T, N)."""
+    nodes, lead = np.arange(len(right)), right.argmax(axis=1)
+    missed = misses.numbers * right
+    leads = missed[nodes, lead]
+    others = np.where(np.arange(right.shape[1]) == lead[:, None], 0.0, missed)
+    odds = np.exp(_TILTS)[:, None]
+    total = odds * leads + others.sum(axis=1) + misses.others
+    best = np.maximum(odds * leads, np.maximum(others.max(axis=1), misses.most))
+    return np.asarray(1.0 - (total - best) / (1.0 + right[nodes, lead] * np.expm1(_TILTS)[:, None]))
 
 
 def _expected(beliefs: Beliefs, step: Step, votes: Array, grades: ArmGrades, value: Array) -> Array:

@@ -186,28 +186,35 @@ class RareLabels:
         common = {label: value / total for label, value in probabilities.items()}
         return common | {label: value / total for label, value in odds.items()}
 
-    def leads(self, probabilities: Mapping[str, float]) -> bool:
-        """Whether a rare label is the most probable one. Plans of two labels know nothing of it then."""
-        return max(probabilities, key=lambda label: probabilities[label]) in self.labels
+    def leads(self, values: Mapping[str, float]) -> bool:
+        """Whether a rare label is the best one, by the values of answers. Plans know nothing of it then."""
+        return max(values, key=lambda label: values[label]) in self.labels
 
-    def gains(self, probabilities: Mapping[str, float], arms: Iterable[str]) -> dict[str, float]:
+    def gains(
+        self,
+        probabilities: Mapping[str, float],
+        values: Mapping[str, float],
+        arms: Iterable[str],
+        losses: Mapping[str, float],
+    ) -> dict[str, float]:
         """The most that the vote of each arm adds because a rare label may be right.
 
-        Where one leads, that is the probability that it is wrong; elsewhere, the probability that a rare one
-        is right and that the arm says so.
+        Where one leads, that is what is expected to be lost; elsewhere, the probability that a rare one is
+        right and that the arm says so, times what missing it loses (1 unless ``losses`` says more).
         """
-        if self.leads(probabilities):
-            return dict.fromkeys(arms, 1.0 - max(probabilities.values()))
+        if self.leads(values):
+            return dict.fromkeys(arms, 1.0 - max(values.values()))
         found: Array = sum(
-            (probabilities[label] * rare.hit for label, rare in self.labels.items()), np.zeros(len(self.arms))
+            (losses.get(label, 1.0) * probabilities[label] * rare.hit for label, rare in self.labels.items()),
+            np.zeros(len(self.arms)),
         )
         by_arm = dict(zip(self.arms, found.tolist(), strict=True))
         return {arm: by_arm.get(arm, 0.0) for arm in arms}
 
-    def kept(self, probabilities: Mapping[str, float], common: float) -> float:
+    def kept(self, probabilities: Mapping[str, float], values: Mapping[str, float], common: float) -> float:
         """The probability that the votes of all arms leave the label; ``common`` if no rare one is right."""
-        if self.leads(probabilities):
-            return max(probabilities.values())
+        if self.leads(values):
+            return probabilities[max(values, key=lambda label: values[label])]
         return common - sum(probabilities[label] for label in self.labels)
 
     @classmethod

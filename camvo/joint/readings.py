@@ -26,8 +26,9 @@ With more labels, kinds of items explain most agreement of arms that err on the 
 _LEAST_APART: Final = 0.1
 """The least share of rounds that the two readings label differently."""
 
-_BEARABLE_OF_TWO, _BEARABLE = 0.35, 0.3
-"""By how much the model's reading must be more likely, in nats a round that the two label differently."""
+_BEARABLE_OF_TWO, _BEARABLE, _ERRORS = 0.35, 0.3, 1.0
+"""By how much the model's reading must be more likely, in nats a round that the two label differently, with
+a standard error to spare."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +61,9 @@ def doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | N
     if apart < _LEAST_APART:
         return None
     certain, rival = (model_by(belief, rows, counts, labels, model.temper) for belief in (ours, theirs))
-    lead = float(counts @ (certain.beliefs(rows)[1] - rival.beliefs(rows)[1])) / rounds / apart
-    return Doubt(tuple(group), rival) if lead < bearable else None
+    leads = certain.beliefs(rows)[1] - rival.beliefs(rows)[1]
+    lead, error = float(counts @ leads) / rounds, float(np.sqrt(counts @ leads**2)) / rounds
+    return Doubt(tuple(group), rival) if lead - _ERRORS * error < bearable * apart else None
 
 
 def _reading(group: list[int], rows: Rows, counts: Array, labels: int, temper: Array) -> Array:

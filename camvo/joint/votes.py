@@ -177,7 +177,7 @@ _MOST_EXPECTED: Final = 0.99
 _NEARLY_THE_SAME: Final = 0.9
 """Arms with more excess agreement than this say nearly the same."""
 
-_BETTER: Final = 1.1
+_BETTER: Final = 1.13
 _BETTER_OF_PAIR, _BETTER_OF_PAIR_OF_TWO = 0.98, 1.0
 """Arms are no family if they agree with the others so many times as much as the others among themselves.
 
@@ -244,6 +244,9 @@ _RESAMPLES: Final = 60
 _CERTAINTY: Final = 0.1
 """The quantile, over resampled rounds, at which a family's excess agreement must be above the cut."""
 
+_EVEN: Final = 0.5
+"""For two arms more than half of the resamples decide; more are in doubt unless nine of ten agree."""
+
 _TOLD_PERHAPS: Final = 0.255
 """If two labels' other arms probably agree more than this, but not certainly enough, nothing tells."""
 
@@ -257,7 +260,7 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
     others say too little to tell which, the arms are no family: to count three good models as one loses
     far more than to count three copies as three.
 
-    Also return a dropped family of which the others do not tell at all whether it is one, if any.
+    Also return a dropped family of which nothing tells at all whether it is one, if any.
     """
     related = excess > 0.0
     unclear: tuple[int, ...] = ()
@@ -267,7 +270,9 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
     kept = np.zeros_like(excess)
     for family in families(excess):
         others = [arm for arm in range(len(excess)) if not related[family, arm].any()]
-        if len(others) < 2 or not _apart_from(others, family, excess, resampled, labels):
+        apart = _apart_from(others, family, excess, resampled, labels) if len(others) > 1 else 0.0
+        possibly, surely = (_CERTAINTY, 1.0 - _CERTAINTY) if len(family) > 2 else (_EVEN, _EVEN)
+        if apart <= possibly:
             continue
         beyond = np.mean(
             [_excess_by_others(resampled, i, j, others) for i, j in combinations(family, 2) if related[i, j]],
@@ -276,28 +281,29 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
         told = _told_by(resampled, others)
         if np.quantile(beyond, _CERTAINTY) <= _CUT:
             continue
-        if np.quantile(told, _CERTAINTY) > enough:
+        clearly = np.quantile(told, _CERTAINTY) > enough
+        if clearly and apart > surely:
             among = np.ix_(family, family)
             kept[among] = np.maximum(excess[among], np.median(beyond)) * (1.0 - np.eye(len(family)))
-        elif labels == 2 and np.median(told) > _TOLD_PERHAPS:
+        elif clearly or (labels == 2 and np.median(told) > _TOLD_PERHAPS):
             unclear = tuple(family)
     return kept, unclear
 
 
-def _apart_from(others: list[int], family: list[int], excess: Array, resampled: Array, labels: int) -> bool:
-    """Whether a family agrees with the others no more than copies do."""
+def _apart_from(others: list[int], family: list[int], excess: Array, resampled: Array, labels: int) -> float:
+    """The share of resamples in which a family agrees with the others no more than copies do."""
     pairs = excess[np.ix_(family, family)]
     if np.mean(pairs[pairs > 0.0]) > _NEARLY_THE_SAME:
-        return True
+        return 1.0
     most = np.inf if labels == 2 else _BETTER
     if len(family) == 2:
         if len(others) < _FEWEST_WITNESSES:
-            return False
+            return 0.0
         most = _BETTER_OF_PAIR_OF_TWO if labels == 2 else _BETTER_OF_PAIR
     first, second = np.array([*combinations(others, 2)]).T
     among = resampled[:, first, second].mean(axis=1)
     with_them = resampled[:, family][:, :, others].mean(axis=(1, 2))
-    return bool(np.median(with_them / np.maximum(among, EPSILON)) < most)
+    return float(np.mean(with_them / np.maximum(among, EPSILON) < most))
 
 
 def _told_by(agreement: Array, arms: list[int]) -> Array:

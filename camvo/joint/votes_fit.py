@@ -20,9 +20,11 @@ from camvo.joint.votes import (
     confirmed_excess,
     excess_agreement,
     possible_excess,
+    renumber,
     row_of,
     tempers,
 )
+from camvo.numerics.small import EPSILON
 from camvo.state.exploration import UNASKED, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
@@ -39,7 +41,8 @@ class VotesFit:
 
     ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
     the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
-    position. ``doubt`` is a reading of the votes that is nearly as likely as the model's.
+    position. ``doubt`` is a reading of the votes that is nearly as likely as the model's. The votes of
+    ``constant`` arms have no weight in either.
     """
 
     rows: VoteRows
@@ -49,6 +52,7 @@ class VotesFit:
     witnesses: VotesFit | None = None
     taught: int | None = None
     doubt: Doubt | None = None
+    constant: tuple[int, ...] = ()
 
     @property
     def arms(self) -> int:
@@ -72,11 +76,14 @@ class VotesFit:
     @lru_cache(maxsize=32)
     def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-        return VotesFit.of_rows(VoteRows.of(evidence.patterns, arms, labels), len(labels))
+        rows = VoteRows.of(evidence.patterns, arms, labels)
+        return VotesFit.of_rows(rows, len(labels), _constant_arms(evidence, arms, labels))
 
     @classmethod
-    def of_rows(cls, rows: VoteRows, labels: int) -> VotesFit:
-        """Fit the model of votes on M labels to vote rows."""
+    def of_rows(cls, rows: VoteRows, labels: int, constant: tuple[int, ...] = ()) -> VotesFit:
+        """Fit the model of votes on M labels to vote rows; the votes of constant arms have no weight."""
+        if constant:
+            return _with_constant(cls.of_rows(_without(rows, constant, labels), labels), rows, constant)
         possible = possible_excess(rows, labels)
         excess, unclear = confirmed_excess(possible, rows, labels)
         model = _fit_model(rows, labels, excess)
@@ -99,6 +106,39 @@ def _fit_model(rows: VoteRows, labels: int, excess: Array) -> TwoCoins | Kinds:
     return fit_vote_model(rows.rows, weights, labels, tempers(excess))
 
 
+def _without(rows: VoteRows, arms: Sequence[int], labels: int) -> VoteRows:
+    """The votes of the other arms."""
+    others = np.delete(rows.rows, arms, axis=1)
+    return replace(rows, rows=others if labels == 2 else renumber(others))
+
+
+def _with_constant(others: VotesFit, rows: VoteRows, constant: tuple[int, ...]) -> VotesFit:
+    """The fit to the others' votes, and the constant arms at these positions among all."""
+    fit = others
+    for added, arm in enumerate(constant):
+        later = constant[added + 1 :]
+        fit = _with_arm(fit, replace(rows, rows=np.delete(rows.rows, later, axis=1)), arm, 0.0)
+    return replace(fit, constant=constant)
+
+
+def _with_arm(others: VotesFit, rows: VoteRows, arm: int, temper: float) -> VotesFit:
+    """The fit to the others' votes, and one more arm, which teaches nothing about them."""
+    excess, possible = (
+        np.insert(np.insert(among, arm, 0.0, axis=0), arm, 0.0, axis=1)
+        for among in (others.excess, others.possible)
+    )
+    model, doubt = with_taught_arm(others.model, rows, arm, temper), others.doubt
+    if doubt is not None:
+        taught = with_taught_arm(doubt.model, rows, arm, temper)
+        doubt = replace(doubt, arms=_shifted(doubt.arms, arm), model=taught)
+    return VotesFit(rows, model, excess, possible, doubt=doubt, constant=_shifted(others.constant, arm))
+
+
+def _shifted(arms: Sequence[int], by: int) -> tuple[int, ...]:
+    """The positions of arms once another one has been put before that position."""
+    return tuple([arm + (arm >= by) for arm in arms])
+
+
 @lru_cache(maxsize=32)
 def fit_votes_and_student(
     evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
@@ -111,16 +151,64 @@ def fit_votes_and_student(
 
 def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) -> VotesFit:
     temper = float(tempers(excess_agreement(rows, labels))[taught])
-    excess, possible = (
-        np.insert(np.insert(among, taught, 0.0, axis=0), taught, 0.0, axis=1)
-        for among in (others.excess, others.possible)
-    )
-    model = with_taught_arm(others.model, rows, taught, temper)
-    doubt = others.doubt
-    if doubt is not None:
-        shifted = tuple([arm + (arm >= taught) for arm in doubt.arms])
-        doubt = replace(doubt, arms=shifted, model=with_taught_arm(doubt.model, rows, taught, temper))
-    return VotesFit(rows, model, excess, possible, others, taught, doubt)
+    return replace(_with_arm(others, rows, taught, temper), witnesses=others, taught=taught)
+
+
+_FEWEST_ROUNDS: Final = 30
+_FEWEST_ARMS: Final = 3
+
+_SAME: Final = 0.9
+"""The least share of its votes that a constant arm gives to one label."""
+
+_OTHERWISE: Final = 0.15
+"""The least share of rounds in which the others' plurality is another label: else the tasks are alike."""
+
+_TOLD: Final = 0.02
+"""The most that its votes may tell about the others' plurality, as a share of that label's entropy."""
+
+
+@lru_cache(maxsize=64)
+def _constant_arms(
+    evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> tuple[int, ...]:
+    """The positions of the arms that nearly always say one label, whatever the others say.
+
+    Where votes do not show which label an arm leans to, it would pass for one that is right as often as its
+    label is, and two of them would confirm each other wherever the others are split.
+
+    Only rounds that asked all arms count, and only if their patterns name the labels. An arm that seldom
+    says another label, but says it where the others do, is not constant: these votes tell much.
+    """
+    votes = VoteRows.of(evidence.patterns, arms, labels, ordered=True)
+    if len(arms) < _FEWEST_ARMS or votes.counts.sum() < _FEWEST_ROUNDS:
+        return ()
+    cast = np.stack([votes.rows == label for label in range(len(labels))], axis=2).astype(np.float64)
+    found = [arm for arm in range(len(arms)) if _is_constant(cast, votes.counts, arm)]
+    return tuple(found) if len(arms) - len(found) > 1 else ()
+
+
+def _is_constant(cast: Array, counts: Array, arm: int) -> bool:
+    """Whether an arm is constant, given which label each arm votes for in each row, shape (P, K, M)."""
+    said = cast[:, arm]
+    others = cast.sum(axis=1) - said
+    leads = (others == others.max(axis=1, keepdims=True)) & (others > 0.0)
+    plurality = leads / np.maximum(leads.sum(axis=1, keepdims=True), 1)
+    both = (said * counts[:, None]).T @ plurality
+    rounds = float(both.sum())
+    if rounds < _FEWEST_ROUNDS:
+        return False
+    joint = both / rounds
+    ours, theirs = joint.sum(axis=1), joint.sum(axis=0)
+    label = int(ours.argmax())
+    if ours[label] < _SAME or 1.0 - theirs[label] < _OTHERWISE:
+        return False
+    told = _entropy(ours) + _entropy(theirs) - _entropy(joint.ravel())
+    by_chance = ((ours > 0.0).sum() - 1) * ((theirs > 0.0).sum() - 1) / (2.0 * rounds)
+    return bool(told - by_chance < _TOLD * _entropy(theirs))
+
+
+def _entropy(shares: Array) -> float:
+    return float(-(shares * np.log(np.maximum(shares, EPSILON))).sum())
 
 
 @lru_cache(maxsize=32)
@@ -129,6 +217,13 @@ def _with_possible_families(votes: VotesFit, labels: int) -> VotesFit:
     if votes.witnesses is not None and votes.taught is not None:
         others = _with_possible_families(votes.witnesses, labels)
         return _with_student(others, votes.rows, votes.taught, labels)
+    if votes.constant:
+        rows, possible = (
+            _without(votes.rows, votes.constant, labels),
+            np.delete(np.delete(votes.possible, votes.constant, axis=0), votes.constant, axis=1),
+        )
+        others = VotesFit(rows, _fit_model(rows, labels, possible), possible, possible)
+        return _with_constant(others, votes.rows, votes.constant)
     return replace(votes, model=_fit_model(votes.rows, labels, votes.possible), excess=votes.possible)
 
 
@@ -189,7 +284,7 @@ def as_people_prefer(
         if prefers(right, ours, theirs, _CONTRADICTION):
             votes, ours = related, theirs
     numbers = np.arange(max(len(arms), 2))
-    voices = (rows[:, :, None] == numbers).sum(axis=1)
+    voices = (np.delete(rows, votes.constant, axis=1)[:, :, None] == numbers).sum(axis=1)
     clear = (voices == voices.max(axis=1, keepdims=True)).sum(axis=1) == 1
     if prefers(right[clear], ours[clear], voices.argmax(axis=1)[clear], _CONTRADICTION):
         return _counted_alike(votes), True
@@ -223,6 +318,7 @@ def _counted_alike(votes: VotesFit) -> VotesFit:
     if isinstance(model, TwoCoins):
         model = replace(model, share=np.full(2, 0.5))
     temper = np.ones(votes.arms)
+    temper[[*votes.constant]] = 0.0
     if votes.taught is not None:
         temper[votes.taught] = model.temper[votes.taught]
     return replace(votes, model=replace(model, accuracy=alike, temper=temper))

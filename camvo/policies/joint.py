@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, rounds_needed
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.label_losses import NO_LOSSES, LabelLosses, arms_in_plan
 from camvo.joint.lattice import most_arms
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import shadow_price
 from camvo.policies.ensemble import Choice, Ensemble, Situation
-from camvo.policies.parameters import JointParameters
+from camvo.policies.parameters import DEFAULT, WORTH, ByLabel, JointParameters
 from camvo.policies.policy import (
     MOST_ROUNDS,
     Conditions,
@@ -110,6 +111,13 @@ def _spared(situation: Situation, waits: Mapping[str, float]) -> set[str]:
     return spared if len(spared) < len(situation.costs.keys() - {STUDENT}) else set()
 
 
+def _usual(worth: float | ByLabel) -> float:
+    """The worth of a label without one of its own."""
+    if isinstance(worth, ByLabel):
+        return worth.get(DEFAULT, WORTH)
+    return worth
+
+
 @dataclass(frozen=True, kw_only=True)
 class Joint(Ensemble, JointParameters):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
@@ -122,7 +130,8 @@ class Joint(Ensemble, JointParameters):
     often that waiting for it is worth no more than the price of asking all arms.
 
     Attributes:
-        worth: the worth of one more right label, in prices of asking all models; positive and finite.
+        worth: the worth of one more right label, in prices of asking all models; positive and finite. Or, by
+            label, the worth of not missing it (:class:`.ByLabel`).
         worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
             asking all models costs for a task then says how many askings a right label is worth there.
         agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
@@ -153,18 +162,37 @@ class Joint(Ensemble, JointParameters):
 
     def worth_in_askings(self, costs: Mapping[str, float]) -> float:
         """The worth of one more right label, in prices of asking all models, at these prices."""
-        total = sum(costs.values())
-        if self.worth_usd is None or total <= 0.0:
-            return self.worth
-        return float(f"{self.worth_usd / total:.2g}")  # tasks of nearly the same price share one plan
+        total, usd = sum(costs.values()), self._usual_usd
+        if usd is None or total <= 0.0:
+            return _usual(self.worth)
+        return float(f"{usd / total:.2g}")  # tasks of nearly the same price share one plan
 
     def worth_of(self, full: float) -> float:
         """The worth of one more right label about a task for which asking all models costs ``full``."""
-        return self.worth * full if self.worth_usd is None else self.worth_usd
+        return _usual(self.worth) * full if self._usual_usd is None else self._usual_usd
+
+    @property
+    def _usual_usd(self) -> float | None:
+        return None if self.worth_usd is None else _usual(self.worth_usd)
+
+    def losses(self, labels: Sequence[str]) -> LabelLosses:
+        """What missing each label loses, in right labels; empty if all labels are worth the same."""
+        worth = self.worth if self.worth_usd is None else self.worth_usd
+        if not isinstance(worth, ByLabel):
+            return NO_LOSSES
+        usual = _usual(worth)
+        losses = tuple([(label, worth.of(label, usual) / usual) for label in labels])
+        return losses if any(loss != 1.0 for _, loss in losses) else NO_LOSSES
 
     def policy_for(self, worth_usd: float) -> Joint:
         """The same policy for further votes on decided rounds, at this worth of a right label."""
-        return replace(self, worth_usd=worth_usd, agreement=None)
+        worth = self.worth if self.worth_usd is None else self.worth_usd
+        usd: float | ByLabel = worth_usd
+        if isinstance(worth, ByLabel):
+            usual = _usual(worth)
+            usd = ByLabel({label: each / usual * worth_usd for label, each in worth.items()})
+            usd[DEFAULT] = worth_usd
+        return replace(self, worth_usd=usd, agreement=None)
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
@@ -203,19 +231,22 @@ class Joint(Ensemble, JointParameters):
         order, shares = cheapest_first(costs)
         by_name = tuple(sorted(zip(order, shares, strict=True)))
         # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
-        ordered = isinstance(observation.aggregation, OrderedVote)
-        few = len(order) <= most_arms(len(observation.labels), ordered=ordered)
+        losses = self.losses(observation.labels)
+        if isinstance(observation.aggregation, OrderedVote):
+            few = len(order) <= most_arms(len(observation.labels), ordered=True)
+        else:
+            few = len(order) <= arms_in_plan(observation.labels, losses)
         worth = self.worth_in_askings(costs)
         prices = tuple([(arm, 0.0 if few else share / worth) for arm, share in by_name])
         if isinstance(observation.aggregation, OrderedVote):
             models = tuple([(arm, price) for arm, price in prices if arm != STUDENT])
-            return OrderedFitData(evidence, latest, observation.aggregation, models)
+            return OrderedFitData(evidence, latest, observation.aggregation, models, losses)
         if self.agreement is not None:
             return JointFitData(
                 evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name
             )
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
-        return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
+        return JointFitData(evidence, latest, observation.labels, prices, sure, contexts, losses=losses)
 
     def _fits(self, aggregation: Aggregation) -> bool:
         """Whether votes are counted by a model; an agreement is kept by asking all arms about a scale."""
@@ -319,7 +350,7 @@ class Joint(Ensemble, JointParameters):
             in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
             paid = tuple([share[arm] for arm in joint.shortlist])
             waited = tuple([waits.get(arm, 0.0) for arm in joint.shortlist])
-            dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw, waits=waited))
+            dearer.append(shadow_price(joint.planned, in_shortlist, paid, allowance, draw, waits=waited))
         return max(dearer)
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:

@@ -17,6 +17,27 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 
 from camvo.errors import InvalidParameterError
 
+DEFAULT: Final = "default"
+"""The key, in a parameter that takes values by label, for all labels without one of their own."""
+
+
+class ByLabel(dict[str, float]):
+    """Values by label; never changed once made, so that it can be hashed.
+
+    >>> ByLabel(Fraud=50, default=15).of("Spam", 1.0)
+    15
+    """
+
+    def of(self, label: str, otherwise: float) -> float:
+        """The value of a label: its own, the default one, or ``otherwise``."""
+        return self.get(label, self.get(DEFAULT, otherwise))
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none
+        return hash(frozenset(self.items()))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{label} {value:g}" for label, value in self.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
@@ -32,6 +53,7 @@ class Parameter:
         sweep: an example of the list of values that ``camvo replay`` takes; empty if it takes one value.
         in_settings: the choices that ``camvo.yaml`` takes; empty for all.
         per_project: whether a project may override it.
+        by_label: whether its value may also be a mapping from labels to values (:class:`ByLabel`).
     """
 
     help: str
@@ -43,6 +65,7 @@ class Parameter:
     sweep: str = ""
     in_settings: tuple[str, ...] = ()
     per_project: bool = True
+    by_label: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +96,10 @@ class Declaration:
         about = self.about
         if value is None and self.optional:
             return None
+        if about.by_label and isinstance(value, Mapping):
+            wrong = ((label, self.mistake(each)) for label, each in value.items())
+            found = next((f"of {label!r} {what}" for label, what in wrong if what), None)
+            return "must name a label" if not value else found
         if self.choices:
             return None if value in self.choices else f"must be {_alternatives(self.choices)}"
         if self.kind not in (int, float):
@@ -116,8 +143,8 @@ def _declared(policy: type[Any]) -> Mapping[str, Declaration]:
         if field.init and about is not None:
             kind, *_ = get_args(hints[field.name])
             optional = NoneType in get_args(kind)
-            if optional:
-                (kind,) = (each for each in get_args(kind) if each is not NoneType)
+            if optional or about.by_label:
+                (kind,) = (each for each in get_args(kind) if each not in {NoneType, ByLabel})
             default = None if field.default is MISSING else field.default
             found[field.name] = Declaration(field.name, kind, default, optional, about)
     return found
@@ -157,12 +184,17 @@ class EnsembleParameters:
     def __post_init__(self) -> None:
         """Check the declared parameters.
 
+        A mapping becomes a :class:`ByLabel`, which can be hashed.
+
         Raises:
             InvalidParameterError: a parameter is out of its range.
         """
         policy: Any = type(self)  # mypy does not take a type for hashable
         for name, parameter in _declared(policy).items():
             value = getattr(self, name)
+            if parameter.about.by_label and isinstance(value, Mapping):
+                value = ByLabel(value)
+                object.__setattr__(self, name, value)
             if wrong := parameter.mistake(value):
                 raise InvalidParameterError(f"{parameter.about.symbol or name} {wrong}, got {value!r}")
 
@@ -203,20 +235,30 @@ class CaMVoParameters(EnsembleParameters):
     ] = "beta"
 
 
+WORTH: Final = 15.0
+"""The default worth of a right label, in prices of asking every model."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JointParameters(EnsembleParameters):
     """The parameters of the joint policy."""
 
     worth: Annotated[
-        float,
+        float | ByLabel,
         Parameter(
             help="Value of one more right label, in prices of asking every model; for joint.",
             above=0,
+            by_label=True,
         ),
-    ] = 15.0
+    ] = WORTH
     worth_usd: Annotated[
-        float | None,
-        Parameter(help="Value of one more right label, in dollars; for joint.", above=0, in_replay=False),
+        float | ByLabel | None,
+        Parameter(
+            help="Value of one more right label, in dollars; for joint.",
+            above=0,
+            in_replay=False,
+            by_label=True,
+        ),
     ] = None
     agreement: Annotated[
         float | None,
@@ -227,6 +269,27 @@ class JointParameters(EnsembleParameters):
             sweep="0.98,0.99",
         ),
     ] = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters, and those that exclude one another.
+
+        Raises:
+            InvalidParameterError: a parameter is out of its range, or two of them contradict.
+        """
+        super().__post_init__()
+        if found := contradiction(self.worth, self.worth_usd, self.agreement):
+            raise InvalidParameterError(" ".join(found[:2]))
+
+
+def contradiction(worth: object, worth_usd: object, agreement: object) -> tuple[str, str, str] | None:
+    """Say which parameter of the joint policy contradicts another: its name, what is wrong, what to do."""
+    if isinstance(worth_usd, Mapping) and DEFAULT not in worth_usd:
+        return "worth_usd", "names no default", "add default, the worth of all other labels in dollars"
+    named = [name for name, each in (("worth", worth), ("worth_usd", worth_usd)) if isinstance(each, Mapping)]
+    if named and agreement is not None:
+        wrong = "is by label beside agreement, which keeps the labels of all votes"
+        return named[-1], wrong, "keep one of both"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

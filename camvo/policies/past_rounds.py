@@ -112,13 +112,13 @@ class _FurtherVotes:
         failed = frozenset(arm for arm, vote in votes.items() if vote is None)
         if all(arm in votes for arm in own.shortlist):
             return NOTHING
-        node, tilt = own.node(votes), own.tilt(votes, sure)
+        node, tilt = own.plan_node(votes), own.tilt(votes, sure)
         shared = own is fit
 
         def asked(step: int) -> tuple[str, ...]:
             worth = self._plan(own, failed, step, shared=shared)
             stopping, asking = worth.at(node, tilt)
-            if max(asking) <= max(stopping, 1.0 / len(own.labels)) + TIE:
+            if max(asking) <= max(stopping, own.unasked) + TIE:
                 return ()
             return tuple([own.shortlist[arm] for arm in worth.together(node, tilt)])
 

@@ -25,6 +25,7 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops
 from camvo.joint.grades import Grades
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.votes_fit import VotesFit
 from camvo.stages.stages import Exploration, Stages
@@ -99,6 +100,7 @@ class JointFitData:
         contexts: the contexts of rounds that asked all arms.
         agreement: the required share of labels that equal those of all votes; ``None`` if none is required.
         shares: (arm, its share of the price of all), by name; only with an agreement.
+        losses: what missing each label loses; empty if all labels are worth the same.
     """
 
     evidence: PatternCounts
@@ -109,6 +111,7 @@ class JointFitData:
     contexts: LatestContexts = NO_CONTEXTS
     agreement: float | None = None
     shares: tuple[tuple[str, float], ...] = ()
+    losses: LabelLosses = NO_LOSSES
 
     @property
     def basis(self) -> Hashable:
@@ -117,11 +120,12 @@ class JointFitData:
 
     @property
     def kind(self) -> Hashable:
-        """The agreement, the label set, the arms, and whether there are human labels.
+        """The agreement, the label set with its losses, the arms, and whether there are human labels.
 
         A fit without human labels does not take the place of the first one with them, so these count at once.
         """
-        return self.agreement, self.labels, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
+        arms = frozenset(arm for arm, _ in self.prices)
+        return self.agreement, self.labels, self.losses, arms, bool(self.latest.rounds)
 
     def compute(self) -> Fit:
         """Fit the model of votes, and find the stops if an agreement is required."""
@@ -134,6 +138,7 @@ class JointFitData:
             grades,
             self.contexts,
             rare=self.agreement is None,
+            losses=self.losses,
         )
         if self.agreement is None:
             return Fit(joint)
@@ -150,12 +155,14 @@ class OrderedFitData:
         latest: the latest rounds that are kept whole, those with a human label.
         vote: the scale and the error.
         prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+        losses: what missing each label loses; empty if all labels are worth the same.
     """
 
     evidence: PatternCounts
     latest: LatestRounds
     vote: OrderedVote
     prices: tuple[tuple[str, float], ...]
+    losses: LabelLosses = NO_LOSSES
 
     @property
     def basis(self) -> Hashable:
@@ -164,12 +171,12 @@ class OrderedFitData:
 
     @property
     def kind(self) -> Hashable:
-        """The scale with its error, the arms, and whether there are human labels."""
-        return self.vote, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
+        """The scale with its error and losses, the arms, and whether there are human labels."""
+        return self.vote, self.losses, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
 
     def compute(self) -> Fit:
         """Fit the model of votes."""
-        return Fit(OrderedFit.fit(self.evidence, self.latest, self.vote, dict(self.prices)))
+        return Fit(OrderedFit.fit(self.evidence, self.latest, self.vote, dict(self.prices), self.losses))
 
 
 UNREAD = 0.5

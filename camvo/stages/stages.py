@@ -214,7 +214,7 @@ class QuestionStages:
         if self.fit is None:
             return None
         if self.stops is not None:
-            return plan_by_worth(self.fit.beliefs, self.prices, self.stops)
+            return plan_by_worth(self.fit.planned, self.prices, self.stops)
         return best_plan(self.fit, self.prices)
 
     @property
@@ -225,7 +225,7 @@ class QuestionStages:
     def decision(
         self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
     ) -> Decision:
-        """The best label, which is the most probable one unless labels are ordered.
+        """The best label, which is the most probable one unless labels are ordered or not worth the same.
 
         It is the weighted vote's label if that is as good.
         """
@@ -233,9 +233,10 @@ class QuestionStages:
             return decision
         if self.silent is not None:
             return self._after_reply(votes, sure).decision(decision, votes, labels, sure)
-        worths = self.fit.worths(self.fit.probabilities(votes, sure))
-        leader = max(worths, key=lambda label: worths[label])
-        label = decision.label if worths[decision.label] > worths[leader] - TIE else leader
+        probabilities = self.fit.probabilities(votes, sure)
+        worths, values = self.fit.worths(probabilities), self.fit.values(probabilities)
+        leader = max(values, key=lambda label: values[label])
+        label = decision.label if values[decision.label] > values[leader] - TIE else leader
         count = self.fit.human_labels
         by_labels = count / (count + _TRUSTED_LABELS) / 2.0
         by_context = self.fit.updated_by_context(votes, sure, label, worths[label])
@@ -283,7 +284,7 @@ class QuestionStages:
         rare, leads = self._rare(votes, sure, [arm for arm in prices if arm not in votes])
         if leads:
             return rare
-        node = self.fit.node(votes)
+        node = self.fit.plan_node(votes)
         if self._finishes(node, votes):
             return {arm: np.inf for arm in prices if arm not in votes}
         stopping, asking = plan.at(node, self.fit.tilt(votes, sure))
@@ -301,7 +302,7 @@ class QuestionStages:
             return self._after_reply(votes, sure).together(votes, sure)
         if self.fit is None or (plan := self.plan) is None or self._rare(votes, sure, ())[1]:
             return []
-        node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
+        node, tilt = self.fit.plan_node(votes), self.fit.tilt(votes, sure)
         if self._finishes(node, votes):
             return [arm for arm in self.fit.arms if arm not in votes]
         return [self.fit.shortlist[arm] for arm in plan.together(node, tilt)]
@@ -316,7 +317,7 @@ class QuestionStages:
         worthwhile = [arm for arm, gain in rare.items() if prices[arm] < gain]
         if leads:
             return worthwhile
-        node, arms = self.fit.node(votes), self.fit.shortlist
+        node, arms = self.fit.plan_node(votes), self.fit.shortlist
         if self._finishes(node, votes):
             return [arm for arm in prices if arm not in votes]
         if isinstance(graded := self.plan, GradedWorth):
@@ -325,7 +326,7 @@ class QuestionStages:
                 return worthwhile
         paid = [prices.get(arm, 0.0) for arm in arms]
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
-        plan = _plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
+        plan = _plan_by_stages(self.fit.planned, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
         return [arms[place] for place in plan.together(node, allowed)] or worthwhile
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:
@@ -334,8 +335,8 @@ class QuestionStages:
             return self._after_reply(votes, sure).leader(votes, sure)
         if self.fit is None:
             return None
-        worths = self.fit.worths(self.fit.probabilities(votes, sure))
-        return max(worths, key=lambda label: worths[label])
+        values = self.fit.values(self.fit.probabilities(votes, sure))
+        return max(values, key=lambda label: values[label])
 
     def promised(self, votes: Cast, sure: Sure = UNKNOWN) -> float | None:
         """The largest probability, by the plan, that the votes of all arms give another label than these.
@@ -350,17 +351,19 @@ class QuestionStages:
             return self.stops.promised
         if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
             return None
-        kept = float(kept_labels(fit.beliefs)[fit.node(votes)])
+        kept = float(kept_labels(fit.planned)[fit.plan_node(votes)])
         if fit.rare is not None:
-            kept = fit.rare.kept(fit.probabilities(votes, sure), kept)
+            probabilities = fit.probabilities(votes, sure)
+            kept = fit.rare.kept(probabilities, fit.values(probabilities), kept)
         return min(_SLACK * (1.0 - kept) + _SLACK_AT_LEAST, 1.0)
 
     def _rare(self, votes: Cast, sure: Sure, arms: Sequence[str]) -> tuple[dict[str, float], bool]:
         """What the votes of arms add because a rare label may be right, and whether one leads."""
         if self.fit is None or self.fit.rare is None:
             return {}, False
-        posterior = self.fit.probabilities(votes, sure)
-        return self.fit.rare.gains(posterior, arms), self.fit.rare.leads(posterior)
+        rare, posterior = self.fit.rare, self.fit.probabilities(votes, sure)
+        values = self.fit.values(posterior)
+        return rare.gains(posterior, values, arms, dict(self.fit.losses)), rare.leads(values)
 
     def _finishes(self, node: int, votes: Cast) -> bool:
         """Whether all arms that are left are asked now, also those outside the shortlist."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
@@ -18,6 +18,18 @@ LabelMap: TypeAlias = Mapping[str, str | None]
 """Old label → new label, ``None`` for one that is dropped."""
 
 
+class LabelChange(NamedTuple):
+    """One change of a question's labels.
+
+    Attributes:
+        labels: what became of each of them.
+        split: those that became several: nobody knows which one an answer means.
+    """
+
+    labels: LabelMap
+    split: Collection[str] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Relabelling:
     """How votes on a question are written once its labels have changed.
@@ -26,8 +38,8 @@ class Relabelling:
         aggregation: how the question counts votes now.
         labels: what becomes of each old label.
         options: the question's labels now, in their order.
-        apart: old labels that several labels had become which are apart again: nobody knows which one a vote
-            means.
+        apart: old labels that are several now, because they are split or because labels that had become one
+            are apart again: nobody knows which one a vote means.
 
     >>> from camvo.votes.sets import SubsetVote
     >>> merged = Relabelling(SubsetVote(2), {"hat": "wear", "coat": "wear", "odd": None}, ("wear", "tool"))
@@ -80,21 +92,22 @@ class Relabelling:
 
 
 def steps_since(
-    aggregation: Aggregation, changes: Sequence[LabelMap], options: Sequence[str]
+    aggregation: Aggregation, changes: Sequence[LabelChange], options: Sequence[str]
 ) -> list[Relabelling]:
     """How a vote is written after each change of a question's labels.
 
     Args:
         aggregation: how the question counts votes now.
-        changes: what became of its labels, the earliest change first.
+        changes: how its labels changed, the earliest change first.
         options: its labels now.
     """
-    after: list[Collection[str]] = [*changes[1:], options] if changes else []
+    after: list[Collection[str]] = [*(change.labels for change in changes[1:]), options] if changes else []
     merged: dict[str, set[str]] = {}
     steps: list[Relabelling] = []
-    for labels, there in zip(changes, after, strict=True):
+    for (labels, split), there in zip(changes, after, strict=True):
         gone = (label for label, to in labels.items() if to is None)
-        apart = frozenset(label for label in gone if not merged.get(label, set()).isdisjoint(there))
+        again = (label for label in gone if not merged.get(label, set()).isdisjoint(there))
+        apart = frozenset([*again, *split])
         steps.append(Relabelling(aggregation, labels, options, apart))
         sources: dict[str, set[str]] = {}
         for old, new in labels.items():

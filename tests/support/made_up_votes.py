@@ -87,3 +87,35 @@ def evidence_of(
         for row in votes.tolist()
     )
     return PatternCounts(dict(patterns), patterns.total())
+
+
+SKILLED = Kinds(
+    np.array([[0.9, 0.6], [0.97, 0.8], [0.8, 0.5]]), np.array([0.3, 0.5]), np.array([0.7, 0.3]), 3, np.ones(3)
+)
+
+
+def joint_probabilities(model, labels):
+    """P(z, v_1 … v_K) for every z and all votes, by the definition of the model."""
+    table = {}
+    for votes in product(range(labels), repeat=3):
+        for z in range(labels):
+            if labels == 2:
+                right = model.accuracy[:, z]
+                chances = np.where(np.array(votes) == z, right, 1.0 - right)
+                table[z, votes] = model.share[z] * np.prod(chances)
+                continue
+            total = 0.0
+            for w, d in product(range(labels), range(2)):
+                if w != z:
+                    shared = model.shared[d]
+                    wrong = (1.0 - shared) / (labels - 1) + shared * (np.array(votes) == w)
+                    right = model.accuracy[:, d]
+                    chances = np.where(np.array(votes) == z, right, (1.0 - right) * wrong)
+                    total += model.share[d] * np.prod(chances) / (labels * (labels - 1))
+            table[z, votes] = total
+    return table
+
+
+def mass(table, seen):
+    """The probability of the votes ``seen`` (arm → label)."""
+    return sum(p for (_, votes), p in table.items() if all(votes[arm] == vote for arm, vote in seen.items()))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from backend.annotation.job import Batching, Job, JobQuestion
+from backend.commands.bulk.held_labels import NONE_HELD, HeldLabels
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import recounts, rounds
@@ -30,7 +31,7 @@ class Stored:
 
     Questions that annotators do not see, because of the labels of others, are in neither. ``complete`` says
     that all questions that can be asked have a round, and ``failure`` is the code of the reason why the task
-    cannot be or was not labelled.
+    cannot be or was not labelled. ``held`` are the rounds of earlier instructions, kept or not.
     """
 
     task: DatasetTask
@@ -40,6 +41,7 @@ class Stored:
     askable: bool
     complete: bool
     failure: str | None
+    held: Mapping[RoundKey, Round]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class DatasetJobs:
     aim_usd: float | None = None
     batching: Batching | None = None
     waits: bool = True
+    held: HeldLabels = NONE_HELD
 
     def awaited(self) -> str:
         """What the tasks wait for now, in words; empty if for nothing."""
@@ -71,6 +74,7 @@ class DatasetJobs:
             jobs = [self.job(task) for task in some]
             asked = [self._questions(job) for job in jobs]
             keys = [question.key for questions, _ in asked for question in questions]
+            keys += [key for questions, _ in asked for key in self.held.keys(questions)]
             numbers = [task.number for task in some]
             with self.process.ledger.read() as connection:
                 found = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
@@ -102,20 +106,22 @@ class DatasetJobs:
         except TaskError as error:
             return [], error.code
 
-    @staticmethod
     def _stored(
+        self,
         task: DatasetTask,
         job: Job,
         questions: Sequence[JobQuestion],
         found: Mapping[RoundKey, Round],
         failure: str | None,
     ) -> Stored:
-        decided = [(question, found[question.key]) for question in questions if question.key in found]
+        held = self.held.of_task(questions, found)
+        kept = {**found, **held} if self.held.keeps(held) else found
+        decided = [(question, kept[question.key]) for question in questions if question.key in kept]
         labels = {question.name: round_.label for question, round_ in decided}
         hidden = hidden_questions([question.config for question in questions], labels)
         undecided = [
-            question for question in questions if question.key not in found and question.name not in hidden
+            question for question in questions if question.key not in kept and question.name not in hidden
         ]
         askable = bool(questions)
         shown = [(question, round_) for question, round_ in decided if question.name not in hidden]
-        return Stored(task, job, shown, undecided, askable, askable and not undecided, failure)
+        return Stored(task, job, shown, undecided, askable, askable and not undecided, failure, held)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.held_labels import HeldLabels
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns, DatasetTask
@@ -24,7 +25,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.carrying import run_each
 from backend.learning.label_schemes import Asked, carryings, transition
-from backend.learning.projects import project_settings, remember_project
+from backend.learning.projects import project_settings, remember_project, require_known_labels
 from backend.ledger import Ledger, migrate, projects
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.models.embedder import Embedder
@@ -136,8 +137,10 @@ def remembered_settings(
     If its labels are those of before in another order or with other hints, its rounds are carried over.
 
     Raises:
-        ConfigError: labels are gone, and nobody has said what becomes of them; nothing was stored.
+        ConfigError: labels are gone, and nobody has said what becomes of them, or a value by label is about
+            a label that no question has; nothing was stored.
     """
+    require_known_labels(settings, parse_label_config(label_config), "policy")
     _settle(process, project, label_config, settings, said)
     with process.ledger.write() as connection:
         columns = {"label_config": label_config, **said}
@@ -228,6 +231,7 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
             options.purse,
             batching=batching,
             waits=not options.no_wait,
+            held=HeldLabels.of(process, key, parsed, own, options.below),
         )
         tasks = ProjectTasks(client, number, client.count_tasks(number))
         yield OpenProject(client, number, label_config, tasks, jobs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
@@ -14,16 +14,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.annotation.job import random_draw
+from backend.annotation.job import Job, random_draw
 from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs
+from backend.commands.bulk.held_labels import count_held
 from backend.commands.bulk.labelling import label_tasks
+from backend.commands.shared.asking_again import ALL, ScoreLevels
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
+from backend.ledger.decided import cost_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
-from backend.quotes.quote import Lever, ModelQuote, Quote, Range
+from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
+from backend.server.status.formats import of
 from camvo.quotes.forecast import KEPT_FROM, REPLAYS
 
 _COLUMNS = ("in a prompt", "input tokens", "output tokens", "for all tasks", "hours", "asked about")
@@ -240,12 +244,54 @@ def _quote_of(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, target: 
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
     maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), tasks.first_rows()
+    levels = ScoreLevels()
     with progress_bar(console, "counting tokens", tasks.tasks, transient=True) as advance:
         while some := list(islice(remaining, AT_ONCE)):
-            maker.count([jobs.job(task) for task in some])
+            maker.count(list(_without_held(jobs, some, levels, maker.tally)))
             advance(len(some))
+    if held := levels.tasks[ALL]:
+        _print_held(console, held, levels, jobs.held.below, _cost_of_a_task(jobs))
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
         return maker.quote(advance, target)
+
+
+def _without_held(
+    jobs: DatasetJobs, tasks: Sequence[DatasetTask], levels: ScoreLevels, tally: JobTally
+) -> Iterator[Job]:
+    """The jobs but those of tasks that keep their labels of earlier instructions, which are counted."""
+    if not jobs.held.epochs:
+        yield from map(jobs.job, tasks)
+        return
+    for stored in jobs.look_up(tasks):
+        count_held(levels, stored.held)
+        if stored.held and stored.complete:
+            tally.listed += 1
+        else:
+            yield stored.job
+
+
+def _cost_of_a_task(jobs: DatasetJobs) -> float:
+    """What the calls about a task have cost on average, in $."""
+    with jobs.process.ledger.read() as connection:
+        names = (question.name for question in jobs.config.questions)
+        return sum(cost_of_a_task(connection, jobs.project, name) for name in names)
+
+
+def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, usd: float) -> None:
+    """Say how many tasks have labels of earlier instructions, and what asking about them again costs.
+
+    Args:
+        console: where to print.
+        held: how many tasks these are.
+        levels: how many of them have which score.
+        below: the score below which they are asked about again now.
+        usd: the price of a task, in $.
+    """
+    again = "none is" if not below else "all are" if below >= ALL else f"those below a score of {below:g} are"
+    said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
+    lines = [said, *levels.lines(usd)]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def quote_after_pilot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from pathlib import Path
 
@@ -19,15 +20,17 @@ from backend.ledger import Ledger, projects
 from backend.settings import Environment, Settings
 
 
-def how_to_adopt(text: str | Path, number: int | None) -> str:
+def how_to_adopt(text: str | Path, number: int | None, config: Path | None = None) -> str:
     """What to do to adopt a text.
 
     Args:
         text: the file.
         number: the project whose instructions in Label Studio models read; ``None`` if they read others.
+        config: the settings' file, if one was named.
     """
     if number is not None:
-        return f"to adopt it: camvo refine --project {number} --adopt {text}"
+        command = ["camvo", "refine", "--project", str(number), "--adopt", str(text)]
+        return f"to adopt it: {shlex.join(command + (['--config', str(config)] if config else []))}"
     return f"to adopt it, set instructions in camvo.yaml to the content of {text}"
 
 

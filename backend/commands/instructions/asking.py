@@ -16,6 +16,7 @@ from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, is_audit
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.held_labels import NONE_HELD
 from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
@@ -95,7 +96,7 @@ def opened_project(
     """A project's jobs and tasks."""
     settings = settings_module.load(environment.config)
     with open_project(client, number, options, settings, environment, embedder, asking=asking) as project:
-        yield project.jobs, project.tasks
+        yield replace(project.jobs, held=NONE_HELD), project.tasks
 
 
 def own_text(jobs: DatasetJobs) -> str:

@@ -128,7 +128,7 @@ class Refinement:
         by: the model that proposed.
         cases: how many tasks it was shown.
         tasks: how many other tasks judged.
-        left_out: how many of those could not be judged.
+        left_out: why others could not judge: code or reason → tasks.
         out_of_money: whether the money ended before the race did.
         paid: in $.
         changes: the changes.
@@ -139,7 +139,7 @@ class Refinement:
     by: str
     cases: int
     tasks: int
-    left_out: int
+    left_out: Mapping[str, int]
     out_of_money: bool
     paid: float
     changes: Sequence[_JudgedChange]
@@ -163,7 +163,7 @@ def run_refine(
     if as_json:
         print(json.dumps(asdict(found), indent=2))  # noqa: T201 - the output
         return
-    _print_refinement(console, found, source)
+    _print_refinement(console, found, source, config)
 
 
 def refine_on(
@@ -196,7 +196,7 @@ def refine_on(
         by=by,
         cases=len(cases),
         tasks=race.tasks,
-        left_out=race.left_out,
+        left_out=dict(race.left_out),
         out_of_money=race.out_of_money,
         paid=paid + race.paid,
         changes=[
@@ -342,7 +342,7 @@ class _Judging:
         self.annotated = annotated
         self.asked: list[tuple[DatasetTask, dict[str, Outcome]]] = []
         self.rewards: list[dict[str, float]] = []
-        self.left_out = 0
+        self.left_out = Counter[str]()
         self.paid = 0.0
         self.out_of_money = False
 
@@ -373,8 +373,8 @@ class _Judging:
         self.paid += sum(one.paid for one in tried)
         self.out_of_money |= any(BudgetExhaustedError.code in one.failures.values() for one in tried)
         rewards = _rewards(outcomes, self.annotated[task.number])
-        if rewards is None:
-            self.left_out += 1
+        if isinstance(rewards, str):
+            self.left_out[rewards] += 1
         elif not self.race.is_over:
             self.rewards.append(rewards)
             self.race.add({way: rewards[way] for way in self.race.running})
@@ -397,15 +397,20 @@ class _Judging:
         return [(task, (found[_PRESENT], found[way])) for task, found in self.asked if way in found]
 
 
-def _rewards(outcomes: Mapping[str, Outcome], annotations: Sequence[Annotation]) -> dict[str, float] | None:
-    """How right each text's vote is; ``None`` if a model could not be asked, or people say nothing.
+_UNDECIDED: Final = "people say nothing that counts, or are tied"
+
+
+def _rewards(outcomes: Mapping[str, Outcome], annotations: Sequence[Annotation]) -> dict[str, float] | str:
+    """How right each text's vote is, or why the task cannot judge: the code of a failure, or people.
 
     A text to which all models answer something that is no vote is wrong.
     """
     rewards: dict[str, float] = {}
     for way, outcome in outcomes.items():
-        if isinstance(outcome, str) or not PASSING.isdisjoint(outcome.failures.values()):
-            return None
+        if isinstance(outcome, str):
+            return outcome
+        if passing := sorted(PASSING.intersection(outcome.failures.values())):
+            return passing[0]
         values = []
         for name, question in outcome.questions.items():
             human = peoples_label(annotations, question)
@@ -413,7 +418,7 @@ def _rewards(outcomes: Mapping[str, Outcome], annotations: Sequence[Annotation])
                 label = outcome.labels.get(name)
                 values.append(0.0 if label is None else question.aggregation.reward(label, human))
         if not values:
-            return None
+            return _UNDECIDED
         rewards[way] = fmean(values)
     return rewards
 
@@ -450,13 +455,13 @@ _VERDICTS: Final[Mapping[str, str]] = {
 }
 
 
-def _print_refinement(console: Console, found: Refinement, source: Path | int) -> None:
+def _print_refinement(console: Console, found: Refinement, source: Path | int, config: Path | None) -> None:
     """Print the changes with their verdicts, and how to adopt one."""
     lines = [
         f"{found.by} was shown {formats.of(found.cases, 'case')} and proposes"
         f" {formats.of(len(found.changes), 'change')} that can be made;"
         f" {formats.of(found.tasks, 'other task')} judged; paid {formats.dollars(found.paid)}",
-        *([f"{formats.of(found.left_out, 'task')} left out: a model was down"] if found.left_out else []),
+        *(f"{formats.of(number, 'task')} left out: {why}" for why, number in sorted(found.left_out.items())),
         *([_OUT_OF_MONEY] if found.out_of_money else []),
     ]
     for place, each in enumerate(found.changes, 1):
@@ -480,5 +485,5 @@ def _print_refinement(console: Console, found: Refinement, source: Path | int) -
         advice = "no change is shown to be better: keep the present text"
     else:
         number = source if isinstance(source, int) and found.in_project else None
-        advice = how_to_adopt(best.text, number)
+        advice = how_to_adopt(best.text, number, config)
     console.print(advice, highlight=False, soft_wrap=True, markup=False)

@@ -42,6 +42,7 @@ def label(  # noqa: PLR0917 - a command's options
     batch: arguments.Batch = False,
     wait: arguments.Wait = False,
     no_wait: arguments.NoWait = False,
+    below: arguments.Below = 0.0,
     recount: arguments.Recount = False,
     ask_more: arguments.AskMore = None,
     certificate: arguments.Certificate = None,
@@ -67,7 +68,7 @@ def label(  # noqa: PLR0917 - a command's options
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     counting = {"recount": recount, "ask_more": ask_more}
     of_batches = {"batch": batch, "wait": wait}
-    spending |= {"retry_failed": retry_failed, "no_wait": no_wait, "spreadsheet": spreadsheet}
+    spending |= {"retry_failed": retry_failed, "no_wait": no_wait, "spreadsheet": spreadsheet, "below": below}
     if project is not None:
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)

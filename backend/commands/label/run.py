@@ -22,6 +22,7 @@ from backend import settings as settings_module
 from backend.annotation.job import Job, JobQuestion, audit_draw, is_audit
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
+from backend.commands.bulk.held_labels import HeldLabels
 from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.process import annotation_process, remembered_settings
 from backend.commands.bulk.quoting import RandomSample, agreed
@@ -222,6 +223,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
         options.purse,
         options.aim,
         waits=not options.no_wait,
+        held=HeldLabels.of(process, project, dataset.config, own_settings, options.below),
     )
 
 

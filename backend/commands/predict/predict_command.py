@@ -26,6 +26,15 @@ def predict(  # noqa: PLR0917 - a command's options
             " ones.",
         ),
     ] = False,
+    below: Annotated[
+        float,
+        typer.Option(
+            "--below",
+            min=0.0,
+            max=1.0,
+            help="With --refresh: only predictions with a lower score.",
+        ),
+    ] = 1.0,
     recount: Annotated[
         bool,
         typer.Option(
@@ -80,6 +89,8 @@ def predict(  # noqa: PLR0917 - a command's options
 
     if ask_more is not None and not (recount or refresh):
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount, or --refresh")
+    if below < 1.0 and not refresh:
+        raise ConfigError("is for predictions that are there", where="--below", fix="add --refresh")
     if recount:
         fix = "leave it out, or give --refresh"
         arguments.refuse("is for asking models", fix, budget=budget, yes=yes, pilot=pilot)
@@ -91,6 +102,7 @@ def predict(  # noqa: PLR0917 - a command's options
         recount=recount,
         ask_more=ask_more,
         no_wait=no_wait,
+        below=below,
     )
     with interruptible():
         code = predict_project(

@@ -181,6 +181,7 @@ def predict_project(
             label_config=label_config,
             model_version=version,
             refresh=refresh,
+            below=options.below,
             failed=failed or options.retry_failed,
             annotated=annotated,
             batch=at_once,

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from backend.annotation.job import random_draw
 from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
+from backend.commands.shared.asking_again import ALL, is_below
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
@@ -203,9 +204,9 @@ class PredictionRun:
     """One run over one project; its tally says what was done so far, also after an interruption.
 
     ``refresh`` also updates predictions to what the backend says now, unless somebody has annotated the task
-    or begun to. ``failed`` asks only about tasks on which the backend failed before, ``only`` about those
-    with these numbers, and about ``most`` tasks at most. Tasks with annotations are asked about only with
-    ``annotated``. ``batch`` tasks are in one request.
+    or begun to; ``below`` limits that to predictions with a lower score. ``failed`` asks only about tasks on
+    which the backend failed before, ``only`` about those with these numbers, and about ``most`` tasks at
+    most. Tasks with annotations are asked about only with ``annotated``. ``batch`` tasks are in one request.
     """
 
     client: Client
@@ -215,6 +216,7 @@ class PredictionRun:
     label_config: str
     model_version: str
     refresh: bool = False
+    below: float = ALL
     failed: bool = False
     annotated: bool = False
     only: Sequence[int] | None = None
@@ -291,9 +293,14 @@ class PredictionRun:
                     task
                     for task in page
                     if not self._is_left_out(task)
-                    and (self.refresh or self.failed or not self._predictions(task))
+                    and (self._is_renewed(task) or self.failed or not self._predictions(task))
                 ],
             )
+
+    def _is_renewed(self, task: Mapping[str, Any]) -> bool:
+        """Whether a task's prediction is to be what the backend says now."""
+        scores = [each.get("score") or 0.0 for each in self._predictions(task)]
+        return self.refresh and is_below(min(scores, default=0.0), self.below)
 
     def _is_left_out(self, task: Mapping[str, Any]) -> bool:
         """Whether a task is not asked about because people have labelled it already."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hint
 
 import typer
 
-from backend.commands.shared.arguments import numbers
+from backend.commands.shared.arguments import numbers, value_by_label
 from camvo.policies.parameters import CLASSES, declared_by
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ PolicyNames: TypeAlias = Annotated[
 PolicyParameters: TypeAlias = Mapping[str, object]
 """The parameters of the policies by name, with which :func:`with_groups` replaces the options made of them.
 
-The values of ``delta``, ``k_min`` and ``agreement`` are lists, as text.
+The values of ``delta``, ``k_min`` and ``agreement`` are lists, as text; that of ``worth`` may be by label.
 """
 
 
@@ -83,7 +83,11 @@ class SharedOptions:
         """Return the study that these options and those with different defaults describe."""
         from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
 
-        others = dict(parameters)
+        of_labels = {name for name, each in declared_by(CLASSES).items() if each.about.by_label}
+        others = {
+            name: value_by_label(str(value), f"--{name}") if name in of_labels else value
+            for name, value in parameters.items()
+        }
         delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))
         return ReplayStudy(
             policies=policies,
@@ -106,6 +110,9 @@ def policy_options(
         if not about.in_replay:
             continue
         kind, default, text = declared.kind, declared.default, about.help
+        if about.by_label:
+            kind, default = str, str(default)
+            text = f"{text} By label: Fraud=50,default=15."
         if about.sweep:
             kind, text = str, f"{text} A list, e.g. {about.sweep}."
             default = None if default is None else f"{default:g}"

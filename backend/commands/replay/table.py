@@ -31,6 +31,7 @@ from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from backend.settings.mistakes import did_you_mean
 from camvo.errors import InvalidParameterError
+from camvo.policies.parameters import DEFAULT, ByLabel
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
 from camvo.replays.replay import VotesTable
 from camvo.student.taught_texts import STUDENT
@@ -162,6 +163,7 @@ class TableReplay:
         file = VotesFile.read(self.votes, self.delimiter, self.context)
         prices = read_prices(self.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
+        self._require_known_labels(file)
         if self.human_labels.share and not (file.truth >= 0).any():
             raise ReplayError(
                 "needs the truth of some items",
@@ -206,6 +208,14 @@ class TableReplay:
         console.print()
         for line in (*verdict(summaries), *student_note(summaries)):
             console.print(line, highlight=False, markup=False)
+
+    def _require_known_labels(self, file: VotesFile) -> None:
+        """Refuse values by label about labels that the table does not have."""
+        for name, value in self.study.parameters.items():
+            named = value.keys() - {DEFAULT} if isinstance(value, ByLabel) else ()
+            for label in sorted(set(named) - set(file.labels)):
+                fix = did_you_mean(label, file.labels)
+                raise ReplayError(f"the table has no label {label!r}", where=f"--{name}", fix=fix)
 
     def _contexts(self, file: VotesFile, progress: Console) -> Array:
         if file.categories is None:

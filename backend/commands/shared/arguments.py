@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 import typer
 
 from backend.errors import ConfigError, ReplayError
+from camvo.policies.parameters import ByLabel
 
 if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
@@ -115,6 +116,15 @@ Pilot: TypeAlias = Annotated[
 Sample: TypeAlias = Annotated[
     int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
 ]
+Below: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--below",
+        min=0.0,
+        max=1.0,
+        help="Ask again about tasks with labels of earlier instructions and a lower score; 1 for all.",
+    ),
+]
 NoWait: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -211,6 +221,23 @@ def _text(path: Path) -> str:
 
 
 _Number = TypeVar("_Number", int, float)
+
+
+def value_by_label(text: str, option: str) -> float | ByLabel:
+    """Parse a finite number, or numbers by label: ``Fraud=50,default=15``.
+
+    >>> value_by_label("Fraud=50,default=15", "--worth")
+    {'Fraud': 50.0, 'default': 15.0}
+    """
+    if "=" not in text:
+        return numbers(text.replace(",", " "), option, float)[0]
+    found = ByLabel()
+    for part in text.split(","):
+        label, _, value = part.rpartition("=")
+        if not label.strip():
+            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=15")
+        (found[label.strip()],) = numbers(value, option, float)
+    return found
 
 
 def numbers(text: str, option: str, kind: type[_Number]) -> list[_Number]:

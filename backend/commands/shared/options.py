@@ -42,6 +42,7 @@ class LabelOptions:
         batch: whether every model that has batches is asked in them.
         wait: whether the run waits for its batches.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
+        below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
         spreadsheet: whether the output marks the cells that a spreadsheet would compute.
     """
 
@@ -64,6 +65,7 @@ class LabelOptions:
     batch: bool = False
     wait: bool = False
     no_wait: bool = False
+    below: float = 0.0
     spreadsheet: bool = False
 
     def dataset(self, source: Source) -> Dataset:

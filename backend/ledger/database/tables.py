@@ -439,6 +439,7 @@ schemes = _table(
     Column("embedder", Text, nullable=False),
     Column("source", Text),
     Column("labels", _JSON_VALUE, nullable=False),
+    Column("parts", _JSON_VALUE, nullable=False),
     Column("created_at", Double, nullable=False),
     Index(None, "project", "control"),
     sqlite_autoincrement=True,

@@ -107,6 +107,24 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
     ]
 
 
+def _constant_alerts(question: QuestionReport) -> list[Alert]:
+    """The models that say the same whatever the task is."""
+    votes = question.votes
+    if votes is None:
+        return []
+    return [
+        Alert(
+            "constant_votes",
+            f"{question.control}: {model} gives nearly every task the same label, also where the other models"
+            " give another. Its votes have no weight",
+            "look at its answers and its prompt; if it is meant to answer so, remove it from models in"
+            " camvo.yaml: rounds that ask every model pay for it",
+            subject=model,
+        )
+        for model in votes.constant
+    ]
+
+
 def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
     """The packed arms that are no longer asked."""
     return [
@@ -176,6 +194,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += _score_alerts(project, question)
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
         alerts += _family_alerts(question)
+        alerts += _constant_alerts(question)
     alerts += found.missing.alerts
     named = {name for alert in found.missing.alerts for name in alert.subject.split(SEPARATOR)}
     failing = [_failing(model, found.outcomes[model]) for model in sorted(found.outcomes)]
@@ -183,7 +202,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
     alerts += _pack_alerts(project.packs)
     alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     alerts += _config_alerts(project, found)
-    alerts += _recount_alerts(project)
+    alerts += _text_alerts(project) + _recount_alerts(project)
     alerts += _connection_alerts(project, model_version, found)
     return alarms_first(alerts)
 
@@ -252,7 +271,10 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         fix = "see the reasons below; people label these by hand"
         alerts.append(Alert("config_partly_supported", message, fix, level="note"))
     alerts += [_unclear_labels(project, control, labels) for control, labels in found.unclear.items()]
-    refresh = f"run {commands_of(project.key).refresh}"
+    refresh = (
+        f"run {commands_of(project.key).refresh}, which asks about all of these tasks again; --below 0.7"
+        " limits that to those with a lower score, and `camvo quote` says what each costs"
+    )
     if project.progress.config_changed:
         controls = ", ".join(project.progress.config_changed)
         message = (
@@ -266,6 +288,21 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         )
         alerts.append(Alert("config_changed", message, refresh))
     return alerts
+
+
+def _text_alerts(project: ProjectReport) -> list[Alert]:
+    """The alarms about new instructions that are worse than the ones before."""
+    fix = (
+        "write the text before into the instructions again: its labels are kept, and nothing is paid for"
+        " twice; `camvo try` compares further texts before they are adopted"
+    )
+    return [
+        Alert(
+            "instructions_worse", f"{each.control}: {each.said.partition(';')[0]}", fix, subject=each.control
+        )
+        for each in project.texts
+        if each.verdict == "worse"
+    ]
 
 
 def _recount_alerts(project: ProjectReport) -> list[Alert]:

@@ -16,6 +16,7 @@ from backend.errors import BadLabelConfigError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
+from backend.learning.text_comparisons import compare_texts_so_far
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
@@ -227,6 +228,7 @@ def _project_report(
         url=None if label_studio is None else f"{label_studio}/projects/{short_name(key)}/data",
         recounts=recount_report(connection, key),
         packs=pack_reports(connection, key),
+        texts=tuple(compare_texts_so_far(connection, key)),
         certificates=certificate_reports(connection, key) if around.certificates else None,
         incomplete=missing.incomplete,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from backend.errors import cure_of
+from backend.learning.text_comparisons import TextComparison
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
@@ -293,6 +294,7 @@ class VotesReport:
     contradicted: bool = False
     people_say: Mapping[str, str] = field(default_factory=dict)
     rival_reading: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -312,6 +314,7 @@ class VotesReport:
             contradicted="contradicted" in joint,
             people_say=joint.get("conventions", {}).get("people_say", {}),
             rival_reading=tuple(joint.get("rival_reading", ())),
+            constant=tuple(joint.get("constant", ())),
         )
 
 
@@ -607,6 +610,7 @@ class ProjectReport:
     certificates: tuple[CertificateReport, ...] | None = None
     incomplete: int = 0
     page: tuple[PagePart, ...] = ()
+    texts: tuple[TextComparison, ...] = ()
 
     @property
     def annotations(self) -> str:

@@ -77,7 +77,7 @@ def _of_file(label: str) -> _Commands:
         predict=label,
         failed=f"{label} --retry-failed",
         again=f"{label} --retry-failed",
-        refresh=label,
+        refresh=f"{label} --below 1",
         recount=f"{label} --recount",
         correct_scores=f"run camvo teach with them, and {label} --recount",
         hear_people=f"{label} --blind 300 writes a sample for people, and camvo teach takes it back",

@@ -151,6 +151,8 @@ KINDS = tuple(
         ("one of four models hedges with a third label", 3, partial(_hedged, (3,), 0.1)),
         ("two of four models hedge with a third label", 3, partial(_hedged, (0, 3), 0.3)),
         ("one constant voter, 2 labels", 2, partial(_constant, 1, 2)),
+        ("one constant voter, 3 labels", 3, partial(_constant, 1, 3)),
+        ("one constant voter, 5 labels", 5, partial(_constant, 1, 5)),
         ("three constant voters, 2 labels", 2, partial(_constant, 3, 2)),
         ("two constant voters, 3 labels", 3, partial(_constant, 2, 3)),
         ("three constant voters, 4 labels", 4, partial(_constant, 3, 4)),

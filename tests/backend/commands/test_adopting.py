@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,9 @@ def test_the_extra_params_of_a_project_say_whether_models_read_its_instructions(
 @pytest.mark.parametrize(("number", "cure"), [(7, "--project 7 --adopt a.txt"), (None, "in camvo.yaml")])
 def test_a_text_is_adopted_where_models_read_it(number: int | None, cure: str) -> None:
     assert cure in how_to_adopt("a.txt", number)
+
+
+def test_the_command_to_adopt_a_text_names_the_settings_file_that_was_given() -> None:
+    config = Path("other settings.yaml")
+    command = how_to_adopt("refine/2.txt", 1, config).removeprefix("to adopt it: ")
+    assert shlex.split(command)[-2:] == ["--config", "other settings.yaml"]

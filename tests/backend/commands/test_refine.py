@@ -18,7 +18,7 @@ from backend.commands.instructions.asking import opened_file
 from backend.commands.instructions.refine import Refinement, RefineOptions, refine_on
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
-from backend.errors import ConfigError
+from backend.errors import BudgetExhaustedError, ConfigError
 from backend.ledger.money import balance, from_picodollars
 from backend.testing import Reply
 
@@ -137,6 +137,11 @@ def test_it_pays_what_it_quotes_at_most_and_nothing_twice(folder: LabelFolder) -
     bought = folder.server.count()
     assert refined(folder).paid == 0.0
     assert folder.server.count() == bought
+
+
+def test_a_task_that_the_money_did_not_suffice_for_is_named_so(folder: LabelFolder, models: Models) -> None:
+    models.usage = (10, 200)
+    assert set(refined(folder, budget=0.05).left_out) == {BudgetExhaustedError.code}
 
 
 def test_it_ends_where_its_money_ends(folder: LabelFolder, models: Models) -> None:

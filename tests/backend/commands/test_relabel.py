@@ -12,8 +12,8 @@ from same_state import assert_same_state
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.label_changes import LabelChanges
-from backend.commands.relabel import opened_project, relabel
+from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError
@@ -203,6 +203,78 @@ def test_a_label_that_is_gone_is_asked_about_before_anything_is_spent(folder: La
     assert folder.server.count() == calls
 
 
+def split_fog(body: dict[str, Any]) -> Reply:
+    """Models that know the parts of Calm."""
+    text = prompt_of(body).split("text:")[-1]
+    kind, number = next(
+        (kind, int(text.split(f"{kind} ")[1].split()[0])) for kind in TRUTH if f"{kind} " in text
+    )
+    return Reply.says({"label": ("Quiet" if number % 2 else "Misty") if kind == "fog" else TRUTH[kind]})
+
+
+def test_only_tasks_that_a_split_may_concern_are_asked_about_again(folder: LabelFolder) -> None:
+    before, calls, said = labels(folder, *LABELS), folder.server.count(), humans(folder)
+    printed = changed(folder, splits=["Calm=Quiet,Misty"])
+    assert "8 of 24 tasks (33.3%) are asked about again" in printed
+    folder.server.script = split_fog
+    after = labels(folder, "Glad", "Sad", "Quiet", "Misty")
+    assert folder.server.count() - calls == 3 * 8
+    fog = {text: after.pop(text) for text in TEXTS if "fog" in text}
+    assert fog == {text: "Quiet" if int(text[4:]) % 2 else "Misty" for text in fog}
+    assert after == {text: before[text] for text in after}
+    assert humans(folder).count(None) == said.count("Calm") > 0
+    assert f"{said.count('Calm')} human label to look at" in printed
+    assert problems_of(folder) == []
+
+
+def test_a_split_that_is_taken_back_finds_every_label_again(folder: LabelFolder) -> None:
+    before, said = labels(folder, *LABELS), humans(folder)
+    changed(folder, splits=["Calm=Quiet,Misty"])
+    folder.server.script = split_fog
+    folder.table(*TEXTS, "fog 99")
+    labels(folder, "Glad", "Sad", "Quiet", "Misty")
+    calls = folder.server.count()
+    changed(folder, undo=True)
+    after = labels(folder, *LABELS)
+    assert (after.pop("fog 99"), after) == ("Calm", before)
+    assert humans(folder) == said
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_a_label_that_is_added_takes_from_the_tasks_that_are_named(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    changed(folder, adds=["Misty=Calm"])
+    folder.server.script = always("Misty")
+    after = labels(folder, *LABELS, "Misty")
+    people = [text for text, label in before.items() if label == "Calm" and text in human_texts(folder)]
+    assert {text for text, label in after.items() if label == "Misty"} == {
+        text for text in TEXTS if "fog" in text
+    }
+    assert folder.server.count() - calls == 3 * 8
+    assert people
+
+
+def test_a_label_that_is_added_without_a_neighbour_asks_nobody_unless_told_to(folder: LabelFolder) -> None:
+    calls = folder.server.count()
+    printed = changed(folder, adds=["Wild"])
+    assert "0 of 24 tasks" in printed
+    assert "--below 1: all, 18 for about" in printed
+    labels(folder, *LABELS, "Wild")
+    assert folder.server.count() == calls
+
+
+def test_tasks_below_a_score_are_asked_about_again_where_somebody_says_so(folder: LabelFolder) -> None:
+    calls = folder.server.count()
+    changed(folder, adds=["Wild"], below=1.0)
+    labels(folder, *LABELS, "Wild")
+    assert folder.server.count() - calls == 3 * 18
+
+
+def human_texts(folder: LabelFolder) -> set[str]:
+    return {row["text"] for row in folder.rows("blind.csv")}
+
+
 def test_a_change_that_is_only_planned_changes_nothing(folder: LabelFolder) -> None:
     said = []
     with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
@@ -230,6 +302,11 @@ def test_a_change_that_is_only_planned_changes_nothing(folder: LabelFolder) -> N
         ({"renames": ["Calm=Sad", "Sad=Calm"]}, "'Calm' was the name of another label"),
         ({"renames": ["Calm=Low"], "control": "mood"}, "no question is called 'mood'"),
         ({"undo": True}, "no label was changed"),
+        ({"splits": ["Calm=Quiet"]}, "is not old=a,b"),
+        ({"splits": ["Calm=Calm,Quiet"]}, "'Calm' is the name of another label"),
+        ({"splits": ["Calm=Quiet,Misty"], "renames": ["Calm=Low"]}, "says twice what becomes of 'Calm'"),
+        ({"adds": ["Sad"]}, "'Sad' is the name of another label"),
+        ({"adds": ["Wild=Mild"]}, "no question has this label"),
         ({"merges": ["Glad,Sad,Calm=All"]}, "label: it has fewer than two labels"),
     ],
 )
@@ -323,6 +400,35 @@ def test_sets_and_spans_have_their_new_labels_without_a_call(  # noqa: PLR0917
     assert folder.server.count() == calls
     assert old in before["camvo_label"]
     assert after["camvo_label"] == before["camvo_label"].replace(old, new)
+
+
+def test_a_set_with_a_label_that_is_split_is_asked_about_again_whole(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": ["Sad", "Calm"]})
+    folder.table("sun", name="other.csv")
+    outputs(folder, SEVERAL)
+    calls = folder.server.count()
+    after = config_after(folder, splits=["calm=Quiet,Misty"])
+    folder.server.script = lambda body: Reply.says({"label": ["Sad", "Misty"]})
+    [now] = outputs(folder, after)
+    assert folder.server.count() > calls
+    assert '"Sad","Misty"' in now["camvo_label"]
+
+
+def test_a_condition_names_the_parts_of_a_label_that_is_split(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"mood": "Sad", "why": "Rain"})
+    folder.table("sun", name="other.csv")
+    before = config_of_other(folder, DEPENDENT)
+    after = config_after(folder, splits=["Sad=Low,Blue"])
+    assert 'whenChoiceValue="Low,Blue"' in after
+    folder.server.script = lambda body: Reply.says({"mood": "Blue", "why": "Fog"})
+    [now] = outputs(folder, after)
+    assert (now["camvo_label_mood"], now["camvo_label_why"]) == ("Blue", before["camvo_label_why"])
+    assert 'whenChoiceValue="Sad"' in config_after(folder, undo=True)
+
+
+def config_of_other(folder: LabelFolder, config: str) -> dict[str, str]:
+    [row] = outputs(folder, config)
+    return row
 
 
 def test_a_question_under_a_condition_follows_the_label_that_it_names(folder: LabelFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from pydantic import SecretStr
 from rich.console import Console
 from whole_backend import Backend, prompt_of, says
 
-from backend.commands.label_changes import LabelChanges
-from backend.commands.relabel import opened_project, relabel
-from backend.errors import ConfigError
+from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.run import opened_project, relabel
+from backend.commands.review import show_disputed
+from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio.predictions import relabelled_result
 from backend.questions import ConfigQuestion, parse_label_config
 from backend.settings import Environment
@@ -65,16 +67,27 @@ class Studio:
 
     def change(self, **wanted: Any) -> str:
         console = Console(file=io.StringIO(), width=200)
-        environment = Environment(
+        embedder = self.backend.runtime.embedder
+        with opened_project(
+            PROJECT, self._environment(), client=self.api.client(), embedder=embedder
+        ) as opened:
+            relabel(opened, LabelChanges(**wanted), console, lambda question: True)
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    def _environment(self) -> Environment:
+        return Environment(
             database_url=f"sqlite:///{self.folder / 'ledger.sqlite'}",
             config=self.folder / "camvo.yaml",
             label_studio_url=self.api.url,
             label_studio_api_key=SecretStr(KEY),
         )
-        embedder = self.backend.runtime.embedder
-        with opened_project(PROJECT, environment, client=self.api.client(), embedder=embedder) as opened:
-            relabel(opened, LabelChanges(**wanted), console, lambda question: True)
-        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    def disputed(self) -> list[dict[str, Any]]:
+        """What ``camvo review --disputed`` lists."""
+        console = Console(file=io.StringIO(), width=200)
+        show_disputed(console, self._environment(), self.api.client(), PROJECT, 10, as_json=True)
+        found: list[dict[str, Any]] = json.loads(console.file.getvalue())["disputed"]  # type: ignore[attr-defined]
+        return found
 
     def write(self, old: str, new: str) -> None:
         """A person edits the label config in Label Studio."""
@@ -144,6 +157,72 @@ def test_an_annotation_that_does_not_count_is_apart_again_too(studio: Studio) ->
     assert studio.said() == ["Low", "Low", "Low"]
     studio.change(undo=True)
     assert studio.said() == ["Sad", "Calm", "Calm"]
+
+
+@pytest.mark.parametrize("wanted", [{"renames": ["Calm=Quiet"]}, {"merges": ["Sad,Calm=Low"]}])
+@pytest.mark.parametrize("fails", ["PATCH /api/projects/{project}/", "PATCH /api/annotations/{last}/"])
+def test_the_same_command_goes_on_where_label_studio_failed(
+    studio: Studio, wanted: dict[str, list[str]], fails: str
+) -> None:
+    last = studio.api.tasks[studio.tasks[2]]["annotations"][0]["id"]
+    method, path = fails.format(project=PROJECT, last=last).split()
+    studio.api.answers[method, path] = (400, {"detail": "no"})
+    with pytest.raises(LabelStudioError):
+        studio.change(**wanted)
+    studio.api.answers.clear()
+    calls, new = studio.backend.server.count(), "Low" if "merges" in wanted else "Quiet"
+    mood = "Calm" if "projects" in path else new  # a label that Label Studio has at this moment
+    number = studio.api.annotate(studio.tasks[3], mood)
+    said = Annotation(number=number, task=studio.tasks[3], mood=mood, updated=tick())
+    studio.backend.hook(annotated(said, studio.project))
+    printed = studio.change(**wanted)
+    assert "carried over already" in printed
+    assert studio.said() == ["Low" if new == "Low" else "Sad", new, new]
+    assert studio.learnt()[1:] == studio.said()
+    assert studio.backend.server.count() == calls
+    studio.change(undo=True)
+    assert studio.said()[:2] == ["Sad", "Calm"]
+
+
+def test_the_way_back_goes_on_where_label_studio_failed(studio: Studio) -> None:
+    studio.change(merges=["Sad,Calm=Low"])
+    studio.api.answers["PATCH", f"/api/projects/{PROJECT}/"] = (400, {"detail": "no"})
+    with pytest.raises(LabelStudioError):
+        studio.change(undo=True)
+    studio.api.answers.clear()
+    studio.change(undo=True)
+    assert studio.said() == ["Sad", "Calm"]
+    assert _choices(studio.api.project["label_config"]) == ["Glad", "Sad", "Calm"]
+    with pytest.raises(ConfigError, match="taken back already"):
+        studio.change(undo=True)
+
+
+def test_a_change_that_is_repeated_changes_nothing(studio: Studio) -> None:
+    studio.change(renames=["Calm=Quiet"])
+    before = len(studio.api.writes)
+    assert "0 annotations and 0 predictions" in studio.change(renames=["Calm=Quiet"])
+    assert len(studio.api.writes) == before
+
+
+def test_a_label_of_people_that_is_split_stays_as_it_is_and_is_to_be_looked_at(studio: Studio) -> None:
+    of_a_task = studio.backend.server.count() // len(TEXTS)
+    printed = studio.change(splits=["Calm=Quiet,Misty"])
+    assert _choices(studio.api.project["label_config"]) == ["Glad", "Sad", "Quiet", "Misty"]
+    assert studio.said() == ["Sad", "Calm"]
+    assert "1 human label to look at" in printed
+    [disputed] = studio.disputed()
+    assert (disputed["task"], disputed["why"]) == (
+        studio.tasks[2],
+        "people gave Calm, which is split or dropped",
+    )
+    calls = studio.backend.server.count()
+    studio.backend.server.script = lambda body: says(mood="Misty")
+    assert studio.predicted() == ["Glad", "Sad", "Misty", "Misty"]
+    assert studio.backend.server.count() - calls == 2 * of_a_task
+    assert studio.learnt() == [None, "Sad", None, None]
+    studio.change(undo=True)
+    assert studio.said() == ["Sad", "Calm"]
+    assert studio.predicted() == ["Glad", "Sad", "Calm", "Calm"]
 
 
 def test_each_span_gets_the_label_back_that_it_had() -> None:

@@ -219,3 +219,27 @@ def test_no_process_outlives_the_command(how: signal.Signals, folder: Path) -> N
     command.send_signal(how)
     _, alive = psutil.wait_procs([command, *processes], timeout=20)
     assert alive == []
+
+
+def test_labels_may_have_a_worth_of_their_own(folder: Path) -> None:
+    done = called(
+        *BASE, "--policy", "joint", "--worth", "no=60,default=15", "--json", "worth.json", cwd=folder
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    written = json.loads((folder / "worth.json").read_text("utf-8"))
+    assert written["table"]["options"]["worth"] == {"no": 60.0, "default": 15.0}
+
+
+@pytest.mark.parametrize(
+    ("worth", "said"),
+    [
+        ("nein=60", "--worth: the table has no label 'nein'"),
+        ("no=much", "--worth: 'much' is not a list of numbers"),
+        ("=60", "--worth: '=60' names no label"),
+        ("no=0", "worth of 'no' must be positive and finite"),
+    ],
+)
+def test_a_worth_of_a_label_that_cannot_be_is_refused(folder: Path, worth: str, said: str) -> None:
+    done = called(*BASE, "--policy", "joint", "--worth", worth, cwd=folder)
+    assert done.returncode != 0
+    assert said in " ".join(done.stderr.split())

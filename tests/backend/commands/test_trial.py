@@ -80,7 +80,7 @@ def test_what_was_tried_counts_when_the_text_is_adopted(folder: LabelFolder) -> 
     before = folder.server.count()
     config = folder.path / "camvo.yaml"
     config.write_text(config.read_text() + "instructions: All are sad.\n")
-    folder.label(out="adopted.csv")
+    folder.label(out="adopted.csv", below=1.0)
     assert folder.server.count() == before
     assert {row["camvo_label"] for row in folder.rows("adopted.csv")} == {"Sad"}
 

@@ -48,6 +48,7 @@ def test_extra_params_are_stored_as_they_came(backend: Backend, extra_params: ob
         ({"k": 2}, "extra_params.k"),
         ({"models": ["violet"]}, "extra_params.models[0]"),
         ({"k_min": 4}, "extra_params.k_min"),
+        ({"worth": {"Pozitive": 50.0}}, "extra_params.worth.Pozitive"),
         ([1], "extra_params"),
         ("no json", "extra_params"),
         (5, "extra_params"),
@@ -118,3 +119,10 @@ def test_overrides_that_no_longer_fit_the_settings_are_refused_at_predict(
         body = {"tasks": [task(1)], "project": Project().key, "label_config": Project().label_config}
         response = smaller.post("/predict", body)
         assert (response.status_code, response.get_json()["where"]) == (400, "extra_params.models[0]")
+
+
+def test_a_project_whose_labels_are_not_worth_the_same_is_predicted(tmp_path: Path) -> None:
+    with Backend(tmp_path, ALL, policy={"name": "joint"}) as backend:
+        backend.post("/setup", setup(extra_params={"worth": {"Glad": 50.0, "default": 15.0}}))
+        (prediction,) = backend.predict(task(1))
+        assert prediction["result"]

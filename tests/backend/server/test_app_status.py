@@ -259,6 +259,7 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "human": False,
         "people_say": {},
         "rival_reading": [],
+        "constant": [],
     }
 
 
@@ -374,6 +375,16 @@ def test_models_that_read_the_tasks_otherwise_are_an_alert_that_names_the_labels
     assert alert["message"].startswith("mood: blue, red read the tasks otherwise than the other models")
     assert alert["fix"].startswith("label the 20 tasks with the lowest scores by hand")
     assert alert["level"] == "alarm"
+
+
+def test_a_model_that_says_the_same_of_every_task_is_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert "constant_votes" not in codes(project_of(backend))
+        found_related(backend, constant=["blue"])
+        [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "constant_votes"]
+    assert alert["message"].startswith("mood: blue gives nearly every task the same label")
+    assert (alert["level"], alert["subject"]) == ("alarm", "blue")
 
 
 def test_nothing_advises_to_drop_related_models_which_may_be_the_better_ones(tmp_path: Path) -> None:

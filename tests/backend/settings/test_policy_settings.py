@@ -6,9 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from backend.settings import ModelSettings, PolicySettings, Settings
+from backend.settings.mistakes import config_error
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
+from camvo.policies.parameters import ByLabel
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 from camvo.votes.ordered import OrderedVote
@@ -45,6 +47,13 @@ def test_a_right_label_is_worth_what_the_policy_says_by_default() -> None:
 
 def test_the_worth_of_a_right_label_can_be_set() -> None:
     assert policy_of(PolicySettings(name="joint", worth=33.0), [LABEL_VOTE]) == Joint(worth=33.0)
+
+
+def test_the_worth_of_a_right_label_can_be_set_by_label() -> None:
+    section = PolicySettings.model_validate({"name": "joint", "worth": {"Fraud": 50, "default": 15}})
+    policy = policy_of(section, [LABEL_VOTE])
+    assert policy == Joint(worth=ByLabel(Fraud=50.0, default=15.0))
+    assert section.by_label == {"worth": {"Fraud"}}
 
 
 # -- the section of camvo.yaml
@@ -116,3 +125,41 @@ def test_an_override_never_changes_a_named_policy() -> None:
     policy = overridden({"delta": 0.9}, name="joint")
     assert policy_of(policy, [LABEL_VOTE]) == Joint()
     assert policy_in_force(policy) == ("joint", ["delta"])
+
+
+@pytest.mark.parametrize(
+    ("worth", "where", "said"),
+    [
+        ({"Fraud": 0}, "policy.worth.Fraud", "0 is out of range"),
+        ({"Fraud": -3.0}, "policy.worth.Fraud", "-3.0 is out of range"),
+        ({"Fraud": "high"}, "policy.worth.Fraud", "'high' is not a number"),
+        ({"Fraud": True}, "policy.worth.Fraud", "True is not a number"),
+        ({True: 50}, "policy.worth.True", "the label True is not text"),
+        ({}, "policy.worth", "names no label"),
+        (0, "policy.worth", "0 is too small"),
+    ],
+)
+def test_a_mistake_in_the_worth_of_a_label_says_where_it_is(worth: object, where: str, said: str) -> None:
+    given = {"models": [{"name": "a", "model": "x/a"}], "policy": {"name": "joint", "worth": worth}}
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(given)
+    error = config_error(caught.value, "camvo.yaml", Settings)
+    assert (error.where, error.message) == (f"camvo.yaml: {where}", said)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [
+        ({"worth": {"Fraud": 50}, "agreement": 0.99}, "worth"),
+        ({"worth_usd": {"Fraud": 50}}, "worth_usd"),
+    ],
+)
+def test_what_a_worth_by_label_excludes_is_refused(parameters: dict[str, object], key: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        PolicySettings.model_validate({"name": "joint", **parameters})
+    assert config_error(caught.value, "camvo.yaml", PolicySettings).where == f"camvo.yaml: {key}"
+
+
+def test_a_project_has_a_worth_by_label_of_its_own() -> None:
+    own = overridden({"worth": {"Fraud": 50, "default": 15}}, name="joint", worth_usd=3.0)
+    assert policy_of(own, [LABEL_VOTE]) == Joint(worth=ByLabel(Fraud=50.0, default=15.0))

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
-from made_up_votes import COINS, draw_votes, no_rounds, rows_of
+from made_up_votes import (
+    COINS,
+    SKILLED,
+    draw_votes,
+    joint_probabilities,
+    mass,
+    no_rounds,
+    rows_of,
+)
 
 from camvo.joint.beliefs import form_beliefs
-from camvo.joint.models import Kinds, fit_vote_model
+from camvo.joint.models import fit_vote_model
 from camvo.joint.plans import plan_by_worth
 from camvo.numerics.small import TIE
 
 PRICES = (0.01, 0.03, 0.002)
-SKILLED = Kinds(
-    np.array([[0.9, 0.6], [0.97, 0.8], [0.8, 0.5]]), np.array([0.3, 0.5]), np.array([0.7, 0.3]), 3, np.ones(3)
-)
-
-
-def joint_probabilities(model, labels):
-    """P(z, v_1 … v_K) for every z and all votes, by the definition of the model."""
-    table = {}
-    for votes in product(range(labels), repeat=3):
-        for z in range(labels):
-            if labels == 2:
-                right = model.accuracy[:, z]
-                chances = np.where(np.array(votes) == z, right, 1.0 - right)
-                table[z, votes] = model.share[z] * np.prod(chances)
-                continue
-            total = 0.0
-            for w, d in product(range(labels), range(2)):
-                if w != z:
-                    shared = model.shared[d]
-                    wrong = (1.0 - shared) / (labels - 1) + shared * (np.array(votes) == w)
-                    right = model.accuracy[:, d]
-                    chances = np.where(np.array(votes) == z, right, (1.0 - right) * wrong)
-                    total += model.share[d] * np.prod(chances) / (labels * (labels - 1))
-            table[z, votes] = total
-    return table
 
 
 def value(table, labels, seen, prices):
@@ -52,17 +33,13 @@ def value(table, labels, seen, prices):
         sum(
             share * value(table, labels, {**seen, arm: vote}, prices)
             for vote in range(labels)
-            if (share := _mass(table, {**seen, arm: vote}) / weights.sum()) > 0.0
+            if (share := mass(table, {**seen, arm: vote}) / weights.sum()) > 0.0
         )
         - prices[arm]
         for arm in range(3)
         if arm not in seen
     ]
     return max(stop, *asking) if asking else stop
-
-
-def _mass(table, seen):
-    return sum(p for (_, votes), p in table.items() if all(votes[arm] == vote for arm, vote in seen.items()))
 
 
 @pytest.mark.parametrize("prices", [PRICES, (0.0, 0.0, 0.0), (0.2, 0.3, 0.4), (0.02, 0.05, 0.0)])

@@ -15,7 +15,7 @@ from camvo.student.taught_texts import TaughtText, hashed_ngrams
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 from camvo.votes.ordered import OrderedVote
-from camvo.votes.relabelling import Relabelling, steps_since
+from camvo.votes.relabelling import LabelChange, Relabelling, steps_since
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote
 
@@ -60,7 +60,7 @@ def test_a_vote_that_is_none_of_the_question_has_no_reading() -> None:
 def test_a_vote_with_a_label_whose_source_nobody_knows_has_no_reading(aggregation: object, vote: str) -> None:
     merge: dict[str, str | None] = {"a": "x", "b": "x", "d": "d"}
     undo: dict[str, str | None] = {"x": None, "d": "d"}
-    [_, back] = steps_since(aggregation, [merge, undo], ("a", "b", "d"))  # type: ignore[arg-type]
+    [_, back] = steps_since(aggregation, [LabelChange(merge), LabelChange(undo)], ("a", "b", "d"))  # type: ignore[arg-type]
     assert back.vote(vote) is None
 
 
@@ -69,7 +69,11 @@ def test_labels_that_never_changed_have_no_steps() -> None:
 
 
 def test_a_merged_label_that_is_dropped_leaves_the_rest_of_a_set() -> None:
-    [_, drop] = steps_since(SubsetVote(2), [{"a": "x", "b": "x", "d": "d"}, {"x": None, "d": "d"}], ("d",))
+    [_, drop] = steps_since(
+        SubsetVote(2),
+        [LabelChange({"a": "x", "b": "x", "d": "d"}), LabelChange({"x": None, "d": "d"})],
+        ("d",),
+    )
     assert drop.vote('["d","x"]') == '["d"]'
 
 
@@ -112,3 +116,10 @@ def test_a_lesson_on_a_dropped_label_keeps_its_rewards_and_forgets_the_rest() ->
     left = lesson("a", "b").relabelled({"a": None, "b": "b", "d": "d"}.get)
     assert (left.kept, left.taught, left.compared) == (None, None, ())
     assert [change.added for change in left.changes] == [1.0, 0.0]
+
+
+def test_a_set_with_a_label_that_was_split_says_nothing() -> None:
+    labels = {"hat": "hat", "shoe": None}
+    [split] = steps_since(SubsetVote(2), [LabelChange(labels, ["shoe"])], ("hat", "boot", "sandal"))
+    assert split.vote('["hat","shoe"]') is None
+    assert split.vote('["hat"]') == '["hat"]'

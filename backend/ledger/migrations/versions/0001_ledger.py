@@ -434,6 +434,7 @@ def _people_and_projects() -> None:
         sa.Column("embedder", sa.Text, nullable=False),
         sa.Column("source", sa.Text),
         sa.Column("labels", JSON_VALUE, nullable=False),
+        sa.Column("parts", JSON_VALUE, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_schemes"),
         sqlite_autoincrement=True,

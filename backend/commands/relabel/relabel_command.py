@@ -25,6 +25,26 @@ def relabel(  # noqa: PLR0917 - a command's options
         list[str] | None,
         typer.Option("--drop", metavar="LABEL", help="A label is given up; its tasks are asked about again."),
     ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--split",
+            metavar="OLD=A,B",
+            help="A label becomes several; its tasks are asked again.",
+        ),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="NEW=A,B",
+            help="A label is new; tasks of A and B may get it.",
+        ),
+    ] = None,
+    below: Annotated[
+        float | None,
+        typer.Option("--below", min=0.0, max=1.0, help="Also ask again about tasks with a lower score."),
+    ] = None,
     control: Annotated[
         str | None, typer.Option("--control", help="The question, if several have the label.")
     ] = None,
@@ -46,19 +66,32 @@ def relabel(  # noqa: PLR0917 - a command's options
     label_studio: LabelStudioUrl = None,
     config: Config = None,
 ) -> None:
-    """Rename, merge or drop labels without asking any model again, and without losing a human label.
+    """Rename, merge, drop, split or add labels; only tasks that this concerns are asked about again.
 
-    Prints its plan first. In a project of Label Studio, the label config and the annotations change too.
+    Prints its plan first, and loses no human label. In a project of Label Studio, the label config and the
+    annotations change too.
 
     Example: camvo relabel --project 1 --rename bad=negative --merge good,great=positive
     """
-    from backend.commands.label_changes import LabelChanges  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.relabel import run_relabel  # noqa: PLC0415 - the same
+    from backend.commands.relabel.label_changes import LabelChanges  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.relabel.run import run_relabel  # noqa: PLC0415 - the same
 
     if (source is None and name is None) == (project is None):
         raise ConfigError("say of what", where="SOURCE", fix="give a file or --name, or --project N")
-    wanted = LabelChanges(rename or (), merge or (), drop or (), control, label_config, undo, anew)
-    if (undo or anew) and (rename or merge or drop or (undo and (anew or label_config))):
+    wanted = LabelChanges(
+        rename or (),
+        merge or (),
+        drop or (),
+        split or (),
+        add or (),
+        below,
+        control,
+        label_config,
+        undo,
+        anew,
+    )
+    changes = rename or merge or drop or split or add or below is not None
+    if (undo or anew) and (changes or (undo and (anew or label_config))):
         raise ConfigError("stands alone", where="--undo" if undo else "--anew", fix="leave the others out")
     if anew and project is None:
         raise ConfigError(

@@ -1,0 +1,1 @@
+"""``camvo relabel``: labels changed without asking anybody twice."""

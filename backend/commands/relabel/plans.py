@@ -1,0 +1,463 @@
+"""What a change of labels means, worked out before anything is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from backend.commands.relabel.asked_again import AskedAgain, asked_again
+from backend.commands.relabel.label_changes import LabelChanges
+from backend.errors import BadLabelConfigError, ConfigError
+from backend.label_studio.client import Client
+from backend.learning.label_schemes import (
+    Asked,
+    Transition,
+    back_from,
+    question_of,
+    taken_back_by,
+    transition,
+    undone,
+)
+from backend.learning.teaching import answering
+from backend.ledger import Ledger
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.ledger.reports import QuestionSums
+from backend.ledger.schemes import Scheme, Schemes
+from backend.questions import ConfigQuestion, parse_label_config
+from backend.questions.relabelling import (
+    AS_THEY_ARE,
+    LabelFates,
+    LabelMaps,
+    label_values,
+    relabelled_config,
+    restored_config,
+)
+from backend.settings import Settings
+from camvo.votes.registry import is_answer
+from camvo.votes.relabelling import Relabelling
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A project whose labels are to change.
+
+    Attributes:
+        ledger: its ledger.
+        stored: the project.
+        settings: its settings.
+        embedder: the identity of the embedder.
+        client: Label Studio's API; ``None`` for a file's project.
+        config: the label config in Label Studio; for a file, that of the latest labels.
+    """
+
+    ledger: Ledger
+    stored: Project
+    settings: Settings
+    embedder: str
+    client: Client | None
+    config: str
+
+    def asked(self, xml: str) -> Asked:
+        """A label config with what else is part of its questions' epochs."""
+        return Asked(parse_label_config(xml), self.settings.instructions, self.embedder, self.settings.redact)
+
+
+@dataclass(frozen=True, slots=True)
+class RelabelPlan:
+    """What is to be done.
+
+    Attributes:
+        found: the schemes.
+        xml: the label config afterwards.
+        originals: question → annotation → what it said before labels became one, where that is taken back.
+        kept: the same, of what is said now and kept, so that it can be taken back.
+        back: question → what becomes of its labels on the way back.
+        again: question → what is asked about again, where labels are split or added.
+        done: the schemes that the same command has carried rounds to before it failed.
+        late: question → annotation → what it says, of those that came since then and are not kept yet.
+    """
+
+    found: Transition
+    xml: str
+    again: Mapping[str, AskedAgain] = field(default_factory=dict)
+    done: Sequence[Scheme] = ()
+    late: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    back: LabelMaps = field(default_factory=dict)
+
+    @property
+    def schemes(self) -> list[Scheme]:
+        """The schemes that Label Studio is to show."""
+        return [*self.done, *(scheme for scheme, _ in self.found.carried)]
+
+
+def source_of(opened: Opened) -> str:
+    """The options of ``camvo relabel`` that name a project."""
+    key = opened.stored.key
+    return f"--project {short_name(key)}" if is_of_label_studio(key) else f"--name {key}"
+
+
+def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPlan:
+    """Work out what is wanted.
+
+    Raises:
+        ConfigError: it loses a label, or is not clear.
+    """
+    history = schemes.all()
+    latest = {scheme.control: scheme for scheme in history}
+    if not latest:
+        raise ConfigError(
+            "nothing was labelled yet, so no label can change", where=source_of(opened), fix="label it first"
+        )
+    if wanted.undo:
+        return _undo(opened, schemes, history)
+    if (plan := _resumed(opened, wanted, schemes, history)) is not None:
+        return plan
+    before = {name: old for name, scheme in latest.items() if (old := question_of(scheme)) is not None}
+    fates = wanted.fates(before)
+    xml = _target(opened, wanted, before, fates)
+    found = transition(schemes.connection, schemes.project, opened.asked(xml), time.time(), fates)
+    if wanted.anew:
+        return RelabelPlan(_begun_anew(found, xml, opened), xml)
+    _require_clear(found, before, fates, latest, opened.asked(xml))
+    _require_new_names(history, found)
+    originals = {
+        scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.carried
+    }
+    back = {scheme.control: back_from(scheme.labels) for scheme, _ in found.carried}
+    again = asked_again(schemes, found, fates, before, wanted.below)
+    rounds = {name: each.rounds for name, each in again.items()}
+    found = replace(found, originals=originals, again=rounds)
+    return RelabelPlan(found, xml, kept=originals, back=back, again=again)
+
+
+def _begun_anew(found: Transition, xml: str, opened: Opened) -> Transition:
+    """The questions whose labels are not clear begin anew, and nothing of them is carried."""
+    asked = opened.asked(xml)
+    questions = {question.name: question for question in asked.config.questions}
+    new = [
+        Scheme(name, asked.epoch(questions[name]), xml, asked.embedder, created_at=time.time())
+        for name in found.open
+    ]
+    return replace(found, anew=[*found.anew, *new], open={})
+
+
+def _target(
+    opened: Opened,
+    wanted: LabelChanges,
+    before: Mapping[str, ConfigQuestion],
+    fates: LabelFates,
+) -> str:
+    """The label config afterwards: the given one, the one that Label Studio has already, or a changed one."""
+    if wanted.label_config is not None:
+        try:
+            return wanted.label_config.read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{wanted.label_config} cannot be read: {type(error).__name__}",
+                where="--label-config",
+                fix="check the path",
+            ) from None
+    now = {question.name: question.digest for question in parse_label_config(opened.config).questions}
+    if any(now.get(name) != question.digest for name, question in before.items()):
+        return opened.config
+    if fates == AS_THEY_ARE:
+        raise ConfigError(
+            "says of no label what becomes of it",
+            where="camvo relabel",
+            fix="give --rename old=new, --merge a,b=c, --split old=a,b, --add new, --drop x or --label-config"
+            " new.xml",
+        )
+    return relabelled_config(opened.config, fates)
+
+
+def _require_clear(
+    found: Transition,
+    before: Mapping[str, ConfigQuestion],
+    fates: LabelFates,
+    latest: Mapping[str, Scheme],
+    asked: Asked,
+) -> None:
+    """Check that every label has a place, and that the config asks what was asked before."""
+    skipped = {control.control: control.reason for control in asked.config.skipped}
+    for name in sorted(before.keys() - {question.name for question in asked.config.questions}):
+        raise ConfigError(
+            f"{name}: {skipped.get(name, 'the label config lacks it')}",
+            where="--label-config",
+            fix="keep every question, with two labels or more",
+        )
+    for name, labels in found.open.items():
+        said = fates.maps.get(name, {})
+        missing = [new for label in labels.gone if (new := said.get(label)) is not None]
+        missing += [label for label in fates.new(name) if label in labels.gone]
+        if missing:
+            raise ConfigError(
+                f"{name}: the label config has no label {_quoted(missing)}",
+                where="--label-config",
+                fix="add it to the config, or name a label that it has",
+            )
+        raise ConfigError(
+            f"{name}: says nothing of {_quoted(labels.gone)}, which the label config lacks",
+            where="camvo relabel",
+            fix="say what becomes of each: --rename old=new, --merge a,b=c, --split old=a,b or --drop x",
+        )
+    for name, added in found.added.items():
+        raise ConfigError(
+            f"{name}: the label config adds {_quoted(added)}, and no label becomes it",
+            where="--label-config",
+            fix=f"say where it comes from: --add '{added[0]}=a,b', --split old=a,b or --rename old=new",
+        )
+    other = sorted({scheme.control for scheme in found.anew} & before.keys())
+    for name in other:
+        if asked.epoch(before[name]) != latest[name].epoch:
+            raise ConfigError(
+                f"{name}: instructions, redaction or embedder have changed since its latest labels",
+                where="camvo.yaml",
+                fix="change the labels first, and the instructions afterwards",
+            )
+        raise ConfigError(
+            f"{name}: the label config asks another question",
+            where="--label-config",
+            fix="change labels and hints only; keep names, tags, fields and camvo_instructions",
+        )
+    if not found.carried:
+        raise ConfigError("no label changes", where="camvo relabel", fix="say which one becomes which")
+
+
+def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
+    """Check that no label gets the name that another one had: answers under the old name could be either."""
+    for scheme, way in found.carried:
+        earlier = {label for each in history if each.control == scheme.control for label in each.labels}
+        fresh = [(None, label) for label in way.options if label not in way.labels.values()]
+        for old, new in [*scheme.labels.items(), *fresh]:
+            if new is None or new == old:
+                continue
+            if scheme.labels.get(new, new) != new or new in earlier - scheme.labels.keys():
+                raise ConfigError(
+                    f"{scheme.control}: {new!r} was the name of another label",
+                    where="--rename",
+                    fix="take a name that no label had, or take the earlier change back with --undo",
+                )
+
+
+def _originals(
+    schemes: Schemes, question: ConfigQuestion, way: Relabelling, *, kept: bool = False
+) -> dict[int, str]:
+    """Annotation → what it says, of those whose labels change, whether they count or not.
+
+    With ``kept``, what was kept of an annotation counts too.
+    """
+    if way.is_exact:
+        return {}
+    aggregation, options = question.control.aggregation, label_values(question)
+    found = {}
+    for each in Annotations(schemes.connection, schemes.project).all():
+        counted = replace(each, teaches=True, withdrawn=False)
+        [said] = answering([counted], question.name, aggregation, options) or [counted]
+        earlier = (each.originals or {}).get(question.name, ()) if kept else ()
+        for answer in [said.labels.get(question.name), *reversed(earlier)]:
+            if is_answer(aggregation, answer, options) and way.vote(str(answer)) != answer:
+                found[each.annotation_id] = str(answer)
+                break
+    return found
+
+
+def taken_back() -> ConfigError:
+    """The error where there is nothing left to take back."""
+    return ConfigError(
+        "the latest change is taken back already",
+        where="--undo",
+        fix="change the labels anew; only the latest change can be taken back",
+    )
+
+
+def _resumed(
+    opened: Opened, wanted: LabelChanges, schemes: Schemes, history: Sequence[Scheme]
+) -> RelabelPlan | None:
+    """The rest of the latest change, if that is what is wanted: it failed before it reached its end.
+
+    Repeating a change that did reach its end does nothing.
+    """
+    latest = {scheme.control: scheme for scheme in history}
+    done = _together(history, max(history, key=lambda scheme: scheme.id))
+    done = [scheme for scheme in done if latest[scheme.control].id == scheme.id]
+    sources = {scheme.control: _source_of(scheme, history) for scheme in done}
+    before = {name: old for name, scheme in (latest | sources).items() if (old := question_of(scheme))}
+    after = {scheme.control: new for scheme in done if (new := question_of(scheme))}
+    if not done or before.keys() != latest.keys() or len(after) < len(done) or wanted.anew:
+        return None
+    try:
+        fates = wanted.fates(before)
+        xml = _target(opened, wanted, before, fates)
+    except ConfigError:
+        return None
+    left = fates.of([name for name in before if name not in after])
+    found = transition(schemes.connection, schemes.project, opened.asked(xml), done[0].created_at, left)
+    if any(name in found.before for name in after) or not all(
+        _is_made(scheme, fates, after[scheme.control]) for scheme in done
+    ):
+        return None
+    if found.open or found.added or {scheme.control for scheme in found.anew} & before.keys():
+        return None
+    ways = [
+        *found.carried,
+        *((each, _way(each, before[each.control], after[each.control])) for each in done),
+    ]
+    kept = {
+        scheme.control: _originals(schemes, before[scheme.control], way, kept=True) for scheme, way in ways
+    }
+    stored = _stored_originals(schemes, after)
+    late = {
+        name: {number: said for number, said in kept[name].items() if number not in stored[name]}
+        for name in after
+    }
+    of_found = {scheme.control: kept[scheme.control] for scheme, _ in found.carried}
+    return RelabelPlan(
+        replace(found, before={**found.before, **{name: before[name] for name in after}}, originals=of_found),
+        xml,
+        kept=kept,
+        back={scheme.control: back_from(scheme.labels) for scheme, _ in ways},
+        done=done,
+        late=late,
+    )
+
+
+def _is_made(scheme: Scheme, fates: LabelFates, after: ConfigQuestion) -> bool:
+    """Whether a scheme is what comes of these fates."""
+    maps, new = fates.maps.get(scheme.control, {}), fates.new(scheme.control)
+    if not scheme.labels:
+        return not maps and not new
+    fresh = {*label_values(after)} - {*scheme.labels.values()}
+    return fresh == {*new} and all(maps.get(label, label) == to for label, to in scheme.labels.items())
+
+
+def _together(history: Sequence[Scheme], change: Scheme) -> list[Scheme]:
+    """The schemes that one command made."""
+    return [
+        scheme for scheme in history if scheme.source is not None and scheme.created_at == change.created_at
+    ]
+
+
+def _source_of(scheme: Scheme, history: Sequence[Scheme]) -> Scheme:
+    """The scheme whose rounds were carried over to this one."""
+    earlier = (each for each in reversed(history) if each.control == scheme.control and each.id < scheme.id)
+    return next(each for each in earlier if each.epoch == scheme.source)
+
+
+def _way(scheme: Scheme, before: ConfigQuestion, after: ConfigQuestion) -> Relabelling:
+    """How votes are written under a scheme that rounds were carried to."""
+    labels = scheme.labels or {label: label for label in label_values(before)}
+    return Relabelling(after.control.aggregation, labels, label_values(after), frozenset(scheme.parts))
+
+
+def _stored_originals(schemes: Schemes, names: Collection[str]) -> dict[str, dict[int, str]]:
+    """Question → annotation → what it said before its labels became one, as far as that is kept."""
+    people = Annotations(schemes.connection, schemes.project).all()
+    return {
+        name: {
+            each.annotation_id: each.originals[name][-1]
+            for each in people
+            if each.originals and name in each.originals
+        }
+        for name in names
+    }
+
+
+def _undo(opened: Opened, schemes: Schemes, history: Sequence[Scheme]) -> RelabelPlan:
+    """The way back from the latest change of labels, or its rest if it failed before it reached its end."""
+    latest = {scheme.control: scheme for scheme in history}
+    newest = max(
+        (scheme for scheme in latest.values() if scheme.labels), key=lambda each: each.id, default=None
+    )
+    if newest is None:
+        raise ConfigError("no label was changed", where="--undo", fix="there is nothing to take back")
+    change = taken_back_by(newest, history) or newest
+    together = _together(history, change)
+    try:
+        found, xml = undone(history, together, time.time())
+    except BadLabelConfigError as error:
+        raise ConfigError("the earlier label config cannot be read", where="--undo", fix=error.fix) from error
+    before = [each.control for each in together if latest[each.control].id != each.id]
+    done = [latest[name] for name in before]
+    if len(done) == len(together) and opened.client is None:
+        raise taken_back()
+    xml = _restored(opened.config, xml, found, together)
+    carried = [
+        (replace(scheme, label_config=xml), how)
+        for scheme, how in found.carried
+        if scheme.control not in before
+    ]
+    originals = _stored_originals(schemes, [scheme.control for scheme in together])
+    back = {scheme.control: scheme.labels for scheme in together}
+    return RelabelPlan(replace(found, carried=carried), xml, originals=originals, back=back, done=done)
+
+
+def _restored(present: str, earlier: str, found: Transition, changes: Sequence[Scheme]) -> str:
+    """The present label config with the earlier labels, and with all else that people have added to it."""
+    xml = restored_config(present, earlier, _fates_of(changes))
+    now, then, after = (
+        {question.name: question.digest for question in parse_label_config(each).questions}
+        for each in (present, earlier, xml)
+    )
+    if all(now.get(name) == then[name] for name in found.before):
+        return present
+    for name, changed in found.before.items():
+        if now.get(name) != changed.digest or after.get(name) != then[name]:
+            raise ConfigError(
+                f"{name}: the label config asks another question since the change of labels",
+                where="--undo",
+                fix="take that edit back first, and make it again afterwards",
+            )
+    return xml
+
+
+def _fates_of(changes: Sequence[Scheme]) -> LabelFates:
+    """What became of labels."""
+    return LabelFates(
+        {scheme.control: scheme.labels for scheme in changes},
+        {scheme.control: scheme.parts for scheme in changes},
+    )
+
+
+def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
+    """The plan as sentences."""
+    for scheme in plan.done:
+        yield f"{scheme.control}: its labels are carried over already; what people say is learnt again"
+    with opened.ledger.read() as connection:
+        for scheme, relabelling in plan.found.carried:
+            sums = QuestionSums(connection, opened.stored.key, scheme.control, scheme.source or "")
+            counts, again = sums.labels(), plan.again.get(scheme.control)
+            everything = sum(row.rounds for row in counts)
+            left = sum(row.rounds for row in counts if relabelling.vote(row.label) is None)
+            labels = everything - (left if again is None else len(again.rounds))
+            people = sum(row.people for row in counts) - (0 if again is None else again.unclear)
+            yield f"{scheme.control}: {labels:,} labels and {people:,} human labels are carried over, 0 calls"
+            new = [label for label in relabelling.options if label not in scheme.labels.values()]
+            for old, to in scheme.labels.items():
+                if old in scheme.parts:
+                    yield f"  {old} → {' or '.join(scheme.parts[old])}"
+                elif old != to:
+                    yield f"  {old} → {'(dropped)' if to is None else to}"
+            parts = {part for of in scheme.parts.values() for part in of}
+            yield from (f"  {label} is new" for label in new if scheme.labels and label not in parts)
+            if again is not None:
+                yield from again.lines(_how_to_look(opened))
+            elif left:
+                yield f"  {left:,} tasks have a label that is dropped: they are asked about again"
+    for scheme in plan.found.anew:
+        yield f"{scheme.control}: begins anew; its tasks are asked about again when they are predicted next"
+    yield "Certificates of the labels before are void."
+
+
+def _how_to_look(opened: Opened) -> str:
+    """Where people find the tasks whose label they gave is split."""
+    if opened.client is None:
+        return "label these rows again, and run camvo teach"
+    return f"camvo review {source_of(opened)} --disputed --tab"
+
+
+def _quoted(labels: Sequence[str]) -> str:
+    return ", ".join(map(repr, labels))

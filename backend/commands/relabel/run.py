@@ -1,0 +1,168 @@
+"""``camvo relabel``: labels renamed, put together or dropped, without asking anybody again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from backend import settings as settings_module
+from backend.commands.bulk.process import annotation_process
+from backend.commands.relabel.delivery import deliver
+from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.plans import Opened, RelabelPlan, lines_of, planned, source_of, taken_back
+from backend.commands.shared import backend_client
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.setup import environment_with, existing_ledger, quiet_logs
+from backend.errors import ConfigError
+from backend.label_studio import payloads
+from backend.label_studio.client import Client
+from backend.learning.carrying import corrections, run_each
+from backend.learning.label_schemes import begin_anew, carryings
+from backend.learning.projects import (
+    asked_questions,
+    project_settings,
+    remember_project,
+    shown_instructions,
+)
+from backend.ledger import projects
+from backend.ledger.human_annotations import Annotations
+from backend.ledger.projects import short_name
+from backend.ledger.schemes import Schemes
+from backend.models.embedder import Embedder
+from backend.questions import parse_label_config
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Environment, Settings
+
+
+def run_relabel(
+    source: Path | int,
+    wanted: LabelChanges,
+    *,
+    name: str | None,
+    config: Path | None,
+    label_studio: str | None,
+    agreed: Callable[[str], bool] | None,
+) -> None:
+    """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to.
+
+    Args:
+        source: the file, or the project's number.
+        wanted: what is to become of labels.
+        name: the file's project in the ledger; ``None`` for the file's name.
+        config: the settings' file.
+        label_studio: Label Studio's address.
+        agreed: asks whether to go on; ``None`` to print the plan only.
+    """
+    environment = environment_with(config)
+    quiet_logs(environment)
+    with existing_ledger(environment):
+        client = None
+        if isinstance(source, int):
+            client = backend_client.label_studio_client(label_studio, environment)
+        with opened_project(source, environment, client=client, name=name) as opened:
+            relabel(opened, wanted, Console(), agreed)
+
+
+@contextmanager
+def opened_project(
+    source: Path | int,
+    environment: Environment,
+    *,
+    client: Client | None = None,
+    name: str | None = None,
+    embedder: Embedder | None = None,
+) -> Iterator[Opened]:
+    """Open a project whose labels are to change."""
+    settings = settings_module.load(environment.config)
+    with annotation_process(settings, environment, embedder, asking=False) as process:
+        payload = client.project(source) if client is not None and isinstance(source, int) else None
+        key = LabelOptions(name=name).project(Path(str(source)))
+        if payload is not None:
+            key = payloads.project_key(payload)
+        yield _opened(process, key, settings, payload, client)
+
+
+def _opened(
+    process: AnnotationProcess,
+    key: str,
+    settings: Settings,
+    payload: Mapping[str, Any] | None,
+    client: Client | None,
+) -> Opened:
+    with process.ledger.read() as connection:
+        stored = projects.get(connection, key)
+    if stored is None:
+        raise ConfigError(
+            f"the ledger has no project {short_name(key)!r}",
+            where="SOURCE" if client is None else "--project",
+            fix="label it first; the ledger is that of CAMVO_DATABASE_URL",
+        )
+    if payload is not None:
+        stored = replace(stored, instructions=payloads.project_instructions(payload))
+    own, problem = project_settings(stored, settings)
+    if problem is not None:
+        raise problem
+    xml = stored.label_config or "" if payload is None else str(payload["label_config"])
+    return Opened(process.ledger, stored, own, process.embedder.identity, client, xml)
+
+
+def relabel(
+    opened: Opened, wanted: LabelChanges, console: Console, agreed: Callable[[str], bool] | None
+) -> None:
+    """RelabelPlan the change of labels, and make it once it is agreed to.
+
+    Raises:
+        ConfigError: what is wanted loses a label, or is not clear; nothing was changed.
+    """
+    with opened.ledger.read() as connection:
+        plan = planned(opened, wanted, Schemes(connection, opened.stored.key))
+        for line in lines_of(opened, plan):
+            console.print(escape(line), highlight=False, soft_wrap=True)
+    if agreed is None or not agreed("Go on?"):
+        return
+    key = opened.stored.key
+
+    def write(transaction: Callable[[Any], Any]) -> Any:
+        with opened.ledger.write() as connection:
+            return transaction(connection)
+
+    for carrying in carryings(plan.found, key, opened.settings):
+        run_each(carrying.transactions(), write)
+        console.print(
+            f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over, 0 calls"
+            + (f"; {carrying.left:,} left to be asked about again" if carrying.left else ""),
+            highlight=False,
+        )
+    run_each(begin_anew(key, plan.found), write)
+    columns: dict[str, Any] = {"label_config": plan.xml}
+    if not plan.found.anew:  # what is predicted has the new labels
+        instructions = shown_instructions(opened.stored, opened.settings)
+        columns["predicted"] = asked_questions(parse_label_config(plan.xml), instructions)
+    write(lambda connection: remember_project(connection, key, columns, time.time()))
+    if plan.done:
+        _learn_again(opened, plan, write)
+    changed = deliver(opened, plan, console)
+    if wanted.undo and not plan.found.carried and not changed:
+        raise taken_back()
+    if plan.schemes:
+        console.print(f"Take it back with: camvo relabel {source_of(opened)} --undo", highlight=False)
+
+
+def _learn_again(opened: Opened, plan: RelabelPlan, write: Callable[[Callable[[Any], Any]], Any]) -> None:
+    """Learn what people say about labels that were carried over before, and keep what they said of them."""
+    key = opened.stored.key
+
+    def keep(connection: Any) -> list[int]:
+        people = Annotations(connection, key)
+        for control, said in plan.late.items():
+            people.keep_originals(control, said)
+        return people.tasks()
+
+    run_each(corrections(key, write(keep), opened.settings, time.time()), write)

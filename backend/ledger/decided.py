@@ -1,0 +1,148 @@
+"""What was decided about a question's tasks, without the tasks' content: label, score and votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from backend.ledger.database import tables
+from backend.ledger.recounts import latest
+
+_rounds = tables.rounds.c
+_PORTION = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedTask:
+    """A task with a round on a question.
+
+    Attributes:
+        round_id: the round.
+        label: its label, by the latest counting.
+        score: the probability that it is right, by the latest counting.
+        votes: arm → vote, ``None`` where the model gave none.
+        human: what people say; ``None`` while they say nothing.
+    """
+
+    round_id: int
+    label: str
+    score: float
+    votes: Mapping[str, str | None]
+    human: str | None
+
+
+def decided_tasks(connection: Connection, project: str, control: str, epoch: str) -> Iterator[DecidedTask]:
+    """Read the rounds of a question in one epoch, by id."""
+    columns = (_rounds.id, _rounds.label, _rounds.score, _rounds.votes, _rounds.human)
+    of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
+    query, last = select(*columns).where(*of).order_by(_rounds.id).limit(_PORTION), 0
+    while rows := connection.execute(query.where(_rounds.id > last)).all():
+        last = rows[-1].id
+        counted = latest(connection, [row.id for row in rows])
+        for row in rows:
+            now = counted.get(row.id, row)
+            yield DecidedTask(row.id, now.label, now.score, row.votes, row.human)
+
+
+def cost_of_a_task(connection: Connection, project: str, control: str) -> float:
+    """What the calls about one task have cost on average, in $, where models were asked; 0 without one."""
+    cost = select(func.avg(_rounds.cost_usd)).where(
+        _rounds.project == project, _rounds.control == control, _rounds.carried_from.is_(None)
+    )
+    return float(connection.scalars(cost).one() or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedByScore:
+    """Which tasks of an epoch models were asked about in another one, too.
+
+    Attributes:
+        again: how many.
+        left: how many others the first epoch has.
+        left_above: how many of those have a higher score than each that was asked about again.
+    """
+
+    again: int
+    left: int
+    left_above: int
+
+    @property
+    def selected(self) -> bool:
+        """Whether only tasks with low scores were asked about again; chance would hardly choose these."""
+        return 2 * self.left_above > self.left
+
+
+def asked_by_score(
+    connection: Connection, project: str, control: str, before: str, after: str
+) -> _AskedByScore:
+    """Compare the scores of an epoch's tasks that models were asked about in a later one with the others."""
+    first, second, both = _both(project, control, before, after)
+    again = select(func.count(), func.max(first.score)).select_from(both)
+    number, highest = connection.execute(again).one()
+    of_first = (first.project == project, first.control == control, first.epoch == before)
+    asked = select(second.id).where(
+        second.project == first.project,
+        second.control == first.control,
+        second.task == first.task,
+        second.question == first.question,
+        second.epoch == after,
+    )
+    above = func.count(case((first.score > (highest or 0.0), 1)))
+    left = select(func.count(), above).where(*of_first, ~asked.exists())
+    others, left_above = connection.execute(left).one()
+    return _AskedByScore(number, others, left_above)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTwice:
+    """A task with a label in two epochs, and what people say of both, in [0, 1]."""
+
+    task: int
+    before: float
+    after: float
+
+
+def judged_twice(
+    connection: Connection, project: str, control: str, before: str, after: str
+) -> list[JudgedTwice]:
+    """Return the tasks that models were asked about in both epochs, in the order in which they were judged.
+
+    Left out are tasks whose annotators saw a prediction: they may lean on the label of the earlier epoch.
+    """
+    first, second, both = _both(project, control, before, after)
+    people = tables.human_annotations.c
+    judged = (
+        select(people.task, func.max(people.received_at).label("at"))
+        .where(people.project == project, ~people.deleted, people.task.is_not(None))
+        .group_by(people.task)
+        .having(func.count(case((people.prediction_shown, 1))) == 0)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(first.task, first.confirmed.label("before"), second.confirmed.label("after"))
+        .select_from(both.join(judged, judged.c.task == first.task))
+        .where(first.confirmed.is_not(None), second.confirmed.is_not(None))
+        .add_columns(judged.c.at, second.created_at)
+    ).all()
+    ordered = sorted(rows, key=lambda row: (max(row.at, row.created_at), row.task))
+    return [JudgedTwice(row.task, row.before, row.after) for row in ordered]
+
+
+def _both(project: str, control: str, before: str, after: str) -> tuple[Any, Any, Any]:
+    """The rounds of two epochs in which models voted, beside one another: both rows, and the join."""
+    first, second = tables.rounds.alias(), tables.rounds.alias()
+    same = (
+        first.c.project == project,
+        first.c.control == control,
+        first.c.epoch == before,
+        second.c.project == project,
+        second.c.control == control,
+        second.c.epoch == after,
+        second.c.task == first.c.task,
+        second.c.question == first.c.question,
+        second.c.carried_from.is_(None),
+    )
+    return first.c, second.c, first.join(second, and_(*same))

@@ -1,0 +1,62 @@
+"""Which tasks new labels may concern: those whose votes leave room for a label that is near."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from backend.learning.concerned import Concern
+from backend.ledger.decided import DecidedTask
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.sets import SubsetVote
+
+OPTIONS = ("hat", "shoe", "coat")
+ARMS = ("red", "green", "blue", "grey")
+
+
+def task(votes: Mapping[str, str | None], label: str, human: str | None = None) -> DecidedTask:
+    return DecidedTask(1, label, 0.9, votes, human)
+
+
+def voted(*votes: str | None, label: str = "hat", human: str | None = None) -> DecidedTask:
+    return task(dict(zip(ARMS, votes, strict=False)), label, human)
+
+
+SEEN = [*[voted("hat", "hat", "hat", "shoe")] * 6, *[voted("hat", "hat", "hat", "hat")] * 14]
+"""Grey is often wrong; the others never are."""
+
+
+def concern(aggregation: Aggregation = LABEL_VOTE) -> Concern:
+    return Concern({"shoe"}, aggregation, OPTIONS, SEEN)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (voted("shoe", "shoe", "hat", label="shoe"), True),
+        (voted("hat", "shoe"), True),
+        (voted("hat", "hat", "hat", "shoe"), False),
+        (voted("hat", "hat", None, "coat"), False),
+        (voted("hat", "hat", "hat", "hat", label="shoe"), True),
+        (voted("hat", "shoe", human="hat"), False),
+        (voted("hat", "hat", human="shoe"), True),
+    ],
+)
+def test_a_task_is_concerned_if_its_votes_leave_room_for_a_label_that_is_near(
+    found: DecidedTask, expected: bool
+) -> None:
+    assert concern()(found) is expected
+
+
+def test_the_student_counts_as_a_voter() -> None:
+    arms = {"student": "shoe", "red": "hat"}
+    seen = [task({"student": "shoe", "red": "shoe"}, "shoe")] * 9
+    assert Concern({"shoe"}, LABEL_VOTE, OPTIONS, seen)(task(arms, "hat"))
+
+
+def test_a_set_is_concerned_if_any_vote_has_the_label() -> None:
+    of_sets = concern(SubsetVote(3))
+    assert of_sets(task({"red": '["hat"]', "grey": '["hat","shoe"]'}, '["hat"]'))
+    assert not of_sets(task({"red": '["hat"]', "grey": '["hat","coat"]'}, '["hat"]'))

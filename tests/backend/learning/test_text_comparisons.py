@@ -1,0 +1,110 @@
+"""New instructions and earlier ones, compared by what people say of the labels under both."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from labelling import LabelFolder
+from whole_backend import prompt_of
+
+from backend.commands.teach import teach_file
+from backend.learning.text_comparisons import TextComparison, compare_texts_so_far
+from backend.server.status.alarms import Alert
+from backend.server.status.build import build_report
+from backend.settings import load
+from backend.testing import Reply
+
+TEXTS = [f"{kind} {number}" for number in range(30) for kind in ("sun", "rain")]
+HELPS, HARMS = "Rain is sad.", "Sun is sad."
+
+
+def script(body: dict[str, Any]) -> Reply:
+    """Models that know of rain and sun what the instructions say; green doubts rain."""
+    prompt = prompt_of(body)
+    rain = "rain " in prompt.split("text:")[-1]
+    sad = (HELPS in prompt or body["model"] == "green") if rain else HARMS in prompt
+    return Reply.says({"label": "Sad" if sad else "Glad"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with LabelFolder(tmp_path, script, models=("red", "green", "blue"), concurrency=8) as folder:
+        folder.table(*TEXTS)
+        folder.label()
+        yield folder
+
+
+def instructed(folder: LabelFolder, text: str, below: float = 1.0) -> None:
+    """Change the instructions, and ask again."""
+    path = folder.path / "camvo.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "instructions": text}))
+    folder.label(below=below)
+
+
+def judged(folder: LabelFolder, texts: list[str]) -> None:
+    """People label texts."""
+    with (folder.path / "people.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["camvo_project", "text", "camvo_label"])
+        writer.writerows(["in", text, "Sad" if "rain" in text else "Glad"] for text in texts)
+    teach_file(folder.path / "people.csv", folder.path / "camvo.yaml")
+
+
+def compared(folder: LabelFolder) -> TextComparison:
+    with folder.ledger.read() as connection:
+        [found] = compare_texts_so_far(connection, "in")
+    return found
+
+
+def test_a_text_whose_labels_are_right_more_often_is_better(folder: LabelFolder) -> None:
+    instructed(folder, HELPS)
+    judged(folder, TEXTS)
+    found = compared(folder)
+    assert (found.before, found.after, found.tasks) == (0.5, 1.0, len(TEXTS))
+    assert found.verdict == "better"
+
+
+def test_a_few_tasks_do_not_tell_two_texts_apart(folder: LabelFolder) -> None:
+    instructed(folder, HELPS)
+    judged(folder, TEXTS[:6])
+    assert compared(folder).verdict == "undecided"
+
+
+def test_a_worse_text_raises_an_alarm_and_the_one_before_costs_nothing(folder: LabelFolder) -> None:
+    instructed(folder, HELPS)
+    before = [row["camvo_label"] for row in folder.rows()]
+    instructed(folder, HARMS)
+    judged(folder, TEXTS)
+    assert compared(folder).verdict == "worse"
+    assert "instructions_worse" in {alert.code for alert in alerts(folder)}
+    calls = folder.server.count()
+    instructed(folder, HELPS)
+    assert [row["camvo_label"] for row in folder.rows()] == before
+    assert folder.server.count() == calls
+
+
+def alerts(folder: LabelFolder) -> tuple[Alert, ...]:
+    with folder.ledger.read() as connection:
+        settings = load(folder.path / "camvo.yaml")
+        [project] = build_report(connection, settings, now=0.0).projects
+    return project.alerts
+
+
+def test_tasks_that_were_asked_again_for_their_low_scores_judge_no_text(folder: LabelFolder) -> None:
+    scores = [float(row["camvo_score"]) for row in folder.rows()]
+    instructed(folder, HELPS, below=(min(scores) + max(scores)) / 2)
+    judged(folder, TEXTS)
+    assert compared(folder).verdict == "selected"
+    assert "camvo try compares" in compared(folder).said
+
+
+def test_instructions_that_never_changed_are_not_compared(folder: LabelFolder) -> None:
+    judged(folder, TEXTS)
+    with folder.ledger.read() as connection:
+        assert compare_texts_so_far(connection, "in") == []

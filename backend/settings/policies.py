@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
@@ -135,6 +136,10 @@ class PolicySettings(_Parameters):
     lambda_l: _Ridge = 1.0
     """λ_L: ridge of the linear models. Below 0.01, withdrawing a label would leave rounding errors."""
 
+    def __hash__(self) -> int:
+        # Mappings, such as the worth by label, have no hash; __eq__ compares all parameters.
+        return hash((self.name, self.max_stages, self.lambda_l))
+
     @model_validator(mode="before")
     @classmethod
     def _is_a_mapping(cls, data: object) -> object:
@@ -196,11 +201,16 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
     """
-    parameters = settings.model_dump(exclude_unset=True, exclude_none=True)
     name: str = settings.name or _DEFAULT_POLICY
     if settings.name is None and not all(map(has_vote_model, aggregations)):
         name = _DEFAULT_WITHOUT_LABELS
-    return policy_by_name(name, parameters)
+    return _policy_by_settings(name, settings)
+
+
+@lru_cache(maxsize=256)
+def _policy_by_settings(name: str, settings: PolicySettings) -> Policy:
+    """The policy of this name; a project's tasks share it, as it holds parameters only."""
+    return policy_by_name(name, settings.model_dump(exclude_unset=True, exclude_none=True))
 
 
 def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:

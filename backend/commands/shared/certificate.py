@@ -18,8 +18,9 @@ from backend import settings as settings_module
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import check_writable, whole_file
-from backend.errors import ConfigError
+from backend.errors import BadLabelConfigError, ConfigError
 from backend.learning.annotators import answered_questions
+from backend.learning.label_schemes import Asked
 from backend.learning.projects import project_settings
 from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
@@ -29,6 +30,8 @@ from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
+from backend.ledger.schemes import Schemes
+from backend.questions import parse_label_config
 from backend.server.status.agreement import AgreementReport, agreement_reports, beyond_chance, replaceable
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
@@ -94,7 +97,10 @@ class _NamedModel:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The contents of a certificate in addition to the project's report."""
+    """The contents of a certificate in addition to the project's report.
+
+    ``asked_otherwise`` says that label config, instructions or prompt have changed since the labels.
+    """
 
     counting: int
     counted_at: float
@@ -103,6 +109,7 @@ class Contents:
     evidence: Mapping[str, Mapping[str, Any]]
     config_hash: str
     instructions_hash: str | None
+    asked_otherwise: bool
     voters: tuple[_NamedModel, ...]
     agreement: tuple[AgreementReport, ...]
     settings: Mapping[str, str]
@@ -133,9 +140,29 @@ def contents_of(connection: Connection, stored: Project, settings: Settings) -> 
         evidence=evidence,
         config_hash=_sha256(stored.label_config or ""),
         instructions_hash=_sha256(own.instructions) if own.instructions else None,
+        asked_otherwise=_asked_otherwise(connection, stored, own, epochs),
         voters=tuple(_voters(own)),
         agreement=agreement_reports(answered_questions(connection, stored.key)),
         settings=_settings(own),
+    )
+
+
+def _asked_otherwise(
+    connection: Connection, stored: Project, settings: Settings, epochs: Mapping[str, str]
+) -> bool:
+    """Whether the questions of now are not those of the latest labels."""
+    schemes = Schemes(connection, stored.key).latest()
+    if stored.label_config is None or not schemes:
+        return False
+    try:
+        config = parse_label_config(stored.label_config)
+    except BadLabelConfigError:
+        return False
+    return any(
+        Asked(config, settings.instructions, schemes[question.name].embedder, settings.redact).epoch(question)
+        != epochs[question.name]
+        for question in config.questions
+        if question.name in schemes and question.name in epochs
     )
 
 

@@ -53,7 +53,7 @@ def _kind_of(parameter: Declaration) -> Any:
         return Literal[about.in_settings or parameter.choices]
     if parameter.kind not in (int, float):
         return parameter.kind
-    bounds: dict[str, Any] = {"ge": about.least, "gt": about.above, "le": about.most}
+    bounds: dict[str, Any] = {"ge": about.least, "gt": about.above, "le": about.most, "lt": about.below}
     if parameter.kind is int:
         return Annotated[Whole, Field(**bounds)]
     number = Annotated[Real, Field(**bounds, allow_inf_nan=False)]
@@ -64,16 +64,18 @@ def _by_label(parameter: Declaration, number: Any) -> Any:
     """The type of a number, or of numbers by label."""
 
     def read(value: object, as_number: ValidatorFunctionWrapHandler) -> object:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) and not parameter.about.only_by_label:
             return as_number(value)
-        if not value:
-            raise mistake("", "names no label", "give labels and numbers, as label: number")
+        if not isinstance(value, Mapping) or not value:
+            raise mistake("", "names no label", "give labels and numbers, as {label: number}")
+        if parameter.about.only_by_label and DEFAULT in value:
+            raise mistake(DEFAULT, "stands for no label here", "name each label")
         for label, each in value.items():
             if not isinstance(label, str):
                 raise mistake(str(label), f"the label {label!r} is not text", "put the label in quotes")
             if isinstance(each, bool) or not isinstance(each, int | float):
                 raise mistake(label, f"{shown(each)} is not a number", "give a number")
-            if wrong := parameter.mistake(each):
+            if wrong := parameter.out_of_range(each):
                 raise mistake(label, f"{each!r} is out of range", f"a {parameter.name} {wrong}")
         return ByLabel({str(label): float(each) for label, each in value.items()})
 
@@ -163,7 +165,7 @@ class PolicySettings(_Parameters):
                 )
         if {"worth", "worth_usd"} <= keys:
             raise mistake("worth_usd", "is set beside worth", "keep one of both")
-        if found := contradiction(self.worth, self.worth_usd, self.agreement):
+        if found := contradiction(self.worth, self.worth_usd, self.recall, self.agreement):
             raise mistake(*found)
         return self
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy import sparse
 
 from camvo.joint.grades import NO_GRADES, Grades
 from camvo.joint.votes import Rows, row_of
-from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_proven_logit
+from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_averaged_logit, fit_proven_logit
 from camvo.numerics.small import EPSILON
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
@@ -35,9 +36,9 @@ _LABEL_PRECISION: Final = 20.0
 _TIGHTNESSES: Final = (16.0, 4.0, 1.0)
 """How many times these precisions count until held-out labels prove that the terms predict better."""
 
-_ERRORS_OF_TWO, _ERRORS_OF_MORE = 0.0, 1.0
-"""How many standard errors prove it, by the number of labels. With two labels, every round
-informs most terms; with many labels, most terms belong to labels that occur in few rounds."""
+_ERRORS: Final = 0.0
+"""How many standard errors prove it with two labels, where every round informs most terms. With more, most
+terms belong to labels that occur in few rounds, so fits are averaged and none is chosen."""
 
 _SURE, _SURE_PRECISION = 0.5, 2.0
 """The prior of what the log ratios of confidences are multiplied by."""
@@ -182,12 +183,14 @@ class HumanTerms:
         prior = NormalPrior(np.array(mean), np.array(precisions))
         corrections = np.zeros(len(mean), dtype=np.bool_)
         corrections[2 : 2 + len(arms) + len(labels)] = True
-        errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
-        exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+        fit = fit_averaged_logit
+        if len(labels) == 2:
+            fit = partial(fit_proven_logit, errors=_ERRORS)
+        exponent, none, *terms = fit(choices, prior, corrections, _TIGHTNESSES).tolist()
         if exponent < _LEAST_EXPONENT:
             # With a lower exponent, terms would repeat its effect: they are refitted with the least exponent.
             prior = NormalPrior(np.array([_LEAST_EXPONENT, *mean[1:]]), np.array([_PINNED, *precisions[1:]]))
-            _, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
+            _, none, *terms = fit(choices, prior, corrections, _TIGHTNESSES).tolist()
             exponent = _LEAST_EXPONENT
         return cls(
             exponent,

@@ -166,7 +166,7 @@ _CUT: Final = 0.5
 
 
 _TOLD: Final = 0.36
-_TOLD_OF_TWO: Final = 0.25
+_TOLD_OF_TWO: Final = 0.26
 """Arms are a family only if the others agree among themselves more than this, with more labels and with two.
 Weak models agree less, and err together on hard items, so they say nothing about arms that contradict them.
 """
@@ -177,12 +177,12 @@ _MOST_EXPECTED: Final = 0.99
 _NEARLY_THE_SAME: Final = 0.9
 """Arms with more excess agreement than this say nearly the same."""
 
-_BETTER: Final = 1.13
+_BETTER, _BETTER_OF_TWO = 1.13, 1.3
 _BETTER_OF_PAIR, _BETTER_OF_PAIR_OF_TWO = 0.98, 1.0
 """Arms are no family if they agree with the others so many times as much as the others among themselves.
 
-Good arms do, because they are right more often, at least with more than two labels. Two arms need clearer
-evidence than more, because two good ones agree with each other as much as two related ones do.
+Good arms do, because they are right more often, though with two labels errors in common hide it. Two arms
+need clearer evidence than more, because two good ones agree with each other as much as two related ones do.
 """
 
 _FEWEST_WITNESSES: Final = 3
@@ -245,9 +245,10 @@ _CERTAINTY: Final = 0.1
 """The quantile, over resampled rounds, at which a family's excess agreement must be above the cut."""
 
 _EVEN: Final = 0.5
-"""For two arms more than half of the resamples decide; more are in doubt unless nine of ten agree."""
+"""Two arms are no family unless more than this share of the resamples says so, and three unless a tenth does.
+They are in doubt unless nine of ten agree, but of two arms on more than two labels more than half decide."""
 
-_TOLD_PERHAPS: Final = 0.255
+_TOLD_PERHAPS: Final = 0.25
 """If two labels' other arms probably agree more than this, but not certainly enough, nothing tells."""
 
 
@@ -271,8 +272,8 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
     for family in families(excess):
         others = [arm for arm in range(len(excess)) if not related[family, arm].any()]
         apart = _apart_from(others, family, excess, resampled, labels) if len(others) > 1 else 0.0
-        possibly, surely = (_CERTAINTY, 1.0 - _CERTAINTY) if len(family) > 2 else (_EVEN, _EVEN)
-        if apart <= possibly:
+        pair = len(family) == 2
+        if apart <= (_EVEN if pair else _CERTAINTY):
             continue
         beyond = np.mean(
             [_excess_by_others(resampled, i, j, others) for i, j in combinations(family, 2) if related[i, j]],
@@ -282,7 +283,7 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
         if np.quantile(beyond, _CERTAINTY) <= _CUT:
             continue
         clearly = np.quantile(told, _CERTAINTY) > enough
-        if clearly and apart > surely:
+        if clearly and apart > (_EVEN if pair and labels > 2 else 1.0 - _CERTAINTY):
             among = np.ix_(family, family)
             kept[among] = np.maximum(excess[among], np.median(beyond)) * (1.0 - np.eye(len(family)))
         elif clearly or (labels == 2 and np.median(told) > _TOLD_PERHAPS):
@@ -295,7 +296,7 @@ def _apart_from(others: list[int], family: list[int], excess: Array, resampled: 
     pairs = excess[np.ix_(family, family)]
     if np.mean(pairs[pairs > 0.0]) > _NEARLY_THE_SAME:
         return 1.0
-    most = np.inf if labels == 2 else _BETTER
+    most = _BETTER_OF_TWO if labels == 2 else _BETTER
     if len(family) == 2:
         if len(others) < _FEWEST_WITNESSES:
             return 0.0

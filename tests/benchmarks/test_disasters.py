@@ -63,6 +63,10 @@ def test_a_label_free_fit_is_not_below_the_majority(name):
         ("one constant voter, 2 labels", 33),
         ("three copies of a model among alike, 4 labels", 33),
         ("two modes, 2 labels", 45),
+        ("three copies of a model among alike, 2 labels", 75),
+        ("three copies of a good model, 2 labels", 76),
+        ("4 good among weak, 2 labels", 78),
+        ("2 good among weak, 2 labels", 93),
     ],
 )
 def test_the_worst_draws_found_are_hardly_below_the_majority(name, seed):

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, rows_of
 
-from camvo.joint.votes import VoteRows, excess_agreement, families, tempers
+from camvo.joint.votes import (
+    VoteRows,
+    confirmed_excess,
+    excess_agreement,
+    families,
+    possible_excess,
+    tempers,
+)
 
 SKILLS = np.array([0.75, 0.7, 0.65, 0.8, 0.85, 0.7])
 
@@ -15,7 +22,11 @@ SKILLS = np.array([0.75, 0.7, 0.65, 0.8, 0.85, 0.7])
 @pytest.mark.parametrize("seed", range(3))
 def test_copies_are_found_and_nobody_else(labels, seed):
     votes, _ = draw_votes(SKILLS, labels=labels, items=800, copies=2, seed=seed)
-    excess = excess_agreement(rows_of(votes, labels), labels)
+    rows = rows_of(votes, labels)
+    excess, unclear = confirmed_excess(possible_excess(rows, labels), rows, labels)
+    if unclear:  # two labels and weak others do not always tell
+        assert (labels, unclear) == (2, (0, 1, 2))
+        return
     related = {(i, j) for i, j in np.argwhere(excess > 0.0).tolist() if i < j}
     assert related == {(0, 1), (0, 2), (1, 2)}
     assert (excess == excess.T).all()
@@ -110,9 +121,11 @@ def copied(skills, labels, seed):
 
 @pytest.mark.parametrize("labels", [2, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_two_copies_among_arms_that_are_alike_are_a_family(labels, seed):
+def test_two_copies_among_arms_that_are_alike_are_a_family_or_leave_doubt(labels, seed):
     rows = copied([0.7, 0.7, 0.78, 0.77, 0.76, 0.75, 0.74], labels, seed)
-    assert families(excess_agreement(rows, labels)) == [[0, 1]]
+    kept, unclear = confirmed_excess(possible_excess(rows, labels), rows, labels)
+    assert [*families(kept), *([[*unclear]] if unclear else [])] == [[0, 1]]
+    assert labels == 2 or not unclear
 
 
 @pytest.mark.parametrize("seed", range(3))

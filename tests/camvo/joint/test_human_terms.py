@@ -176,7 +176,7 @@ def test_the_terms_are_described_in_plain_json(votes):
     assert json.loads(json.dumps(described, allow_nan=False)) == described
 
 
-@pytest.mark.parametrize("count", [12, 24])
+@pytest.mark.parametrize("count", [16, 24])
 def test_an_arm_that_people_side_with_against_all_others_decides(count):
     """The model of votes is always wrong then, which no exponent of its probabilities can say."""
     cast = np.array([[1, 1, 0], [0, 0, 1]] * 30)

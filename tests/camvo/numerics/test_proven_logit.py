@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from camvo.numerics.logit import ChoiceSets, NormalPrior, _fit_conditional_logit, fit_proven_logit
+from camvo.numerics.logit import (
+    ChoiceSets,
+    NormalPrior,
+    _fit_conditional_logit,
+    fit_averaged_logit,
+    fit_proven_logit,
+)
 
 PRIOR = NormalPrior(np.array([1.0, 0.0, 0.0]), np.array([2.0, 20.0, 20.0]))
 CORRECTIONS = np.array([False, True, True])
@@ -67,3 +73,25 @@ def test_some_proof_takes_up_a_tighter_prior_than_the_loosest():
         for seed in range(20)
     ]
     assert any(0.0 < size < loose - 1e-3 for size, loose in zip(sizes, loosest, strict=True))
+
+
+def averaged(choices: ChoiceSets) -> np.ndarray:
+    return fit_averaged_logit(choices, PRIOR, CORRECTIONS, TIGHTNESSES)
+
+
+def test_clear_corrections_are_averaged_to_those_of_the_loosest_prior():
+    choices = drawn([1.0, 1.5, -1.0], 300)
+    assert averaged(choices) == pytest.approx(_fit_conditional_logit(choices, PRIOR), abs=1e-3)
+
+
+def test_averaged_corrections_that_are_not_there_are_smaller_than_unproven_ones():
+    nothing = [drawn([1.0, 0.0, 0.0], 60, seed) for seed in range(20)]
+    mean, loose = (
+        np.mean([np.abs(fitted[1:]).max() for fitted in map(way, nothing)])
+        for way in (averaged, lambda choices: _fit_conditional_logit(choices, PRIOR))
+    )
+    assert mean < 0.75 * loose
+
+
+def test_below_ten_rounds_nothing_is_averaged_in():
+    assert not averaged(drawn([1.0, 5.0, -5.0], 9))[1:].any()

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from label_studio_templates import PAGE, table
 
-_TABLE = re.compile(r"(?<=\n)\| template \|.*?(?=\n\n)", re.DOTALL)
+_TABLE = re.compile(r"(?<=\n)\| templates \|.*?(?=\n\n)", re.DOTALL)
 
 
 def main() -> None:

@@ -117,10 +117,13 @@ class Voters:
         second = job.settings.hour_usd / 3600.0
         if job.batching is not None or not second:
             return {}
-        callers = {arm: self._pool[arm] for arm in arms}
-        least = min((caller.delay for caller in callers.values()), default=0.0)
-        slow = {arm: caller for arm, caller in callers.items() if caller.delay > least}
-        return {arm: second * (caller.delay - least) if caller.busy else 0.0 for arm, caller in slow.items()}
+        delays = {arm: self._pool[arm].delay for arm in arms}
+        least = min(delays.values(), default=0.0)
+        return {
+            arm: second * (delay - least) if self._pool[arm].busy else 0.0
+            for arm, delay in delays.items()
+            if delay > least
+        }
 
     def is_late(self, job: Job, arm: str, beside: Iterable[str], *, waited: float, answers: int) -> bool:
         """Whether a round no longer waits until a slow model has room for its call.
@@ -155,6 +158,8 @@ class Voters:
         """
         singly = twins(job.settings.arms)
         offered = {singly.get(arm, arm) for arm in costs}
+        if len(offered) == len(job.settings.models):
+            return {}
         reasons = {
             name: self._pool[name].rests(job.outage_patience)
             for name in self._askable(job, prompt)

@@ -21,6 +21,7 @@ from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
 from backend.telemetry import metrics
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Plan, Policy
 from camvo.stages.stages import on_question
 from camvo.student.taught_texts import STUDENT, StudiedText
@@ -158,13 +159,18 @@ class FinishedTask:
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
 
-        The confidences, the label for the student's text and the examples are in it if there are any.
+        The scores of labels with a recall, the confidences, the label for the student's text and the examples
+        are in it if there are any.
         """
         aggregation = self.plan.estimates[question].aggregation
         description: dict[str, Any] = {
             "aggregation": registry.describe_aggregation(aggregation),
             "score": self.decisions[question].score,
         }
+        if isinstance(self.policy, Joint) and (
+            likely := self.policy.likely(self.decisions[question].posterior)
+        ):
+            description["likely"] = likely
         if sure := on_question(self.replies.confidences, question):
             description["confidences"] = sure
         if versions := self.replies.versions:

@@ -266,7 +266,10 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
 
 def _policy(loaded: Settings) -> str:
     name, without_effect = policy_in_force(loaded.policy)
-    return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
+    said = f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
+    if loaded.policy.recall and not loaded.audit:
+        said += "; recall needs blind labels: set audit, or give camvo label --blind"
+    return said
 
 
 def _redaction(redactor: Redactor, loaded: Settings) -> str:

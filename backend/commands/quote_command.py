@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
+from backend.commands.shared.arguments import Config, LabelStudioUrl, source_and_options
 
 
 def quote(  # noqa: PLR0917 - a command's options
@@ -47,15 +47,13 @@ def quote(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.quote import print_quote_of  # noqa: PLC0415 - keeps the help fast
 
-    require_one_source(source, project)
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes, "below": below}
-    if source is None:
-        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name)
-        options = options_of(None, None, None, **spending)
-        number = int(project or 0)
-        print_quote_of(number, options, config, label_studio, as_json=as_json, target=target)
-        return
-    refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
-    options = options_of(**of_file, id_column=id_column, name=name, **spending)  # type: ignore[arg-type]
-    print_quote_of(source, options, config, None, as_json=as_json, target=target)
+    chosen, options = source_and_options(
+        source,
+        project,
+        {**of_file, "id_column": id_column, "name": name},
+        {"label_studio": label_studio},
+        **spending,
+    )
+    print_quote_of(chosen, options, config, label_studio, as_json=as_json, target=target)

@@ -56,8 +56,7 @@ class Transition:
         before: question → what it was, of those that have a scheme and are asked otherwise now.
         carried: the schemes to which rounds are carried over, each with the way votes are written in it.
         anew: the schemes that begin with nothing.
-        open: question → labels of which nobody has said what becomes of them.
-        added: question → its new labels, of questions that are the same but for these.
+        open: question → labels of which nobody has said what becomes of them, or where they come from.
         priors: question → the epoch whose votes say what models are worth, where instructions are all that
             has changed.
         originals: question → annotation → what it says, of those whose labels become one.
@@ -69,7 +68,6 @@ class Transition:
     carried: Sequence[tuple[Scheme, Relabelling]] = ()
     anew: Sequence[Scheme] = ()
     open: Mapping[str, OpenLabels] = field(default_factory=dict)
-    added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     priors: Mapping[str, str] = field(default_factory=dict)
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     everyone: bool = False
@@ -117,7 +115,7 @@ def transition(
         and _but_instructions(before[question.name]) == _but_instructions(question)
     }
     mapped = [each for each in made if each[0].control in changed]
-    return Transition(before, mapped, anew, open_, change.added, priors)
+    return Transition(before, mapped, anew, open_, priors)
 
 
 def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
@@ -325,7 +323,7 @@ class LabelSchemes:
     async def settled(self, project: str, config: LabelConfig, settings: Settings) -> LabelConfig:
         """The label config under which a task is asked about, with its rounds carried over from the last one.
 
-        It is the one before as long as labels are gone and nobody has said what becomes of them.
+        It is the one before as long as labels are gone or new, and nobody has said what becomes of them.
         """
         asked = Asked(config, settings.instructions, self._embedder.identity, settings.redact)
         if self._settled.get(project) == asked:

@@ -105,8 +105,8 @@ def remember_project(
     Args:
         connection: a write transaction.
         key: the project's key.
-        columns: some columns of :class:`Project`. An empty label config, and a title, hostname or number of
-            tasks that is ``None``, leave the stored one as it is.
+        columns: some columns of :class:`Project`; of instructions, the ones before are kept. An empty label
+            config, and a title, hostname or number of tasks that is ``None``, leave the stored one as it is.
         now: unix seconds.
 
     Returns:
@@ -114,7 +114,11 @@ def remember_project(
     """
     stored = projects.get(connection, key)
     if is_new(stored, columns):
-        projects.remember(connection, key, **_said(columns), now=now)
+        said = _said(columns)
+        before = None if stored is None else stored.instructions
+        if before is not None and said.get("instructions", before) != before:
+            said["earlier_instructions"] = before
+        projects.remember(connection, key, **said, now=now)
     return stored
 
 

@@ -55,7 +55,7 @@ class TextComparison:
 
 _VERDICTS: Final[Mapping[Verdict, str]] = {
     "better": "the present text is better",
-    "worse": "the present text is worse; set the one before again, whose labels are kept and cost nothing",
+    "worse": "the present text is worse; the one before and its labels can come back for nothing",
     "undecided": "not told apart yet",
     "selected": "not compared, since only tasks with low scores were asked about again; camvo try compares",
 }

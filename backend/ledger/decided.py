@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, case, func, select
 
@@ -47,12 +47,25 @@ def decided_tasks(connection: Connection, project: str, control: str, epoch: str
             yield DecidedTask(row.id, now.label, now.score, row.votes, row.human)
 
 
-def cost_of_a_task(connection: Connection, project: str, control: str) -> float:
-    """What the calls about one task have cost on average, in $, where models were asked; 0 without one."""
-    cost = select(func.avg(_rounds.cost_usd)).where(
+class TaskCosts(NamedTuple):
+    """What the calls about a task have cost on average, in $, where models were asked; 0 without one.
+
+    Attributes:
+        usd: what they cost.
+        everyone_usd: what asking every model would have cost.
+    """
+
+    usd: float
+    everyone_usd: float
+
+
+def costs_of_a_task(connection: Connection, project: str, control: str) -> TaskCosts:
+    """Return what the calls about a task of a question have cost."""
+    costs = select(func.avg(_rounds.cost_usd), func.avg(_rounds.full_cost_usd)).where(
         _rounds.project == project, _rounds.control == control, _rounds.carried_from.is_(None)
     )
-    return float(connection.scalars(cost).one() or 0.0)
+    usd, everyone = connection.execute(costs).one()
+    return TaskCosts(float(usd or 0.0), float(everyone or 0.0))
 
 
 @dataclass(frozen=True, slots=True)

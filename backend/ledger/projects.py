@@ -140,6 +140,7 @@ class Project:
         hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
         instructions: the project's labelling instructions as plain text, empty if it has none; ``None`` while
             nobody has told them.
+        earlier_instructions: what they were before they last changed; ``None`` if they never did.
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
@@ -159,6 +160,7 @@ class Project:
     feedback_refused: int = 0
     audited_after: int | None = None
     instructions: str | None = None
+    earlier_instructions: str | None = None
 
 
 def is_of_label_studio(key: str) -> bool:

@@ -12,7 +12,6 @@ A process holds a lock on its files. The system releases it when the process end
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import json
 import os
@@ -202,8 +201,14 @@ def _calls_in(content: bytes) -> Iterator[dict[str, Any]]:
 def _line(call: int, outcome: CallOutcome, bought: Sequence[BoughtAnswer]) -> bytes:
     names = ("key", "model", "payer", "content", "share")
     answers = [{name: getattr(each, name) for name in names} for each in bought]
-    written = json.dumps({"call": call, "outcome": dataclasses.asdict(outcome), "bought": answers})
+    ended = {**_fields(outcome), "usage": _fields(outcome.usage)}
+    written = json.dumps({"call": call, "outcome": ended, "bought": answers})
     return f"\n{written}\n".encode()  # the first newline ends a line that a full disk has cut off
+
+
+def _fields(value: CallOutcome | Usage) -> dict[str, Any]:
+    """The fields of a dataclass; ``dataclasses.asdict`` would copy what is in them, for every answer."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _store(connection: Connection, calls: Sequence[dict[str, Any]] | None) -> int:

@@ -358,15 +358,25 @@ class QuestionSums(QuestionRounds):
         )
         return Counter({row.label: row.tasks for row in self.connection.execute(query)})
 
-    def blind_answers(self, round_ids: Sequence[int]) -> list[tuple[str, str | None]]:
-        """Return the models' and the people's answers of blind rounds; those of deleted tasks are absent.
+    def likely(self, through: int) -> dict[int, Mapping[str, float]]:
+        """Return round → the scores of labels with a recall, for the first rounds that blind tasks represent.
+
+        Reads every round of the question. A round from before a recall was set has no score.
+        """
+        chosen = self.condition, _rounds.id <= through, is_represented(self.project, _rounds.task)
+        first = select(func.min(_rounds.id)).where(*chosen).group_by(_rounds.task)
+        query = select(_rounds.id, _rounds.plan).where(_rounds.id.in_(first.scalar_subquery()))
+        return {row.id: row.plan.get("likely", {}) for row in self.connection.execute(query)}
+
+    def blind_answers(self, round_ids: Sequence[int]) -> dict[int, tuple[str, str | None]]:
+        """Return round → the models' and the people's answers of blind rounds, without deleted tasks.
 
         That of the people is ``None`` if the task has none that counts.
         """
-        query = select(_rounds.label, _rounds.human).where(
+        query = select(_rounds.id, _rounds.label, _rounds.human).where(
             among(self.connection.dialect, _rounds.id, round_ids), _rounds.audit
         )
-        return [(row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))]
+        return {row.id: (row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))}
 
     def latest_labels(self) -> Counter[str]:
         """Count the labels of the latest rounds, at most :data:`_LATEST` of them."""

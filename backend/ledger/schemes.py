@@ -36,9 +36,9 @@ class Scheme:
     embedder: str = ""
     source: str | None = None
     labels: LabelMap = field(default_factory=dict)
-    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     created_at: float = 0.0
     id: int = 0
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def change(self) -> LabelChange:

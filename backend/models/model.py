@@ -571,10 +571,6 @@ class Model:
         """Return the input tokens by litellm's count."""
         return count_tokens(texts_of(messages)) + IMAGE_TOKENS * len(image_addresses(messages))
 
-    def expected_input(self, messages: Messages) -> float:
-        """Return the input tokens that the model will probably report."""
-        return self.count(messages) * self.meter.factor
-
     def cost(self, messages: Messages, tasks: int = 1, *, schema: Mapping[str, Any] | None = None) -> float:
         """Return the expected cost in $ of one call about ``tasks`` tasks.
 

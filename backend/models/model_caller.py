@@ -28,6 +28,7 @@ from backend.models.batches.provider import BatchProvider
 from backend.models.calls import (
     CallGate,
     ModelAnswer,
+    ProviderResponse,
     longest_answer,
     read_response,
     response_error,
@@ -262,7 +263,7 @@ class ModelCaller:
         if model.settings.is_embedded:
             request["questions"] = tuple(questions)
         counted = model.count(messages)
-        tokens = model.expected_input(messages) + model.meter.output_tokens * tasks
+        tokens = counted * model.meter.factor + model.meter.output_tokens * tasks
         until = asyncio.get_running_loop().time() + patience
         most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
@@ -298,13 +299,17 @@ class ModelCaller:
                 self._leave(passage, CallEnd())
                 raise
             seconds = self._clock() - asked_at
-            self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
-            if schema is not None:
-                self._note_schema(schema, taken=_SCHEMA in request)
-            answer = self._answer(model, response, counted, most, seconds, tasks)
-            return replace(answer, schema=schema if _SCHEMA in request else None)
+            received = read_response(response)
+            used = min(received.input_tokens + received.output_tokens, most + model.settings.max_tokens)
+            allowed = answers.allowances(answers.response_headers(response))
+            self._leave(passage, CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed))
+            self._note_schema(schema, taken=_SCHEMA in request)
+            sent = schema if _SCHEMA in request else None
+            return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
 
-    def _note_schema(self, schema: Mapping[str, Any], *, taken: bool) -> None:
+    def _note_schema(self, schema: Mapping[str, Any] | None, *, taken: bool) -> None:
+        if schema is None:
+            return
         if not taken and self.model.takes_schema(schema) is not False:
             _log.warning("schema_refused", model=self.model.settings.name, fix="set structured_output: false")
         self.model.note_schema(schema, taken=taken)
@@ -381,12 +386,13 @@ class ModelCaller:
             ModelError: the line holds no answer; ``usage`` holds what it cost.
         """
         model = self.model.for_tasks(tasks)
-        return self._answer(model, response, counted, most_input, 0.0, tasks, model.batch_prices)
+        received = read_response(response)
+        return self._answer(model, received, counted, most_input, 0.0, tasks, model.batch_prices)
 
     def _answer(  # noqa: PLR0917 - what is known of the call
         self,
         model: Model,
-        response: Any,
+        received: ProviderResponse,
         counted: int,
         most_input: int,
         seconds: float,
@@ -397,7 +403,7 @@ class ModelCaller:
 
         Args:
             model: the model, for the number of tasks in the prompt.
-            response: in litellm's form.
+            received: the response.
             counted: our own count of the input tokens.
             most_input: the most input tokens that are believed.
             seconds: how long the call took.
@@ -408,7 +414,6 @@ class ModelCaller:
             RefusedError: the model, or a filter of its provider, refused.
             BadAnswerError: there is no text, or one that is far too long.
         """
-        received = read_response(response)
         counted_input = min(round(counted * model.meter.factor), most_input)
         input_tokens = self._believed("input", received.input_tokens, most_input) or counted_input
         output_tokens = self._believed("output", received.output_tokens, model.settings.max_tokens)
@@ -483,14 +488,6 @@ def _tokens_of(content: str, settings: ModelSettings) -> int:
     if not content or len(content) > longest_answer(settings):
         return most if content else 0
     return min(litellm_info.count_tokens((content,)), most)
-
-
-def _end_of_answer(response: Any, seconds: float, most_tokens: int) -> CallEnd:
-    """Return how a call ended that was answered, with the tokens that its response reports, if believable."""
-    received = read_response(response)
-    used = min(received.input_tokens + received.output_tokens, most_tokens)
-    told = answers.allowances(answers.response_headers(response))
-    return CallEnd(seconds=seconds, tokens=float(used) if used else None, allowances=told)
 
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:

@@ -52,7 +52,7 @@ class _Path:
     model: str
     provider: Any
     config: Any
-    url: str
+    url: Any
     headers: Mapping[str, str]
     parameters: Mapping[str, Any]
 
@@ -121,6 +121,7 @@ def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path
 @lru_cache(maxsize=256)
 def _prepared(fixed: str) -> _Path | None:
     """Let litellm prepare the calls that share these parameters, in JSON."""
+    import httpx  # noqa: PLC0415 - litellm imports it too
     import litellm  # noqa: PLC0415
     from litellm.main import _resolve_openai_api_base  # noqa: PLC0415
     from litellm.secret_managers.main import get_secret_str  # noqa: PLC0415
@@ -151,7 +152,7 @@ def _prepared(fixed: str) -> _Path | None:
     if not body.keys() <= _MAPPED | {"model", "messages", "max_completion_tokens"} or extra:
         return None
     headers = config.validate_environment({}, model, [], parameters, {}, api_key=key, api_base=address)
-    url = config.get_complete_url(address or base, key, model, parameters, {})
+    url = httpx.URL(config.get_complete_url(address or base, key, model, parameters, {}))  # parsed once
     shared = {field: value for field, value in body.items() if field not in {"model", "messages"}}
     return _Path(model, provider, config, url, headers, shared)
 
@@ -223,7 +224,7 @@ def _plain(
                 cached_tokens=_object(usage.get("prompt_tokens_details")).get("cached_tokens")
             ),
         ),
-        _hidden_params={"additional_headers": dict(headers), "response_cost": None},
+        _hidden_params={"additional_headers": dict(headers.items()), "response_cost": None},
     )
 
 

@@ -87,10 +87,13 @@ class LabelConfig:
     @property
     def decided_labels(self) -> frozenset[str]:
         """The labels of all questions whose answer is one label: of choices, ratings and scales."""
-        nothing = TaskContent({}, {})
-        controls = [question.control for question in self.questions]
-        decided = [control.options(nothing) for control in controls if has_vote_model(control.aggregation)]
-        return frozenset(label for options in decided for label in options)
+        return frozenset(label for question in self.questions for label in labels_decided(question))
+
+
+def labels_decided(question: ConfigQuestion) -> tuple[str, ...]:
+    """The labels of a question whose answer is one label; none for others."""
+    control = question.control
+    return control.options(TaskContent({}, {})) if has_vote_model(control.aggregation) else ()
 
 
 @lru_cache(maxsize=128)

@@ -70,11 +70,11 @@ AS_THEY_ARE: Final = LabelFates()
 
 @dataclass(frozen=True, slots=True)
 class OpenLabels:
-    """Labels of a question that a change of the config leaves without a place.
+    """Labels of a question of which a change of the config leaves open what becomes of them.
 
     Attributes:
         gone: the labels that are gone, and nobody has said what becomes of them.
-        added: the labels that no earlier one becomes.
+        added: the labels of which nobody has said where they come from.
     """
 
     gone: tuple[str, ...]
@@ -87,13 +87,11 @@ class _SchemeChange:
 
     Attributes:
         carried: question → how its votes are written now; of questions that ask the same as before.
-        open: question → its labels without a place.
-        added: question → its new labels, of questions that ask the same but for these.
+        open: question → its labels without a place, and its new ones.
     """
 
     carried: Mapping[str, Relabelling] = field(default_factory=dict)
     open: Mapping[str, OpenLabels] = field(default_factory=dict)
-    added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_change(
@@ -110,7 +108,6 @@ def read_change(
     """
     carried: dict[str, Relabelling] = {}
     open_: dict[str, OpenLabels] = {}
-    added: dict[str, tuple[str, ...]] = {}
     for new in after.questions:
         old = before.get(new.name)
         if old is None or _without_labels(old, fates) != _without_labels(new, AS_THEY_ARE):
@@ -120,14 +117,12 @@ def read_change(
         gone = tuple(label for label, to in labels.items() if to is not None and to not in options)
         gone += tuple(label for label in said if label not in options)
         fresh = tuple(label for label in options if label not in {*labels.values(), *said})
-        if gone:
+        if gone or fresh:
             open_[new.name] = OpenLabels(gone, fresh)
-        elif fresh:
-            added[new.name] = fresh
         else:
             split = frozenset(fates.parts.get(new.name, {}))
             carried[new.name] = Relabelling(new.control.aggregation, labels, options, split)
-    return _SchemeChange(carried, open_, added)
+    return _SchemeChange(carried, open_)
 
 
 def label_values(question: ConfigQuestion) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
@@ -52,7 +53,7 @@ def _kind_of(parameter: Declaration) -> Any:
         return Literal[about.in_settings or parameter.choices]
     if parameter.kind not in (int, float):
         return parameter.kind
-    bounds: dict[str, Any] = {"ge": about.least, "gt": about.above, "le": about.most}
+    bounds: dict[str, Any] = {"ge": about.least, "gt": about.above, "le": about.most, "lt": about.below}
     if parameter.kind is int:
         return Annotated[Whole, Field(**bounds)]
     number = Annotated[Real, Field(**bounds, allow_inf_nan=False)]
@@ -63,16 +64,18 @@ def _by_label(parameter: Declaration, number: Any) -> Any:
     """The type of a number, or of numbers by label."""
 
     def read(value: object, as_number: ValidatorFunctionWrapHandler) -> object:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) and not parameter.about.only_by_label:
             return as_number(value)
-        if not value:
-            raise mistake("", "names no label", "give labels and numbers, as label: number")
+        if not isinstance(value, Mapping) or not value:
+            raise mistake("", "names no label", "give labels and numbers, as {label: number}")
+        if parameter.about.only_by_label and DEFAULT in value:
+            raise mistake(DEFAULT, "stands for no label here", "name each label")
         for label, each in value.items():
             if not isinstance(label, str):
                 raise mistake(str(label), f"the label {label!r} is not text", "put the label in quotes")
             if isinstance(each, bool) or not isinstance(each, int | float):
                 raise mistake(label, f"{shown(each)} is not a number", "give a number")
-            if wrong := parameter.mistake(each):
+            if wrong := parameter.out_of_range(each):
                 raise mistake(label, f"{each!r} is out of range", f"a {parameter.name} {wrong}")
         return ByLabel({str(label): float(each) for label, each in value.items()})
 
@@ -133,6 +136,10 @@ class PolicySettings(_Parameters):
     lambda_l: _Ridge = 1.0
     """λ_L: ridge of the linear models. Below 0.01, withdrawing a label would leave rounding errors."""
 
+    def __hash__(self) -> int:
+        # Mappings, such as the worth by label, have no hash; __eq__ compares all parameters.
+        return hash((self.name, self.max_stages, self.lambda_l))
+
     @model_validator(mode="before")
     @classmethod
     def _is_a_mapping(cls, data: object) -> object:
@@ -158,7 +165,7 @@ class PolicySettings(_Parameters):
                 )
         if {"worth", "worth_usd"} <= keys:
             raise mistake("worth_usd", "is set beside worth", "keep one of both")
-        if found := contradiction(self.worth, self.worth_usd, self.agreement):
+        if found := contradiction(self.worth, self.worth_usd, self.recall, self.agreement):
             raise mistake(*found)
         return self
 
@@ -194,11 +201,16 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
     """
-    parameters = settings.model_dump(exclude_unset=True, exclude_none=True)
     name: str = settings.name or _DEFAULT_POLICY
     if settings.name is None and not all(map(has_vote_model, aggregations)):
         name = _DEFAULT_WITHOUT_LABELS
-    return policy_by_name(name, parameters)
+    return _policy_by_settings(name, settings)
+
+
+@lru_cache(maxsize=256)
+def _policy_by_settings(name: str, settings: PolicySettings) -> Policy:
+    """The policy of this name; a project's tasks share it, as it holds parameters only."""
+    return policy_by_name(name, settings.model_dump(exclude_unset=True, exclude_none=True))
 
 
 def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from camvo.joint.joint_fit import JointFit
 from camvo.policies.joint import CAUTION_ROUNDS, Joint
 from camvo.policies.policy import JointFitData
 from camvo.replays.replay import VotesTable
-from camvo.stages.stages import QuestionStages, cheapest_first
+from camvo.stages.stages import QuestionStages, cheapest_first, next_arms
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern, named_labels
 from camvo.state.kept_rounds import LatestRounds
 from camvo.typing import Array
@@ -59,7 +59,7 @@ def run(policy: Joint, table: VotesTable, seed: int = 0) -> Decided:
         worth = policy.worth_in_askings(table.prices) * (1.0 + CAUTION_ROUNDS / max(everyone, 1))
         prices = {arm: share / worth for arm, share in zip(order, shares, strict=True)}
         stages = QuestionStages(fit.options, fit, tuple([prices[arm] for arm in fit.shortlist]))
-        decide = _shared(stages, tuple(names))
+        decide = _shared(stages, tuple(names), prices)
         rate = policy.exploration_rate(everyone)
         for task in range(start, end):
             row = table.votes[task]
@@ -105,14 +105,14 @@ def _fit(policy: Joint, table: VotesTable, sums: ExplorationSums) -> JointFit:
 
 
 def _shared(
-    stages: QuestionStages, names: tuple[str, ...]
+    stages: QuestionStages, names: tuple[str, ...], prices: dict[str, float]
 ) -> Callable[[Cast, bool], tuple[Cast, int, list[float]]]:
     """A function that asks and decides; tasks with the same votes share the work."""
     fit = stages.fit
     assert isinstance(fit, JointFit)
     further: dict[tuple[str | None, ...], list[str]] = {}
     decisions: dict[tuple[str | None, ...], tuple[int, list[float]]] = {}
-    everyone, silent = list(names), "-"
+    silent = "-"
 
     def key(cast: Cast) -> tuple[str | None, ...]:
         return tuple([cast.get(name, silent) for name in names])
@@ -122,13 +122,11 @@ def _shared(
         while not explored:
             at = key(cast)
             if at not in further:
-                further[at] = stages.together(cast)
-                if not further[at] and not any(cast.values()):
-                    further[at] = [name for name in everyone if name not in cast][:1]
-            wanted = [arm for arm in further[at] if arm not in cast]
-            if not wanted:
+                votes = {arm: {} if vote is None else {"q": vote} for arm, vote in cast.items()}
+                further[at] = next_arms({"q": stages}, prices, votes)
+            if not further[at]:
                 break
-            cast |= {arm: whole[arm] for arm in wanted}
+            cast |= {arm: whole[arm] for arm in further[at]}
         at = key(cast)
         if at not in decisions:
             said = fit.probabilities(cast)

@@ -134,6 +134,8 @@ class Joint(Ensemble, JointParameters):
             label, the worth of not missing it (:class:`.ByLabel`).
         worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
             asking all models costs for a task then says how many askings a right label is worth there.
+        recall: label → the share of the tasks with it that must be found (:mod:`camvo.scores.recall`).
+            Missing such a label counts as 1 / (1 − recall) wrong labels, unless ``worth`` names it.
         agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
             ``None`` to stop by ``worth``. With 1 a round stops only where no further vote can change the
             label. Contexts, confidences, a student and waits have no part in it.
@@ -178,11 +180,27 @@ class Joint(Ensemble, JointParameters):
     def losses(self, labels: Sequence[str]) -> LabelLosses:
         """What missing each label loses, in right labels; empty if all labels are worth the same."""
         worth = self.worth if self.worth_usd is None else self.worth_usd
-        if not isinstance(worth, ByLabel):
-            return NO_LOSSES
-        usual = _usual(worth)
-        losses = tuple([(label, worth.of(label, usual) / usual) for label in labels])
+        usual, sought = _usual(worth), self.recall or ByLabel()
+        own = worth if isinstance(worth, ByLabel) else ByLabel()
+        losses = tuple(
+            [
+                (
+                    label,
+                    1.0 / (1.0 - sought[label])
+                    if label in sought and label not in own
+                    else own.get(label, usual) / usual,
+                )
+                for label in labels
+            ]
+        )
         return losses if any(loss != 1.0 for _, loss in losses) else NO_LOSSES
+
+    def likely(self, posterior: Mapping[str, float]) -> dict[str, float]:
+        """The scores of the labels with a recall, by which tasks with such a label are found.
+
+        ``posterior`` is that of a decision (:class:`camvo.votes.aggregation.Decision`).
+        """
+        return {label: posterior[label] for label in self.recall or () if label in posterior}
 
     def policy_for(self, worth_usd: float) -> Joint:
         """The same policy for further votes on decided rounds, at this worth of a right label."""

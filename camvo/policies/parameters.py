@@ -49,11 +49,13 @@ class Parameter:
         least: the smallest value.
         above: a number that the value must exceed.
         most: the largest value.
+        below: a number that the value must not reach.
         in_replay: whether ``camvo replay`` has an option for it.
         sweep: an example of the list of values that ``camvo replay`` takes; empty if it takes one value.
         in_settings: the choices that ``camvo.yaml`` takes; empty for all.
         per_project: whether a project may override it.
         by_label: whether its value may also be a mapping from labels to values (:class:`ByLabel`).
+        only_by_label: whether it must be one, without a default.
     """
 
     help: str
@@ -61,11 +63,13 @@ class Parameter:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    below: float | None = None
     in_replay: bool = True
     sweep: str = ""
     in_settings: tuple[str, ...] = ()
     per_project: bool = True
     by_label: bool = False
+    only_by_label: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +101,32 @@ class Declaration:
         if value is None and self.optional:
             return None
         if about.by_label and isinstance(value, Mapping):
-            wrong = ((label, self.mistake(each)) for label, each in value.items())
+            wrong = ((label, self.out_of_range(each)) for label, each in value.items())
             found = next((f"of {label!r} {what}" for label, what in wrong if what), None)
-            return "must name a label" if not value else found
+            unnamed = not value or (about.only_by_label and DEFAULT in value)
+            return "must name labels" if unnamed else found
+        if about.only_by_label:
+            return f"must be by label, as {{'Fraud': {value!r}}}"
         if self.choices:
             return None if value in self.choices else f"must be {_alternatives(self.choices)}"
-        if self.kind not in (int, float):
-            return None
+        return self.out_of_range(value) if self.kind in {int, float} else None
+
+    def out_of_range(self, value: float) -> str | None:
+        """Say which numbers are allowed, of one label where values are by label; ``None`` if this is one."""
+        about = self.about
         inside = (
             math.isfinite(value)
             and (about.least is None or value >= about.least)
             and (about.above is None or value > about.above)
             and (about.most is None or value <= about.most)
+            and (about.below is None or value < about.below)
         )
         return None if inside else f"must be {self._range()}"
 
     def _range(self) -> str:
         least, above, most = self.about.least, self.about.above, self.about.most
+        if self.about.below is not None and above is not None:
+            return f"in ({above:g}, {self.about.below:g})"
         if most is not None and least is not None:
             return f"in [{least:g}, {most:g}]"
         if most is not None and above is not None:
@@ -143,7 +156,9 @@ def _declared(policy: type[Any]) -> Mapping[str, Declaration]:
         if field.init and about is not None:
             kind, *_ = get_args(hints[field.name])
             optional = NoneType in get_args(kind)
-            if optional or about.by_label:
+            if about.only_by_label:
+                kind = float
+            elif optional or about.by_label:
                 (kind,) = (each for each in get_args(kind) if each not in {NoneType, ByLabel})
             default = None if field.default is MISSING else field.default
             found[field.name] = Declaration(field.name, kind, default, optional, about)
@@ -260,6 +275,17 @@ class JointParameters(EnsembleParameters):
             by_label=True,
         ),
     ] = None
+    recall: Annotated[
+        ByLabel | None,
+        Parameter(
+            help="Share of the tasks with a label that must be found, by label; for joint.",
+            above=0,
+            below=1,
+            in_replay=False,
+            by_label=True,
+            only_by_label=True,
+        ),
+    ] = None
     agreement: Annotated[
         float | None,
         Parameter(
@@ -277,15 +303,18 @@ class JointParameters(EnsembleParameters):
             InvalidParameterError: a parameter is out of its range, or two of them contradict.
         """
         super().__post_init__()
-        if found := contradiction(self.worth, self.worth_usd, self.agreement):
+        if found := contradiction(self.worth, self.worth_usd, self.recall, self.agreement):
             raise InvalidParameterError(" ".join(found[:2]))
 
 
-def contradiction(worth: object, worth_usd: object, agreement: object) -> tuple[str, str, str] | None:
+def contradiction(
+    worth: object, worth_usd: object, recall: object, agreement: object
+) -> tuple[str, str, str] | None:
     """Say which parameter of the joint policy contradicts another: its name, what is wrong, what to do."""
     if isinstance(worth_usd, Mapping) and DEFAULT not in worth_usd:
         return "worth_usd", "names no default", "add default, the worth of all other labels in dollars"
-    named = [name for name, each in (("worth", worth), ("worth_usd", worth_usd)) if isinstance(each, Mapping)]
+    given = (("worth", worth), ("worth_usd", worth_usd), ("recall", recall))
+    named = [name for name, each in given if isinstance(each, Mapping)]
     if named and agreement is not None:
         wrong = "is by label beside agreement, which keeps the labels of all votes"
         return named[-1], wrong, "keep one of both"

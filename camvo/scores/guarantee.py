@@ -211,7 +211,7 @@ class Guarantee:
 
     def log_wealth(self, share: float) -> Array:
         """The logarithm of each test's wealth against "at most ``share`` are right", shape (G,)."""
-        return _log_wealth(*self._above, np.full(len(self.grid), share))
+        return log_wealth(*self._above, np.full(len(self.grid), share))
 
     @property
     def bounds(self) -> Array:
@@ -224,7 +224,7 @@ class Guarantee:
         high: Array = np.ones(len(self.grid))
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2.0
-            exceeded = _log_wealth(*self._above, middle) >= required
+            exceeded = log_wealth(*self._above, middle) >= required
             low, high = np.where(exceeded, middle, low), np.where(exceeded, high, middle)
         return low
 
@@ -271,7 +271,7 @@ class Guarantee:
         return wrong, right
 
 
-def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
+def log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
     """The log wealth of each test, mixed over all bets; all arguments and the result have shape (G,)."""
     gain = np.log1p(_BETS * ((1.0 - shares) / shares)[:, None])
     log_wealth = right[:, None] * gain + wrong[:, None] * _LOG_LOSSES

@@ -1,4 +1,4 @@
-"""In a real Label Studio a person tries a text, adopts it and writes a codebook: nothing is paid twice."""
+"""In a real Label Studio a person tries a text, refines one, adopts it and writes a codebook."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ NEW = "Rain is sad."
 
 
 def told(body: dict[str, Any]) -> Reply:
-    """Models that know from the instructions alone that rain is sad."""
+    """Models that know from the instructions alone that rain is sad, and propose to say so."""
     prompt = "\n".join(message["content"] for message in body["messages"])
+    if "You improve the labelling instructions" in prompt:
+        change = {"replace": "", "write": NEW, "cases": [1], "why": "They miss it."}
+        return Reply.says({"changes": [change]})
     return Reply.says({"mood": "Sad" if NEW in prompt and "rain today" in prompt else "Glad"})
 
 
@@ -97,3 +100,39 @@ def test_a_text_is_tried_adopted_and_followed_by_a_codebook_without_paying_twice
     assert models.count() == before
     [instructions] = [row.instructions for row in server.rows(select(tables.projects.c.instructions))]
     assert instructions == NEW
+
+
+def test_a_text_that_a_model_proposes_is_judged_and_adopted_and_old_labels_stay_until_they_are_asked_for(
+    installation: Installation, models: OpenAIServer
+) -> None:
+    studio, server = installation.studio, installation.server
+    project = installation.connected(*(f"rain today, {number}" for number in range(44)))
+    path = f"/api/projects/{project}/"
+    studio.ask("PATCH", path, {"expert_instruction": "<p>Judge the writer.</p>"})
+    done = installation.camvo("predict", project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for task in installation.tasks(project)[:40]:
+        installation.annotate(task["id"], choice("Sad"))
+    annotations = select(tables.human_annotations.c.task)
+    wait_until(lambda: len(server.rows(annotations)) >= 40, "the annotations")
+
+    done = installation.on_ledger("refine", project, "--by", "red", "--budget", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "change 1: better than the present text, and the best" in done.stdout
+    [advice] = [line for line in done.stdout.splitlines() if line.startswith("to adopt it: ")]
+    assert studio.ask("GET", path)["expert_instruction"] == "<p>Judge the writer.</p>"
+    adopt = advice.partition("--adopt ")[2].split()[0]
+    done = installation.on_ledger("refine", project, "--adopt", adopt, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert NEW in studio.ask("GET", path)["expert_instruction"]
+
+    before = models.count()
+    done = installation.on_ledger("quote", project)
+    assert "44 tasks have labels of earlier instructions: none is asked about again" in done.stdout
+    done = installation.camvo("predict", project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert labels(installation, project)[40:] == ["Glad"] * 4
+    assert models.count() == before
+    done = installation.camvo("predict", project, "--refresh")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert labels(installation, project)[40:] == ["Sad"] * 4

@@ -305,11 +305,13 @@ def test_human_labels_change_the_next_predictions(installation: Installation) ->
     assert chosen(installation.open(task)) == ["Sad"]
 
 
-def test_a_changed_label_config_is_asked_anew(installation: Installation) -> None:
+def test_a_label_that_is_added_is_asked_about_once_somebody_says_so(installation: Installation) -> None:
     project = installation.project("red: Cross/Glad, green: Cross/Glad, blue: Cross/Glad")
     installation.connect(project, *RELIABLE)
     installation.retrieve(project)
     installation.studio.ask("PATCH", f"/api/projects/{project}/", {"label_config": MORE_MOODS})
+    done = installation.on_ledger("relabel", project, "--yes", "--add", "Cross", "--below", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
     done = installation.camvo("predict", project, "--refresh")
     assert "0 predictions stored, 1 replaced" in done.stdout, done.stdout + done.stderr
     [task] = installation.tasks(project)

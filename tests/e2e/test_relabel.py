@@ -90,6 +90,21 @@ def test_labels_change_everywhere_and_come_back(installation: Installation, mode
     assert installation.on_ledger("report", project).returncode == 0
 
 
+def test_a_label_of_people_that_is_split_stays_in_label_studio(
+    installation: Installation, models: OpenAIServer
+) -> None:
+    project, calls = labelled(installation), models.count()
+    relabelled(installation, project, "--split", "Calm=Quiet,Misty")
+    assert _choices(installation, project) == ["Glad", "Sad", "Quiet", "Misty"]
+    assert said(installation, project) == list(MOODS[:3])
+    done = installation.on_ledger("review", project, "--disputed")
+    assert "people gave Calm, which is split" in " ".join(done.stdout.split())
+    relabelled(installation, project, "--undo")
+    assert _choices(installation, project) == ["Glad", "Sad", "Calm"]
+    assert said(installation, project) == list(MOODS[:3])
+    assert models.count() == calls
+
+
 def test_a_label_that_a_person_renames_is_asked_about_while_predictions_go_on(
     installation: Installation, models: OpenAIServer
 ) -> None:

@@ -44,13 +44,19 @@ class BlindProject:
                 connection, PROJECT, extra_params=None, label_config=CONFIG.format(choice), now=1.0
             )
 
-    def predict(self, labels: Sequence[str], **changes: object) -> None:
-        """Store a round for each label; a hash of the task decides which are blind."""
+    def predict(
+        self,
+        labels: Sequence[str],
+        plan_of: Callable[[int], dict[str, object]] | None = None,
+        **changes: object,
+    ) -> None:
+        """Store a round for each label, with a plan by task; a hash of the task decides which are blind."""
         first = len(self.rounds) + 1
         with self.ledger.write() as connection:
             for task, label in enumerate(labels, start=first):
                 audit = is_audit(PROJECT, task, self.audit)
                 values = {"cost_usd": 0.001, "full_cost_usd": 0.004, "score": 0.98, **changes}
+                values |= {} if plan_of is None else {"plan": plan_of(task)}
                 round_ = a_round(a_key(task), label=label, audit=audit, **values)
                 number = rounds.insert_each(connection, [round_])[0]
                 self.rounds[task] = replace(round_, id=number)

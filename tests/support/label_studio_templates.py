@@ -153,29 +153,38 @@ PAGE = Path(__file__).parents[2] / "docs" / "tags.md"
 """The page with the table of templates."""
 
 
+_WHOLE = "all controls | –"
+"""The cells of a template without a control that stays blank."""
+
+
 def table() -> str:
-    """The table of all templates, in Markdown; files of a template that come to the same have one row."""
-    rows: dict[tuple[str, str], str] = {}
-    offered: set[str] = set()
+    """The table of all templates, in Markdown; those that come to the same share a row."""
+    rows: dict[str, dict[str, None]] = {}
+    offered: dict[str, str] = {}
     for template in templates():
-        folder_ = template.name.removesuffix("/config.xml")
-        cells = _cells(template)
-        rows.setdefault((folder_, cells), template.name if folder_ in offered else folder_)
-        offered.add(folder_)
-    head = "| template | gets predictions | stays blank: what is not supported |\n|---|---|---|\n"
-    return head + "\n".join(f"| {name} | {cells} |" for (_, cells), name in rows.items())
+        folder_, cells = template.name.removesuffix("/config.xml"), _cells(template)
+        if offered.setdefault(folder_, cells) != cells:
+            folder_ = template.name
+        rows.setdefault(cells, {})[folder_] = None
+    head = "| templates | get predictions | stay blank: what is not supported |\n|---|---|---|\n"
+    whole_first = sorted(rows.items(), key=lambda row: row[0] != _WHOLE)
+    return head + "\n".join(f"| {', '.join(names)} | {cells} |" for cells, names in whole_first)
 
 
 def _cells(template: Template) -> str:
+    """What gets predictions and what does not; no control is named where all are alike."""
     config = template.config
-    asked = [f"`{question.name}`" + _condition(question) for question in config.questions]
     if config.questions:
         run(config)  # a template that cannot be predicted has no row
+    asked = [f"`{question.name}`" + _condition(question) for question in config.questions]
     blank: dict[str, list[str]] = {}
     for skipped in config.skipped:
-        blank.setdefault(_cell(skipped.reason), []).append(f"`{skipped.control}`")
-    reasons = [f"{_few(names)}: {_brief(reason)}" for reason, names in blank.items()]
-    return f"{_few(asked) or '–'} | {'; '.join(reasons) or '–'}"
+        blank.setdefault(_brief(_cell(skipped.reason)), []).append(f"`{skipped.control}`")
+    if not blank:
+        return _WHOLE
+    if not asked:
+        return f"– | {'; '.join(blank)}"
+    return f"{_few(asked)} | {'; '.join(f'{_few(names)}: {reason}' for reason, names in blank.items())}"
 
 
 _BRIEF = {

@@ -170,12 +170,18 @@ def _settle(
         asked = Asked(config, own.instructions, process.embedder.identity, own.redact)
         found = transition(connection, project, asked, process.clock())
     for control, labels in found.open.items():
-        gone = ", ".join(map(repr, labels.gone))
         source = f"--project {short_name(project)}" if is_of_label_studio(project) else f"--name {project}"
+        gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
+        if gone:
+            what = f"what becomes of {gone}, which earlier labels name"
+            how = "--rename old=new, --merge a,b=c, --split old=a,b or --drop x"
+        else:
+            what = f"from which labels {added} takes tasks"
+            how = "--add new=a,b, or --add new for none"
         raise ConfigError(
-            f"{control}: nobody has said what becomes of {gone}, which earlier labels name",
+            f"{control}: nobody has said {what}",
             where="label_config",
-            fix=f"run `camvo relabel {source}` with --rename old=new, --merge a,b=c or --drop x",
+            fix=f"run `camvo relabel {source}` with {how}",
         )
     for carrying in carryings(found, project, own):
         run_each(carrying.transactions(), lambda transaction: _written(process, transaction))

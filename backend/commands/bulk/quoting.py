@@ -23,7 +23,7 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
-from backend.ledger.decided import cost_of_a_task
+from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
@@ -274,7 +274,7 @@ def _cost_of_a_task(jobs: DatasetJobs) -> float:
     """What the calls about a task have cost on average, in $."""
     with jobs.process.ledger.read() as connection:
         names = (question.name for question in jobs.config.questions)
-        return sum(cost_of_a_task(connection, jobs.project, name) for name in names)
+        return sum(costs_of_a_task(connection, jobs.project, name).usd for name in names)
 
 
 def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, usd: float) -> None:

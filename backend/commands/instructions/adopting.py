@@ -35,43 +35,68 @@ def how_to_adopt(text: str | Path, number: int | None, config: Path | None = Non
 
 
 def adopt_text(
-    number: int, path: Path, config: Path | None, label_studio: str | None, console: Console, *, yes: bool
+    number: int,
+    path: Path | None,
+    config: Path | None,
+    label_studio: str | None,
+    console: Console,
+    *,
+    yes: bool,
 ) -> None:
     """Write a text into a project's instructions in Label Studio, in place of the one that models read.
 
+    Args:
+        number: the project's number.
+        path: the file of the text; ``None`` for the one before the present one.
+        config: the settings' file.
+        label_studio: Label Studio's address.
+        console: where the change is shown.
+        yes: whether it was agreed to.
+
     Raises:
-        ConfigError: the text cannot be read or is empty; models do not read the project's instructions; the
-            change was not agreed to; or Label Studio stores another text.
+        ConfigError: the text cannot be read, is empty or is not known; models do not read the project's
+            instructions; the change was not agreed to; or Label Studio stores another text.
     """
-    text = read_instructions(path, "--adopt")
+    option = "--adopt" if path is not None else "--take-back"
+    text = None if path is None else read_instructions(path, option)
     environment = environment_with(config)
     client = backend_client.label_studio_client(label_studio, environment)
     project = client.project(number)
-    if not _own_settings(project_key(project), environment).project_instructions:
+    own, earlier = _stored(project_key(project), environment)
+    text = earlier if text is None else text
+    if text is None:
+        raise ConfigError(
+            f"the ledger knows no earlier instructions of project {number}",
+            where=option,
+            fix="give a file with them: --adopt FILE",
+        )
+    if not own.project_instructions:
         raise ConfigError(
             f"models do not read the instructions of project {number} (project_instructions: false); nothing"
             " was changed",
-            where="--adopt",
-            fix=how_to_adopt(path, None).removeprefix("to adopt it, "),
+            where=option,
+            fix=how_to_adopt(path or "the text before", None).removeprefix("to adopt it, "),
         )
     written = str(project.get("expert_instruction") or "")
     new = with_new_text(written, text)
-    change_instructions(client, number, written, new, text, console, yes=yes, where="--adopt")
+    change_instructions(client, number, written, new, text, console, yes=yes, where=option)
     console.print(
-        f"project {number}: the instructions are changed, which begins a new epoch: tasks are asked about"
-        " again when they are predicted next. Answers that were bought to judge the text are kept;"
+        f"project {number}: the instructions are changed, which is another epoch: tasks keep their labels"
+        " until models are asked again. Answers and labels that this text has got already cost nothing;"
         f" camvo quote --project {number} says what the others cost",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def _own_settings(key: str, environment: Environment) -> Settings:
-    """A project's settings; those of ``camvo.yaml`` if the ledger does not know it."""
+def _stored(key: str, environment: Environment) -> tuple[Settings, str | None]:
+    """A project's settings and the instructions before; if the ledger does not know it, those of the file."""
     settings = settings_module.load(environment.config)
     with closing(Ledger(environment.database_url)) as ledger:
         if not ledger.exists():
-            return settings
+            return settings, None
         ledger.migrate()
         with ledger.read() as connection:
-            return project_settings(projects.get(connection, key), settings)[0]
+            stored = projects.get(connection, key)
+            own, _ = project_settings(stored, settings)
+            return own, None if stored is None else stored.earlier_instructions

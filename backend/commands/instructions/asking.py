@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from rich.console import Console
 
 from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, is_audit
@@ -20,6 +21,7 @@ from backend.commands.bulk.held_labels import NONE_HELD
 from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.index import Index
 from backend.datasets.sources import open_source
 from backend.datasets.tasks import DatasetTask, IndexedTasks
@@ -58,6 +60,23 @@ def opened(
     else:
         with opened_file(source, options, environment, asking=asking) as found:
             yield found
+
+
+@contextmanager
+def opened_on_terminal(
+    source: Path | int,
+    options: LabelOptions,
+    config: Path | None,
+    label_studio: str | None,
+    *,
+    as_json: bool = False,
+    asking: bool = True,
+) -> Iterator[tuple[DatasetJobs, IndexedTasks, Console]]:
+    """The same for a command that people may interrupt, with its console: the other one if it prints JSON."""
+    environment = environment_with(config)
+    quiet_logs(environment)
+    with interruptible(), opened(source, options, environment, label_studio, asking=asking) as (jobs, tasks):
+        yield jobs, tasks, Console(stderr=as_json)
 
 
 @contextmanager

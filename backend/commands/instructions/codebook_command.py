@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
+from backend.commands.shared.arguments import Config, LabelStudioUrl, refuse, source_and_options
 
 
 def codebook(  # noqa: PLR0917 - a command's options
@@ -51,19 +51,23 @@ def codebook(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.instructions.codebook import CodebookOptions, run_codebook  # noqa: PLC0415
 
-    require_one_source(source, project)
-    of_file = {"labels": labels, "text_column": text_column, "id_column": id_column, "name": name}
-    if source is None:
-        refuse("is for files", "leave it out", label_config=label_config, **of_file)
-    else:
-        into = {"into_project": into_project, "label_studio": label_studio}
-        refuse("is for projects", "give --project N in place of a file", **into)
+    chosen, options = source_and_options(
+        source,
+        project,
+        {
+            "label_config": label_config,
+            "labels": labels,
+            "text_column": text_column,
+            "id_column": id_column,
+            "name": name,
+        },
+        {"into_project": into_project, "label_studio": label_studio},
+    )
     refuse("needs --into-project", "leave it out", yes=yes and not into_project)
     refuse(
         "would show annotators the labels of blind tasks",
         "leave it out",
         quote_blind=quote_blind and into_project,
     )
-    options = options_of(label_config, labels, text_column, id_column=id_column, name=name)
     wanted = CodebookOptions(out, examples, quote_blind, into_project, yes)
-    run_codebook(source or int(project or 0), wanted, options, config, label_studio)
+    run_codebook(chosen, wanted, options, config, label_studio)

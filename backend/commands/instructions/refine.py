@@ -26,7 +26,7 @@ from backend.commands.instructions.asking import (
     annotated_tasks,
     ask_about,
     is_in_project,
-    opened,
+    opened_on_terminal,
     own_text,
     peoples_label,
     price_of,
@@ -36,7 +36,6 @@ from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptio
 from backend.commands.instructions.comparison import change, compare_texts, write_page
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import BudgetExhaustedError, ConfigError
@@ -155,10 +154,7 @@ def run_refine(
     as_json: bool,
 ) -> None:
     """Refine the instructions of a file or of a project of Label Studio, and print what was found."""
-    environment = environment_with(config)
-    quiet_logs(environment)
-    console = Console(stderr=as_json)
-    with interruptible(), opened(source, options, environment, label_studio) as (jobs, tasks):
+    with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
         found = refine_on(jobs, tasks, wanted, options, console)
     if as_json:
         print(json.dumps(asdict(found), indent=2))  # noqa: T201 - the output

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
+from backend.commands.shared.arguments import Config, LabelStudioUrl, refuse, source_and_options
 
 
 def refine(  # noqa: PLR0917 - a command's options
@@ -28,6 +28,10 @@ def refine(  # noqa: PLR0917 - a command's options
         Path | None,
         typer.Option("--adopt", metavar="PATH", help="Ask nobody: write this text into the project."),
     ] = None,
+    take_back: Annotated[
+        bool,
+        typer.Option("--take-back", help="Ask nobody: write the project's text before this one into it."),
+    ] = False,
     label_config: arguments.LabelConfigFile = None,
     labels: arguments.Labels = None,
     text_column: arguments.TextColumn = None,
@@ -37,7 +41,7 @@ def refine(  # noqa: PLR0917 - a command's options
     budget: arguments.Budget = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Spend what the quote says, or with --adopt change the project's text."),
+        typer.Option("--yes", help="Spend what the quote says, or change the project's text."),
     ] = False,
     label_studio: LabelStudioUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -49,25 +53,30 @@ def refine(  # noqa: PLR0917 - a command's options
 
     Example: camvo refine --project 1 --by opus --budget 5
     """
-    require_one_source(source, project)
-    of_file = {"labels": labels, "text_column": text_column, "id_column": id_column, "name": name}
-    if source is None:
-        refuse("is for files", "leave it out", label_config=label_config, **of_file)
-    else:
-        into = {"adopt": adopt, "label_studio": label_studio}
-        refuse("is for projects", "give --project N in place of a file", **into)
-    if adopt is not None:
+    chosen, options = source_and_options(
+        source,
+        project,
+        {
+            "label_config": label_config,
+            "labels": labels,
+            "text_column": text_column,
+            "id_column": id_column,
+            "name": name,
+        },
+        {"adopt": adopt, "take_back": take_back, "label_studio": label_studio},
+        budget=budget,
+        yes=yes,
+    )
+    refuse("is another text than that of --adopt", "leave one out", take_back=take_back and adopt)
+    if adopt is not None or take_back:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
         from backend.commands.instructions.adopting import adopt_text  # noqa: PLC0415 - the same
 
-        refuse("asks nobody with --adopt", "leave it out", by=by, budget=budget, json=as_json)
+        refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
         adopt_text(int(project or 0), adopt, config, label_studio, Console(), yes=yes)
         return
     from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
 
-    options = options_of(
-        label_config, labels, text_column, id_column=id_column, name=name, budget=budget, yes=yes
-    )
     wanted = RefineOptions(by, sample, out)
-    run_refine(source or int(project or 0), wanted, options, config, label_studio, as_json=as_json)
+    run_refine(chosen, wanted, options, config, label_studio, as_json=as_json)

@@ -19,7 +19,7 @@ from backend.commands.instructions.asking import (
     annotated_tasks,
     ask_about,
     kept_blind,
-    opened,
+    opened_on_terminal,
     price_of,
     read_instructions,
     read_text,
@@ -28,7 +28,6 @@ from backend.commands.instructions.asking import (
 from backend.commands.instructions.comparison import Comparison, change, compare_texts, verdict, write_page
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import check_writable
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError
@@ -69,10 +68,7 @@ def run_trial(
     as_json: bool,
 ) -> None:
     """Try a text on a file or on a project of Label Studio, and print what changes."""
-    environment = environment_with(config)
-    quiet_logs(environment)
-    console = Console(stderr=as_json)
-    with interruptible(), opened(source, options, environment, label_studio) as (jobs, tasks):
+    with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
         found = try_on(jobs, tasks, trial, options, console)
     if as_json:
         print(json.dumps(found.to_json(), indent=2))  # noqa: T201 - the output

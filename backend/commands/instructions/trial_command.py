@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, options_of, refuse, require_one_source
+from backend.commands.shared.arguments import Config, LabelStudioUrl, refuse, source_and_options
 from backend.errors import ConfigError
 
 
@@ -52,23 +52,29 @@ def try_text(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.instructions.trial import TrialOptions, run_trial  # noqa: PLC0415 - keeps the help fast
 
-    require_one_source(source, project)
-    of_file = {"labels": labels, "text_column": text_column, "id_column": id_column, "name": name}
     new = new_label_config
-    if source is None:
-        refuse("is for files", "leave it out", **of_file)
+    if source is None:  # the project has a label config, so this can only be the new one
         refuse("is given twice", "leave it out", label_config=new and label_config)
         new, label_config = new or label_config, None
-    else:
-        refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
+    chosen, options = source_and_options(
+        source,
+        project,
+        {
+            "label_config": label_config,
+            "labels": labels,
+            "text_column": text_column,
+            "id_column": id_column,
+            "name": name,
+        },
+        {"label_studio": label_studio},
+        budget=budget,
+        yes=yes,
+    )
     if instructions is None and new is None:
         raise ConfigError(
             "say what to try",
             where="--instructions",
             fix="give a file with new instructions, or a label config",
         )
-    options = options_of(
-        label_config, labels, text_column, id_column=id_column, name=name, budget=budget, yes=yes
-    )
     trial = TrialOptions(instructions, new, sample, out)
-    run_trial(source or int(project or 0), trial, options, config, label_studio, as_json=as_json)
+    run_trial(chosen, trial, options, config, label_studio, as_json=as_json)

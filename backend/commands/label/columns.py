@@ -68,6 +68,12 @@ COLUMNS: Final = (
     ),
     AddedColumn("score", float, "the probability that it is right", of_round=lambda round_: round_.score),
     AddedColumn(
+        "likely",
+        str,
+        "the scores of the labels with a [recall](recall.md); JSON in CSV and Parquet",
+        of_round=lambda round_: round_.plan.get("likely"),
+    ),
+    AddedColumn(
         "votes",
         str,
         "who voted what; JSON in CSV and Parquet",

@@ -54,6 +54,7 @@ from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, 
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, money
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
@@ -175,6 +176,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
         with annotation_process(settings, environment, embedder) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             tasks = RandomSample(index, project, options.sample) if options.sample else index
+            _require_blind(jobs, options)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
             elif not (jobs.settings.audit or options.sample or _has_labels(jobs)):
@@ -190,6 +192,20 @@ def run_label(  # noqa: PLR0917 - what a run needs
             complete_and_count(jobs, tasks, console, options)
             write(results(tasks, jobs), index.columns, added_kinds(jobs.config))
             return tally
+
+
+def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:
+    """Refuse a recall that no blind label can ever certify."""
+    if not jobs.settings.policy.recall or jobs.settings.audit or options.blind:
+        return
+    with jobs.process.ledger.read() as connection:
+        if BlindQueues(connection, jobs.project).all():
+            return
+    raise ConfigError(
+        "needs blind labels, and no task is kept blind",
+        where="policy.recall",
+        fix="give --blind 1000 in the project's first run, set audit in camvo.yaml, or remove recall",
+    )
 
 
 def print_absent(dataset: Dataset, index: Index, console: Console) -> None:

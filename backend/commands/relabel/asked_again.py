@@ -9,7 +9,7 @@ from functools import partial
 from backend.commands.shared.asking_again import ScoreLevels, is_below
 from backend.learning.concerned import Concern
 from backend.learning.label_schemes import Transition
-from backend.ledger.decided import DecidedTask, cost_of_a_task, decided_tasks
+from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_tasks
 from backend.ledger.schemes import Schemes
 from backend.questions import ConfigQuestion
 from backend.questions.relabelling import LabelFates, label_values
@@ -28,7 +28,7 @@ class AskedAgain:
         tasks: how many tasks the question has.
         unclear: how many tasks people have given a label that is split or dropped.
         levels: how many tasks that nobody has labelled have which score.
-        usd: the price of a task, in $.
+        costs: what a task costs.
     """
 
     rounds: frozenset[int]
@@ -37,7 +37,7 @@ class AskedAgain:
     tasks: int
     unclear: int
     levels: ScoreLevels
-    usd: float
+    costs: TaskCosts
 
     @classmethod
     def among(
@@ -45,7 +45,7 @@ class AskedAgain:
         tasks: Iterable[DecidedTask],
         concern: Concern,
         way: Relabelling,
-        usd: float,
+        costs: TaskCosts,
         below: float | None,
     ) -> AskedAgain:
         """Find the tasks that are asked about again.
@@ -54,7 +54,7 @@ class AskedAgain:
             tasks: the question's tasks.
             concern: which of them new labels may concern.
             way: how votes are written afterwards.
-            usd: the price of a task, in $.
+            costs: what a task costs.
             below: tasks with a lower score are asked about again as well; ``None`` for no others.
         """
         rounds, named, doubtful, number, unclear = set[int](), 0, 0, 0, 0
@@ -70,7 +70,7 @@ class AskedAgain:
             low = below is not None and task.human is None and is_below(task.score, below)
             if lost or concerned or low:
                 rounds.add(task.round_id)
-        return cls(frozenset(rounds), named, doubtful, number, unclear, levels, usd)
+        return cls(frozenset(rounds), named, doubtful, number, unclear, levels, costs)
 
     def lines(self, how_to_look: str) -> Iterator[str]:
         """The quote as sentences.
@@ -80,13 +80,14 @@ class AskedAgain:
         """
         asked, low = len(self.rounds), len(self.rounds) - self.named - self.doubtful
         share = f"{asked / self.tasks:.1%}" if self.tasks else "0%"
+        about, most = (formats.dollars(asked * usd) for usd in self.costs)
         yield (
             f"  {asked:,} of {formats.of(self.tasks, 'task')} ({share}) are asked about again, for about"
-            f" {formats.dollars(asked * self.usd)}: {self.named:,} have a label that is split, dropped or"
-            f" near a new one, {self.doubtful:,} have votes for one, {low:,} a low score"
+            f" {about}, at most {most}: {self.named:,} have a label that is split, dropped or near a new one,"
+            f" {self.doubtful:,} have votes for one, {low:,} a low score"
         )
         yield "  more of those that nobody has labelled are asked about again with"
-        yield from (f"  {line}" for line in self.levels.lines(self.usd))
+        yield from (f"  {line}" for line in self.levels.lines(self.costs.usd))
         if self.unclear:
             yield f"  {formats.of(self.unclear, 'human label')} to look at, kept as given: {how_to_look}"
 
@@ -117,5 +118,5 @@ def asked_again(
             place = (schemes.connection, schemes.project, control)
             decided = partial(decided_tasks, *place, scheme.source or "")
             concern = Concern(near, question.control.aggregation, label_values(question), decided())
-            again[control] = AskedAgain.among(decided(), concern, way, cost_of_a_task(*place), below)
+            again[control] = AskedAgain.among(decided(), concern, way, costs_of_a_task(*place), below)
     return again

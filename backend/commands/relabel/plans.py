@@ -199,16 +199,17 @@ def _require_clear(
                 where="--label-config",
                 fix="add it to the config, or name a label that it has",
             )
+        if not labels.gone:
+            raise ConfigError(
+                f"{name}: the label config adds {_quoted(labels.added)}, and no label becomes it",
+                where="--label-config",
+                fix=f"say where it comes from: --add '{labels.added[0]}=a,b', --split old=a,b or --rename"
+                " old=new",
+            )
         raise ConfigError(
             f"{name}: says nothing of {_quoted(labels.gone)}, which the label config lacks",
             where="camvo relabel",
             fix="say what becomes of each: --rename old=new, --merge a,b=c, --split old=a,b or --drop x",
-        )
-    for name, added in found.added.items():
-        raise ConfigError(
-            f"{name}: the label config adds {_quoted(added)}, and no label becomes it",
-            where="--label-config",
-            fix=f"say where it comes from: --add '{added[0]}=a,b', --split old=a,b or --rename old=new",
         )
     other = sorted({scheme.control for scheme in found.anew} & before.keys())
     for name in other:
@@ -300,7 +301,7 @@ def _resumed(
         _is_made(scheme, fates, after[scheme.control]) for scheme in done
     ):
         return None
-    if found.open or found.added or {scheme.control for scheme in found.anew} & before.keys():
+    if found.open or {scheme.control for scheme in found.anew} & before.keys():
         return None
     ways = [
         *found.carried,

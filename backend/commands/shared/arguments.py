@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import typer
 
@@ -202,6 +203,33 @@ def require_one_source(source: Path | None, project: int | None) -> None:
     """Check that a command has either a file or a project."""
     if (source is None) == (project is None):
         raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
+
+
+def source_and_options(
+    source: Path | None,
+    project: int | None,
+    of_file: Mapping[str, Any],
+    of_project: Mapping[str, object],
+    **others: Any,
+) -> tuple[Path | int, LabelOptions]:
+    """The file or the project's number, and the options of a run on it.
+
+    Args:
+        source: the file.
+        project: the number of the project in its place.
+        of_file: the options that only a file has, by their names; those of :func:`options_of` are among them.
+        of_project: those that only a project has.
+        others: those that both have.
+
+    Raises:
+        ConfigError: neither or both are given, or an option of the other one.
+    """
+    require_one_source(source, project)
+    if source is None:
+        refuse("is for files", "leave it out", **of_file)
+    else:
+        refuse("is for projects", "give --project N in place of a file", **of_project)
+    return source or int(project or 0), options_of(**of_file, **others)
 
 
 def refuse(message: str, fix: str, **options: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,8 +18,9 @@ from backend import settings as settings_module
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import check_writable, whole_file
-from backend.errors import ConfigError
+from backend.errors import BadLabelConfigError, ConfigError
 from backend.learning.annotators import answered_questions
+from backend.learning.label_schemes import Asked
 from backend.learning.projects import project_settings
 from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
@@ -29,16 +30,25 @@ from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
+from backend.ledger.schemes import Schemes
+from backend.questions import parse_label_config
 from backend.server.status.agreement import AgreementReport, agreement_reports, beyond_chance, replaceable
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
+from backend.server.status.recall import FoundTasks, RecallReport
 from backend.server.status.report import ProjectReport, QuestionReport
 from backend.server.status.work import too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
+from camvo.policies.parameters import ByLabel
+from camvo.scores.recall import CONFIDENCE
 
 if TYPE_CHECKING:
     from backend.server.status.drawings import Drawing
+
+
+_HALF: Final = 0.5
+"""Where a label is only certainly among more of the tasks than this, votes do not tell where it is."""
 
 
 def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
@@ -87,7 +97,10 @@ class _NamedModel:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The contents of a certificate in addition to the project's report."""
+    """The contents of a certificate in addition to the project's report.
+
+    ``asked_otherwise`` says that label config, instructions or prompt have changed since the labels.
+    """
 
     counting: int
     counted_at: float
@@ -96,6 +109,7 @@ class Contents:
     evidence: Mapping[str, Mapping[str, Any]]
     config_hash: str
     instructions_hash: str | None
+    asked_otherwise: bool
     voters: tuple[_NamedModel, ...]
     agreement: tuple[AgreementReport, ...]
     settings: Mapping[str, str]
@@ -126,9 +140,29 @@ def contents_of(connection: Connection, stored: Project, settings: Settings) -> 
         evidence=evidence,
         config_hash=_sha256(stored.label_config or ""),
         instructions_hash=_sha256(own.instructions) if own.instructions else None,
+        asked_otherwise=_asked_otherwise(connection, stored, own, epochs),
         voters=tuple(_voters(own)),
         agreement=agreement_reports(answered_questions(connection, stored.key)),
         settings=_settings(own),
+    )
+
+
+def _asked_otherwise(
+    connection: Connection, stored: Project, settings: Settings, epochs: Mapping[str, str]
+) -> bool:
+    """Whether the questions of now are not those of the latest labels."""
+    schemes = Schemes(connection, stored.key).latest()
+    if stored.label_config is None or not schemes:
+        return False
+    try:
+        config = parse_label_config(stored.label_config)
+    except BadLabelConfigError:
+        return False
+    return any(
+        Asked(config, settings.instructions, schemes[question.name].embedder, settings.redact).epoch(question)
+        != epochs[question.name]
+        for question in config.questions
+        if question.name in schemes and question.name in epochs
     )
 
 
@@ -152,7 +186,7 @@ def _settings(settings: Settings) -> dict[str, str]:
     """The settings that affect labels. None of them is a text, an address or a path."""
     name, _ = policy_in_force(settings.policy)
     policy = settings.policy.model_dump(exclude={"name"}, exclude_unset=True, exclude_none=True)
-    parameters = ", ".join(f"{key} {value}" for key, value in sorted(policy.items()))
+    parameters = ", ".join(f"{key} {_shown(value)}" for key, value in sorted(policy.items()))
     return {
         "policy": f"{name} ({parameters})" if parameters else name,
         "right, as wanted": f"{settings.guarantee:g}",
@@ -163,6 +197,11 @@ def _settings(settings: Settings) -> dict[str, str]:
         "texts are redacted": _yes(settings.redact is not None),
         "embedder": _sha256(settings.embedder) if "/" in settings.embedder else settings.embedder,
     }
+
+
+def _shown(value: object) -> object:
+    """A parameter's value; those by label as words."""
+    return f"({ByLabel(value)})" if isinstance(value, Mapping) else value
 
 
 def _yes(value: bool) -> str:
@@ -204,12 +243,41 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
     for question in project.questions:
         if question.current:
             yield _certified(project, question)
+            yield from _recall_lines(project, question)
             if (shares := question.shares) is not None:
                 later = f"; {of(shares.beyond, 'other task')} not covered" if shares.beyond else ""
                 yield (
                     f"{question.control}: the share of each label among {of(shares.tasks, 'task')},"
                     f" by {of(shares.blind, 'blind label')}{later}"
                 )
+
+
+def _recall_lines(project: ProjectReport, question: QuestionReport) -> Iterator[str]:
+    """Which tasks hold the wanted share of those with a label, or what is missing to know it."""
+    for sought in question.recall:
+        name, share = f"{question.control}: {sought.label}", share_of_hundred(sought.target)
+        if (found := sought.found) is None:
+            known = f"{count(sought.labelled)} of {of(sought.blind, 'blind label')} say so"
+            more = f"about {count(sought.needed)} more" if sought.blind else "blind labels"
+            how = _where(project) if sought.blind else _how(project)
+            yield f"{name}: it is not certified which tasks hold {share}: {known}; it needs {more}; {how}"
+        else:
+            yield (
+                f"{name}: at least {share} {_among(found, sought)}, those with a score of it of at least"
+                f" {found.sure.threshold:.3g}, with {share_of_hundred(CONFIDENCE)} confidence, by"
+                f" {of(found.sure.blind, 'blind label')} that say so"
+            )
+        if sought.beyond and sought.blind:
+            yield f"{name}: {of(sought.beyond, 'other task')} not covered"
+        if sought.easier and (found is None or found.tasks > _HALF * sought.tasks):
+            votes = "the votes hardly tell where it is" if found is not None else "so far"
+            lower = [f"{share_of_hundred(each.target)} {_among(each, sought)}" for each in sought.easier]
+            yield f"{name}: {votes}: at least {'; '.join(lower)}"
+
+
+def _among(found: FoundTasks, sought: RecallReport) -> str:
+    share = percent(found.tasks / max(sought.tasks, 1))
+    return f"is among {count(found.tasks)} of {of(sought.tasks, 'task')} ({share})"
 
 
 def _certified(project: ProjectReport, question: QuestionReport) -> str:
@@ -247,6 +315,7 @@ def _render(  # noqa: PLR0917 - what the page says
             version=version,
             questions=questions,
             drawings=drawings,
+            recall={question.control: [*_recall_lines(project, question)] for question in questions},
             advice={question.control: _what_to_label(project, question) for question in questions},
             models={model.name: model for model in project.models},
         )

@@ -419,6 +419,7 @@ projects = _table(
     Column("extra_params", _JSON_VALUE),
     Column("label_config", Text),
     Column("instructions", Text),
+    Column("earlier_instructions", Text),
     Column("model_version", Text),
     Column("updated_at", Double, nullable=False),
     Column("title", Text),

@@ -324,10 +324,12 @@ class GroupedReads(Generic[_Item, _Value]):
 
 _BATCH = 256
 
-_PAUSE = 0.004
-"""Seconds after a transaction in which the next one gathers functions, unless one of them is urgent.
+_PAUSE, _MOST_PAUSE = 0.004, 0.05
+"""The least and the most seconds after a transaction in which the next one gathers functions, unless one of
+them is urgent: in between as long as the transaction took.
 
-A function that arrives later does not wait. So many small writes share a commit also where commits are quick.
+A function that arrives later does not wait. So many small writes share a commit also where commits are quick,
+and the writer takes at most half of a busy process's time.
 """
 
 
@@ -446,21 +448,23 @@ class Writer:
     def _work(self) -> None:
         waiting: dict[bool, deque[_WriteJob]] = {True: deque(), False: deque()}
         closed = urgent = False
-        ended = -math.inf
+        gathers_until = -math.inf
         while not closed or any(waiting.values()):
             closed = self._collect(waiting, block=not closed and not any(waiting.values())) or closed
-            while not closed and not waiting[True] and (pause := ended + _PAUSE - time.monotonic()) > 0.0:
+            while not closed and not waiting[True] and (pause := gathers_until - time.monotonic()) > 0.0:
                 closed = self._collect(waiting, block=True, timeout=pause)
             # Urgent jobs go first, but two urgent transactions never follow each other while others wait.
             urgent = bool(waiting[True]) and not (urgent and waiting[False])
             jobs = waiting[urgent]
             batch = [*islice(jobs, self._batch)]
             if batch:
+                began = time.monotonic()
                 left = _run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)
                 for _ in batch:
                     jobs.popleft()
                 jobs.extendleft(reversed(left))
                 ended = time.monotonic()
+                gathers_until = ended + max(_PAUSE, min(ended - began, _MOST_PAUSE))
 
     def _collect(
         self, waiting: Mapping[bool, deque[_WriteJob]], *, block: bool, timeout: float | None = None

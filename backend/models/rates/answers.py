@@ -49,6 +49,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def allowances(headers: Mapping[str, str]) -> dict[Unit, Allowance]:
     """Return what the headers say about each quota; a quota that they do not mention is absent."""
+    if not any("-ratelimit-" in name for name in headers):
+        return {}
     told = {unit: _allowance(headers, unit) for unit in _UNITS}
     return {unit: allowance for unit, allowance in told.items() if allowance != Allowance()}
 

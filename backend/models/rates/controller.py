@@ -16,7 +16,7 @@ import functools
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -301,7 +301,7 @@ class _Quota:
 
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
-        return asdict(self.state) | {"sent": self._sent.bins, "refused": self._refused.bins}
+        return vars(self.state) | {"sent": self._sent.bins, "refused": self._refused.bins}
 
     @property
     def promised(self) -> float | None:

@@ -247,16 +247,25 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
 
 
 def _unclear_labels(project: ProjectReport, control: str, labels: OpenLabels) -> Alert:
-    """The alarm about labels that a change of the label config leaves without a place."""
+    """The alarm about labels of which nobody has said what becomes of them, or where they come from."""
     gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
-    message = f"{control}: the label config lacks {gone}" + (f" and has {added} in addition" if added else "")
-    old, new = labels.gone[0], labels.added[0] if labels.added else "new"
     command = f"camvo relabel --project {short_name(project.key)}"
-    fix = (
-        f"say what becomes of each, which costs no call: `{command} --rename '{old}={new}'`, --merge a,b=c "
-        f"or --drop '{old}'; if the labels are others now, `{command} --anew`"
-    )
+    also = f"the label config has {added} in addition"
+    if labels.gone:
+        message = f"{control}: the label config lacks {gone}" + (f", and {also}" if added else "")
+        old, new = labels.gone[0], labels.added[0] if labels.added else "new"
+        fix = (
+            f"say what becomes of each, which costs no call: `{command} --rename '{old}={new}'`, --merge"
+            f" a,b=c or --drop '{old}'"
+        )
+    else:
+        message = f"{control}: {also}"
+        fix = (
+            f"say which labels it takes tasks from: `{command} --add '{labels.added[0]}=a,b'`, which quotes"
+            " what asking about these again costs"
+        )
     said = f"{message}. Predictions go on under the labels before"
+    fix += f"; if the labels are others now, `{command} --anew`"
     return Alert("labels_unclear", said, fix, subject=control)
 
 
@@ -292,10 +301,10 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
 
 def _text_alerts(project: ProjectReport) -> list[Alert]:
     """The alarms about new instructions that are worse than the ones before."""
-    fix = (
-        "write the text before into the instructions again: its labels are kept, and nothing is paid for"
-        " twice; `camvo try` compares further texts before they are adopted"
-    )
+    take_back = f"run `camvo refine --project {short_name(project.key)} --take-back`"
+    if not is_of_label_studio(project.key):
+        take_back = "set instructions in camvo.yaml to the text before"
+    fix = f"{take_back}: its labels are kept, and nothing is paid for twice"
     return [
         Alert(
             "instructions_worse", f"{each.control}: {each.said.partition(';')[0]}", fix, subject=each.control

@@ -187,7 +187,8 @@ def _project_report(
     )
     progress = progress_report(connection, stored, config, shown_instructions(stored, own_settings))
     closed = closed_controls(stored) or {}
-    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted)
+    recall = own_settings.policy.recall or {}
+    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted, recall)
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
     pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())

@@ -15,10 +15,12 @@ from backend.ledger import learning_data
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.reports import SCORE_BINS, JudgedRow, ProjectSums, QuestionSums, RoundsRow
 from backend.questions import ConfigQuestion
+from backend.questions.label_config import labels_decided
 from backend.server.status.promises import (
     certify_report,
     estimate_report,
     guarantee_report,
+    recall_reports,
     score_check_report,
     shares_report,
     stops_report,
@@ -138,7 +140,8 @@ class QuestionSource:
     """Where a project's questions are read.
 
     Attributes:
-        shares: the questions whose labels' shares are wanted.
+        shares: the questions whose labels' shares, and the tasks with a sought label, are wanted.
+        recall: label → the share of the tasks with it that must be found.
         unpredicted: how many of its tasks have no round; ``None`` if that is unknown.
     """
 
@@ -148,6 +151,7 @@ class QuestionSource:
     closed: Mapping[str, bool]
     shares: Mapping[str, ConfigQuestion] = field(default_factory=dict)
     unpredicted: int | None = None
+    recall: Mapping[str, float] = field(default_factory=dict)
 
 
 def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
@@ -181,6 +185,12 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
 
 
+def _sought(recall: Mapping[str, float], question: ConfigQuestion) -> dict[str, float]:
+    """The labels of a question that must be found."""
+    labels = labels_decided(question)
+    return {label: target for label, target in recall.items() if label in labels}
+
+
 def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
     sums = QuestionSums(source.connection, source.project, report.control, report.epoch)
@@ -195,4 +205,5 @@ def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQue
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target, source.unpredicted),
         shares=None if asked is None else shares_report(sums, asked, queue),
+        recall=() if asked is None else recall_reports(sums, queue, _sought(source.recall, asked)),
     )

@@ -19,6 +19,7 @@ from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, Question
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.formats import of
+from backend.server.status.recall import FoundTasks, RecallReport
 from backend.server.status.report import (
     Alert,
     Basis,
@@ -40,6 +41,7 @@ from camvo.scores.guarantee import (
     ScoreCounts,
     labels_to_certify,
 )
+from camvo.scores.recall import label_found
 from camvo.shares.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
 from camvo.typing import Array
@@ -85,7 +87,7 @@ def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueu
     if found is None:
         return None
     arrivals, through = found
-    sample = sums.blind_answers([arrival.round for arrival in arrivals])
+    sample = [*sums.blind_answers([arrival.round for arrival in arrivals]).values()]
     several = isinstance(options, AnyOf)
     predicted: Counter[Answer] = Counter()
     for label, tasks in sums.first_labels(through).items():
@@ -108,6 +110,48 @@ def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueu
         deleted=len(arrivals) - len(sample),
         labels=tuple(shares),
     )
+
+
+def recall_reports(
+    sums: QuestionSums, queue: BlindQueue, targets: Mapping[str, float]
+) -> tuple[RecallReport, ...]:
+    """Say which tasks hold a share of those with a label, by label. Reads every round of the question."""
+    if not targets:
+        return ()
+    found = random_sample(_arrivals(queue), queue.ends.values())
+    if found is None:
+        return tuple([RecallReport(label, target) for label, target in targets.items()])
+    arrivals, through = found
+    answers = sums.blind_answers([arrival.round for arrival in arrivals])
+    likely = sums.likely(through)
+    newest = ProjectSums(sums.connection, sums.project).newest_round()
+    every = sums.first_labels(newest, represented=False).total()
+
+    def report(label: str, target: float) -> RecallReport:
+        scores = {number: known.get(label, 0.0) for number, known in likely.items()}
+        blind: list[tuple[float, bool | None]] = []
+        for arrival in arrivals:
+            human = answers.get(arrival.round, ("", None))[1]
+            blind.append((scores.get(arrival.round, 0.0), None if human is None else human == label))
+
+        def among(share: float) -> FoundTasks | None:
+            if (sure := label_found(blind, share)) is None:
+                return None
+            return FoundTasks(share, sure, sum(score >= sure.threshold for score in scores.values()))
+
+        easier = [each for share in _LOWER if share < target and (each := among(share)) is not None]
+        return RecallReport(
+            label,
+            target,
+            tasks=len(scores),
+            beyond=every - len(scores),
+            blind=len(blind),
+            labelled=sum(has is True for _, has in blind),
+            found=among(target),
+            easier=tuple(easier),
+        )
+
+    return tuple([report(label, target) for label, target in targets.items()])
 
 
 def _answer(label: str, several: bool) -> Answer:

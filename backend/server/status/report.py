@@ -18,6 +18,7 @@ from backend.questions import SkippedControl
 from backend.questions.label_config import PagePart
 from backend.server.status.agreement import AgreementReport
 from backend.server.status.formats import count, dollars, of, percent
+from backend.server.status.recall import RecallReport
 from camvo.annotators.anchoring import Anchoring
 from camvo.annotators.annotators import AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
@@ -507,6 +508,7 @@ class QuestionReport:
     questionable: QuestionableReport | None = None
     certify: CertifyReport | None = None
     shares: SharesReport | None = None
+    recall: tuple[RecallReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

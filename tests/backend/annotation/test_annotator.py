@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from label_studio_requests import (
-    MORE_MOODS,
     SENTIMENT,
     SENTIMENT_AND_TOPIC,
     Annotation,
@@ -385,27 +384,6 @@ def test_the_log_says_that_the_budget_is_exhausted(tmp_path: Path, capfd: pytest
 
 
 # -- epochs
-
-
-def test_a_label_that_is_added_is_a_new_epoch_with_a_fresh_state(tmp_path: Path) -> None:
-    project = Project()
-    with Backend(tmp_path, ALL_GLAD) as backend:
-        backend.predict(task(1))
-        backend.predict(task(1), project=project.with_config(MORE_MOODS))
-        old, new = backend.rounds(1)
-    assert old.key.epoch != new.key.epoch
-    assert all(arm["rewards"] == 0 for arm in new.plan["arms"].values())
-
-
-def test_changing_the_label_set_back_continues_the_old_epoch(tmp_path: Path) -> None:
-    project = Project()
-    with Backend(tmp_path, ALL_GLAD) as backend:
-        backend.predict(task(1))
-        backend.predict(task(2), project=project.with_config(MORE_MOODS))
-        backend.predict(task(3))
-        [third] = backend.rounds(3)
-        assert third.key.epoch == backend.rounds(1)[0].key.epoch
-        assert all(arm["rewards"] == 1 for arm in third.plan["arms"].values())
 
 
 def test_other_instructions_are_a_new_epoch(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def adopted(
     text: str = "New.",
     name: str = "new.txt",
     own: str = "",
+    takes_back: bool = False,
 ) -> Any:
     (folder / name).write_text(f"{text}\n")
     (folder / "camvo.yaml").write_text(f"models: [{MODEL}]\n{own}")
@@ -35,7 +36,8 @@ def adopted(
         "CAMVO_CONFIG": "camvo.yaml",
         "CAMVO_DATABASE_URL": f"sqlite:///{folder / 'ledger.sqlite'}",
     }
-    return called(*("refine", "--project", str(PROJECT), "--adopt", name, *options), cwd=folder, **variables)
+    wanted = ["--take-back"] if takes_back else ["--adopt", name]
+    return called(*("refine", "--project", str(PROJECT), *wanted, *options), cwd=folder, **variables)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_an_adopted_text_is_what_models_read_and_the_part_for_people_stays(tmp_p
         written = api.project["expert_instruction"]
     assert written.endswith(alone)
     assert instructions_text(written) == text
-    assert "new epoch" in done.stdout
+    assert "another epoch" in done.stdout
 
 
 def test_html_is_adopted_as_the_text_that_people_read(tmp_path: Path) -> None:
@@ -106,6 +108,26 @@ def test_the_extra_params_of_a_project_say_whether_models_read_its_instructions(
 @pytest.mark.parametrize(("number", "cure"), [(7, "--project 7 --adopt a.txt"), (None, "in camvo.yaml")])
 def test_a_text_is_adopted_where_models_read_it(number: int | None, cure: str) -> None:
     assert cure in how_to_adopt("a.txt", number)
+
+
+def test_the_text_before_is_taken_back(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+        migrate(url)
+        with closing(Ledger(url)) as ledger, ledger.write() as connection:
+            for text in ("First.", "Second."):
+                remember_project(connection, api.project_key, {"instructions": text}, 1.0)
+        api.project["expert_instruction"] = "<p>Second.</p>"
+        done = adopted(api, tmp_path, "--yes", takes_back=True)
+        assert done.returncode == 0, done.stderr
+        assert instructions_text(api.project["expert_instruction"]) == "First."
+
+
+def test_a_text_before_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        done = adopted(api, tmp_path, "--yes", takes_back=True)
+        assert (done.returncode, api.writes) == (2, [])
+        assert "knows no earlier instructions" in done.stderr
 
 
 def test_the_command_to_adopt_a_text_names_the_settings_file_that_was_given() -> None:

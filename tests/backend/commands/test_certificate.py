@@ -14,6 +14,7 @@ import migrated
 import pytest
 import yaml
 from blind_project import BlindProject
+from reservations import reserve
 from rich.console import Console
 from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
@@ -242,19 +243,8 @@ def test_the_end_of_a_run_says_cost_guarantee_and_shares(certified: Certified) -
 
 
 def test_the_end_of_a_run_shows_lost_calls_apart(certified: Certified) -> None:
-    wanted = money.Reservation(
-        project=PROJECT,
-        task=1,
-        model="red",
-        key="key",
-        usd=0.25,
-        project_usd=None,
-        day_usd=None,
-        counted_tokens=100,
-        seconds=60.0,
-    )
     with certified.ledger.write() as connection:
-        money.lose(connection, money.reserve_each(connection, [wanted]).values())
+        money.lose(connection, [reserve(connection, PROJECT, usd=0.25)])
     assert certified.outcome()[1] == (
         "1 call ended with a killed process: counted with $0.2500, as such calls usually cost; "
         "$0.2500 at most"

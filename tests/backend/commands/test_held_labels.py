@@ -11,6 +11,10 @@ import yaml
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
+from backend.commands.shared.certificate import contents_of
+from backend.errors import ConfigError
+from backend.ledger import projects
+from backend.settings import load
 from backend.testing import Reply
 
 TEXTS = [f"{kind} {number}" for number in range(6) for kind in ("sun", "rain")]
@@ -99,7 +103,25 @@ def test_a_text_that_is_taken_back_finds_the_labels_that_it_had(folder: LabelFol
     assert folder.server.count() == calls
 
 
-def test_other_labels_are_no_earlier_instructions(folder: LabelFolder) -> None:
+def is_of_another_text(folder: LabelFolder) -> bool:
+    """Whether a certificate would say that its labels are of what was asked before."""
+    with folder.ledger.read() as connection:
+        stored = projects.get(connection, "in")
+        assert stored is not None
+        return contents_of(connection, stored, load(folder.path / "camvo.yaml")).asked_otherwise
+
+
+def test_a_certificate_says_if_its_labels_are_of_earlier_instructions(folder: LabelFolder) -> None:
+    assert not is_of_another_text(folder)
+    instructed(folder, "Be brave.")
+    labels(folder)
+    assert is_of_another_text(folder)
+    labels(folder, below=1.0)
+    assert not is_of_another_text(folder)
+
+
+def test_a_label_that_is_added_is_asked_about_before_anything_is_spent(folder: LabelFolder) -> None:
     calls = folder.server.count()
-    labels(folder, labels=("Glad", "Sad", "Calm"))
-    assert folder.server.count() > calls
+    with pytest.raises(ConfigError, match=r"from which labels 'Calm' takes tasks.*--add new=a,b"):
+        labels(folder, labels=("Glad", "Sad", "Calm"))
+    assert folder.server.count() == calls

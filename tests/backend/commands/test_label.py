@@ -412,3 +412,25 @@ def test_a_blind_sample_of_a_labelled_file_is_not_written_and_another_name_has_o
         folder.label("in-blind.csv", blind=2)
         assert len(folder.rows("blind.csv")) == 2
         assert folder.server.count() == bought
+
+
+RECALL = {"name": "joint", "recall": {"Glad": 0.9}}
+
+
+def test_a_recall_without_blind_tasks_is_refused_before_a_model_is_asked(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods, policy=RECALL) as folder:
+        folder.table("lovely", "gloomy", "calm")
+        with pytest.raises(ConfigError, match="needs blind labels") as caught:
+            folder.label()
+        assert caught.value.where == "policy.recall"
+        assert folder.server.count() == 0
+
+
+def test_a_label_with_a_recall_has_its_score_beside_the_votes(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods, policy=RECALL) as folder:
+        folder.table("lovely", "gloomy", "calm")
+        folder.label(blind=1)
+        scores = [json.loads(row["camvo_likely"])["Glad"] for row in folder.rows() if row["camvo_likely"]]
+        assert scores
+        assert all(0.0 <= score <= 1.0 for score in scores)
+        folder.label()  # its blind tasks are known by now

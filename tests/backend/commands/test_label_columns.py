@@ -35,6 +35,7 @@ KINDS = {
     "camvo_id": str,
     "camvo_label": str,
     "camvo_score": float,
+    "camvo_likely": str,
     "camvo_votes": str,
     "camvo_incomplete": str,
     "camvo_human": str,
@@ -110,8 +111,8 @@ def test_each_column_of_a_data_frame_has_the_declared_type(
 def test_each_control_has_columns_of_its_own() -> None:
     assert list(added_kinds(parse_label_config(TWO))) == [
         "camvo_id",
-        *(f"camvo_{name}_mood" for name in ("label", "score", "votes", "incomplete", "human")),
-        *(f"camvo_{name}_topic" for name in ("label", "score", "votes", "incomplete", "human")),
+        *(f"camvo_{name}_mood" for name in ("label", "score", "likely", "votes", "incomplete", "human")),
+        *(f"camvo_{name}_topic" for name in ("label", "score", "likely", "votes", "incomplete", "human")),
         *("camvo_cost_usd", "camvo_blind", "camvo_error"),
         *("camvo_voters_mood", "camvo_voters_topic"),
     ]

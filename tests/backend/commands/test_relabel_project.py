@@ -260,6 +260,16 @@ def test_a_question_that_was_edited_since_is_not_taken_back(studio: Studio) -> N
         studio.change(undo=True)
 
 
+def test_a_label_that_a_person_adds_takes_tasks_from_those_that_somebody_names(studio: Studio) -> None:
+    studio.write('<Choice value="Calm"', '<Choice value="Wild"/><Choice value="Calm"')
+    calls = studio.backend.server.count()
+    assert studio.predicted() == ["Glad", "Sad", "Calm", "Calm"]
+    assert studio.backend.server.count() == calls
+    studio.change(adds=["Wild=Glad"])
+    studio.backend.server.script = lambda body: says(mood="Wild")
+    assert studio.predicted() == ["Wild", "Sad", "Calm", "Calm"]
+
+
 def test_other_labels_begin_anew_if_a_person_says_so(studio: Studio) -> None:
     studio.write('value="Calm"', 'value="Wild"')
     calls = studio.backend.server.count()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from labelling import LabelFolder, always
+from whole_backend import prompt_of
 
+from backend.commands.shared.certificate import print_outcome
 from backend.commands.teach import TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import human_annotations
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import Reliabilities
+from backend.testing import Reply
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -325,3 +332,39 @@ def test_an_index_without_a_name_and_empty_columns_at_the_end_change_nothing(fol
     assert teach(folder, "exported.csv").new == len(lines)
     folder.label()
     assert set(human_labels(folder).values()) == {"Sad"}
+
+
+def _mood(body: dict[str, Any]) -> Reply:
+    return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
+
+
+def test_blind_labels_say_which_tasks_hold_a_label_that_must_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = {"name": "joint", "recall": {"Sad": 0.8}}
+    with LabelFolder(tmp_path, _mood, concurrency=16, policy=policy) as folder:
+        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+        folder.table(*[f"{'gloomy' if number % 3 == 0 else 'sunny'} {number}" for number in range(150)])
+        folder.label(blind=75)
+        sample = folder.rows("blind.csv")
+        for row in sample:
+            row["camvo_label"] = "Sad" if "gloomy" in row["text"] else "Glad"
+        with (tmp_path / "blind.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(sample[0]))
+            writer.writeheader()
+            writer.writerows(sample)
+        teach(folder)
+        folder.label()
+        print_outcome(folder.console, folder.environment, "in")
+        said = str(folder.console.file.getvalue())  # type: ignore[attr-defined]
+        found = re.search(r"Sad: at least 80% is among (\d+) of 150 tasks .* at least ([\d.e-]+),", said)
+        assert found is not None
+        assert int(found[1]) < 150
+        threshold = float(found[2]) * 0.999  # three digits are printed
+        scores = {
+            row["text"]: json.loads(row["camvo_likely"])["Sad"]
+            for row in folder.rows()
+            if row["camvo_likely"]
+        }
+        of_sad = [score for text, score in scores.items() if "gloomy" in text]
+        assert sum(score >= threshold for score in of_sad) >= 0.8 * len(of_sad)

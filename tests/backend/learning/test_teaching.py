@@ -446,11 +446,14 @@ def test_an_annotation_reaches_the_round_that_setup_and_predict_made(backend: Ba
     assert backend.learnt() == SAD
 
 
-@pytest.mark.parametrize("version", [SENTIMENT, MORE_MOODS])
+HINTED = SENTIMENT.replace('<Choice value="Calm"/>', '<Choice value="Calm" hint="No wind"/>')
+
+
+@pytest.mark.parametrize("version", [SENTIMENT, HINTED])
 def test_a_human_label_corrects_the_rounds_of_every_epoch_that_knows_it(
     backend: Backend, version: str
 ) -> None:
-    backend.predict(task(1), project=Project(label_config=MORE_MOODS))
+    backend.predict(task(1), project=Project(label_config=HINTED))
     backend.hook(annotated(human("Sad"), Project(label_config=version)))
     assert backend.learnt() == {"red": (2, 0.0), "green": (2, 0.0), "blue": (2, 2.0)}
 

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from reservations import reserve
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, claims, money
@@ -121,18 +122,7 @@ def owner_of(process: subprocess.Popen[bytes]) -> str:
 
 def reserved(connection: Connection) -> int:
     """The id of a call under way for which $0.50 is reserved."""
-    wanted = money.Reservation(
-        project="1.1",
-        task=4,
-        model="small",
-        key="key",
-        usd=0.5,
-        project_usd=None,
-        day_usd=None,
-        counted_tokens=100,
-        seconds=600.0,
-    )
-    return money.reserve_each(connection, [wanted])["key"]
+    return reserve(connection, task=4, model="small")
 
 
 def booked(ledger: Ledger) -> money.Account:

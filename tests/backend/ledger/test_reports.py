@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import stored_rounds
 from ledger_workers import delete_task
+from reservations import reserve
 
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
@@ -125,18 +126,9 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> None:
-    wanted = money.Reservation(
-        project=project,
-        task=task,
-        model=call["model"],
-        key="k",
-        usd=0.5,
-        project_usd=None,
-        day_usd=None,
-        counted_tokens=1,
-        seconds=call.get("expires", 10.0),
+    number = reserve(
+        connection, project, task, model=call["model"], counted_tokens=1, seconds=call.get("expires", 10.0)
     )
-    number = money.reserve_each(connection, [wanted])["k"]
     if not call["open"]:
         money.settle_each(
             connection,

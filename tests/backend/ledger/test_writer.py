@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from ledger_workers import append_event as append
@@ -87,6 +87,27 @@ def test_functions_that_follow_one_another_closely_share_a_transaction(sqlite_le
         writer.submit(append, urgent=True).result()
     writer.close()
     assert [future.result() for future in waiting] == [3, 4, 5]
+    assert len(commits) == 2
+
+
+def test_the_writer_gathers_for_as_long_as_its_last_transaction_took(sqlite_ledger: Ledger) -> None:
+    """The clock moves in the first transaction only, so only an urgent function ends the gathering."""
+    commits: list[object] = []
+    clock = Mock(monotonic=Mock(return_value=0.0))
+    writer = Writer(sqlite_ledger)
+    with (
+        patch("backend.ledger.database.writer.time", clock),
+        patch("backend.ledger.database.writer._PAUSE", 0.0),
+        patch("backend.ledger.database.writer._MOST_PAUSE", 60.0),
+    ):
+        writer.submit(lambda _: setattr(clock.monotonic, "return_value", 60.0)).result()
+        event.listen(sqlite_ledger._engine, "commit", commits.append)
+        waiting = [writer.submit(append) for _ in range(3)]
+        with pytest.raises(TimeoutError):
+            waiting[0].result(timeout=0.1)
+        writer.submit(append, urgent=True).result()
+        writer.close()
+    assert [future.result() for future in waiting] == [2, 3, 4]
     assert len(commits) == 2
 
 

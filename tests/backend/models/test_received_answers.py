@@ -12,6 +12,7 @@ from pathlib import Path
 
 import migrated
 import pytest
+from reservations import reserve
 from server_process import child
 from sqlalchemy import func, select
 
@@ -181,19 +182,8 @@ def ledger(url: str) -> Iterator[Ledger]:
 
 def reserved(ledger: Ledger) -> int:
     """The id of a call that is under way."""
-    wanted = money.Reservation(
-        project="7.1",
-        task=1,
-        model="red",
-        key="k",
-        usd=0.5,
-        project_usd=None,
-        day_usd=None,
-        counted_tokens=10,
-        seconds=600.0,
-    )
     with ledger.write() as connection:
-        return money.reserve_each(connection, [wanted])["k"]
+        return reserve(connection, "7.1", key="k")
 
 
 def left_behind(ledger: Ledger, folder: Path) -> Path:

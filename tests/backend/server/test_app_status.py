@@ -233,7 +233,7 @@ def test_a_change_of_mind_counts_once(tmp_path: Path) -> None:
 def test_each_question_and_epoch_is_told_apart(tmp_path: Path) -> None:
     with Backend(tmp_path, opinions) as backend:
         backend.predict(task(1), task(2))
-        more = SENTIMENT_AND_TOPIC.replace("<Choice ", '<Choice value="Cross"/><Choice ', 1)
+        more = SENTIMENT_AND_TOPIC.replace('name="mood"', 'name="mood" camvo_instructions="Be brave."', 1)
         backend.predict(task(3), project=DIARY.with_config(more))
         questions = project_of(backend)["questions"]
     assert [(question["control"], question["current"], question["rounds"]) for question in questions] == [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from label_studio_requests import (
-    MORE_MOODS,
     Annotation,
     Project,
     annotated,
@@ -172,7 +172,7 @@ def test_a_config_that_changed_after_the_predictions_is_an_alarm_until_they_are_
     def alarms(backend: Backend) -> list[str]:
         return [alert["code"] for alert in report(backend)["alerts"] if alert["level"] == "alarm"]
 
-    changed = DIARY.with_config(MORE_MOODS)
+    changed = replace(DIARY, instructions="Be brave.")
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad")) as backend:
         backend.post("/setup", setup(DIARY))
         backend.predict(task(1), task(2))

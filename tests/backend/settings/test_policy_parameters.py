@@ -143,7 +143,7 @@ def test_the_replay_knows_every_parameter_although_it_imports_no_policy_for_its_
 
 
 def test_the_names_that_a_project_may_override_are_known() -> None:
-    known = {"delta", "k_min", "worth", "worth_usd", "agreement", "max_stages"}
+    known = {"delta", "k_min", "worth", "worth_usd", "recall", "agreement", "max_stages"}
     kept_from_projects = {"alpha", "lambda_l", "lambda_r", "n0", "confidence", "estimator", "model"}
     assert known <= PolicyOverrides.model_fields.keys()
     assert not kept_from_projects & PolicyOverrides.model_fields.keys()
@@ -162,6 +162,7 @@ def test_the_section_has_the_defaults_of_the_policies() -> None:
         "confidence": "beta",
         "worth": 15.0,
         "worth_usd": None,
+        "recall": None,
         "agreement": None,
         "max_stages": 3,
         "model": None,

@@ -163,3 +163,20 @@ def test_what_a_worth_by_label_excludes_is_refused(parameters: dict[str, object]
 def test_a_project_has_a_worth_by_label_of_its_own() -> None:
     own = overridden({"worth": {"Fraud": 50, "default": 15}}, name="joint", worth_usd=3.0)
     assert policy_of(own, [LABEL_VOTE]) == Joint(worth=ByLabel(Fraud=50.0, default=15.0))
+
+
+@pytest.mark.parametrize(
+    ("recall", "where", "said"),
+    [
+        ({"Fraud": 1.0}, "policy.recall.Fraud", "1.0 is out of range"),
+        ({"default": 0.9}, "policy.recall.default", "stands for no label here"),
+        (0.9, "policy.recall", "names no label"),
+        ({}, "policy.recall", "names no label"),
+    ],
+)
+def test_a_mistake_in_a_recall_says_where_it_is(recall: object, where: str, said: str) -> None:
+    given = {"models": [{"name": "a", "model": "x/a"}], "policy": {"name": "joint", "recall": recall}}
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(given)
+    error = config_error(caught.value, "camvo.yaml", Settings)
+    assert (error.where, error.message) == (f"camvo.yaml: {where}", said)

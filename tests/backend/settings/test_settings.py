@@ -432,7 +432,7 @@ def test_a_project_overrides_these_settings_and_no_more(
         (
             {"budget": {}},
             "extra_params.budget",
-            "known: delta, k_min, worth, worth_usd, agreement, max_stages",
+            "known: delta, k_min, worth, worth_usd, recall, agreement, max_stages",
         ),
         ({"delta": 2}, "extra_params.delta", "1 or less"),
         ({"delta": "high"}, "extra_params.delta", "a number"),

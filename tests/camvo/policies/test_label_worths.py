@@ -182,7 +182,7 @@ def test_fits_of_other_worths_do_not_take_each_others_place():
     [
         ({"worth": {"Fraud": 0.0}}, "worth of 'Fraud' must be positive and finite"),
         ({"worth": {"Fraud": float("inf")}}, "worth of 'Fraud' must be positive and finite"),
-        ({"worth": {}}, "worth must name a label"),
+        ({"worth": {}}, "worth must name labels"),
         ({"worth_usd": {"Fraud": 1.0}}, "worth_usd names no default"),
         ({"worth": {"Fraud": 50}, "agreement": 0.99}, "worth is by label beside agreement"),
     ],
@@ -190,3 +190,40 @@ def test_fits_of_other_worths_do_not_take_each_others_place():
 def test_what_cannot_be_is_refused(values, said):
     with pytest.raises(InvalidParameterError, match=said):
         Joint(**values)
+
+
+def test_missing_a_label_with_a_recall_counts_as_many_wrong_labels():
+    policy = Joint(recall={"Fraud": 0.95})
+    assert dict(policy.losses(("Fine", "Fraud"))) == pytest.approx({"Fine": 1.0, "Fraud": 20.0})
+    assert policy.losses(("Fine", "Spam")) == ()
+
+
+def test_a_worth_of_its_own_comes_before_that_of_the_recall():
+    policy = Joint(recall={"Fraud": 0.95}, worth={"Fraud": 30, "default": 15})
+    assert policy.losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 2.0))
+
+
+def test_the_scores_of_labels_with_a_recall_are_those_of_the_decision():
+    posterior = {"Fine": 0.7, "Fraud": 0.3}
+    assert Joint(recall={"Fraud": 0.9, "Spam": 0.9}).likely(posterior) == {"Fraud": 0.3}
+    assert Joint().likely(posterior) == {}
+
+
+@pytest.mark.parametrize(
+    ("recall", "said"),
+    [
+        ({"Fraud": 1.0}, r"recall of 'Fraud' must be in \(0, 1\)"),
+        ({"Fraud": 0.0}, r"recall of 'Fraud' must be in \(0, 1\)"),
+        ({"default": 0.9}, "recall must name labels"),
+        ({}, "recall must name labels"),
+        (0.95, "recall must be by label, as {'Fraud': 0.95}"),
+    ],
+)
+def test_a_recall_that_cannot_be_is_refused(recall, said):
+    with pytest.raises(InvalidParameterError, match=said):
+        Joint(recall=recall)
+
+
+def test_a_recall_beside_an_agreement_is_refused():
+    with pytest.raises(InvalidParameterError, match="recall is by label beside agreement"):
+        Joint(recall={"Fraud": 0.9}, agreement=0.99)

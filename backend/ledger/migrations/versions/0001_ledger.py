@@ -414,6 +414,7 @@ def _people_and_projects() -> None:
         sa.Column("extra_params", JSON_VALUE),
         sa.Column("label_config", sa.Text),
         sa.Column("instructions", sa.Text),
+        sa.Column("earlier_instructions", sa.Text),
         sa.Column("model_version", sa.Text),
         sa.Column("updated_at", sa.Double, nullable=False),
         sa.Column("title", sa.Text),

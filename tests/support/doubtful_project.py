@@ -25,7 +25,8 @@ def script(body: dict[str, Any]) -> Any:
     """Each model is right as often as its skill says, and else says one of the other labels at random."""
     found = re.findall(r"Note (\d+)", prompt_of(body))
     number, model = int(found[-1]), body["model"]
-    right, *wrong = ("Glad", "Sad", "Calm") if number % 2 else ("Sad", "Calm", "Glad")
+    labels = ("Sad", "Glad", "Calm")
+    right, wrong = labels[number % 3], [label for label in labels if label != labels[number % 3]]
     luck = random.Random(f"{model} {number}")  # noqa: S311 - no secret
     return says(mood=right if luck.random() < SKILL[model] else luck.choice(wrong))
 

@@ -39,7 +39,6 @@ _STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|:(?=\s)|\||\\)\s*")
 _COLON: Final = re.compile(r":(?=\s)")
 _PARTS: Final = re.compile(r"(?<!\s)\s*[,;|\n]\s*(?:(?:and|&)\s)?")
 _AND: Final = re.compile(r"(?<!\s)\s+(?:and|&)\s+")
-_AND_OR_SLASH: Final = re.compile(r"(?<!\s)(?:\s+(?:and|&)\s+|\s*/\s*)")
 _JOINTS: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•>#]{1,6}|\(?\d{1,2}[.)])\s+(?=\S)")
 _SET: Final = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\{([^{}]*)\}")
@@ -149,8 +148,7 @@ def _labels_in_words(labels: Sequence[Label], said: str) -> list[str] | None:
         return None if isinstance(parsed, str) else labels_named(labels, parsed)
     if _loose(form) in _NONE:
         return []
-    joints = _AND if any(label.path for label in labels) else _AND_OR_SLASH
-    parts = [[part] if label_named(labels, part) else joints.split(part) for part in _PARTS.split(form)]
+    parts = [[part] if label_named(labels, part) else _AND.split(part) for part in _PARTS.split(form)]
     named = [label_named(labels, each) for part in parts for each in part]
     return None if None in named else [label for label in named if label is not None]
 

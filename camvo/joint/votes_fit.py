@@ -182,9 +182,18 @@ def _constant_arms(
     votes = VoteRows.of(evidence.patterns, arms, labels, ordered=True)
     if len(arms) < _FEWEST_ARMS or votes.counts.sum() < _FEWEST_ROUNDS:
         return ()
+    if not (alike := [arm for arm in range(len(arms)) if _says_one_label(votes, arm, len(labels))]):
+        return ()
     cast = np.stack([votes.rows == label for label in range(len(labels))], axis=2).astype(np.float64)
-    found = [arm for arm in range(len(arms)) if _is_constant(cast, votes.counts, arm)]
+    found = [arm for arm in alike if _is_constant(cast, votes.counts, arm)]
     return tuple(found) if len(arms) - len(found) > 1 else ()
+
+
+def _says_one_label(votes: VoteRows, arm: int, labels: int) -> bool:
+    """Whether an arm gives nearly all its votes to one label."""
+    voted = votes.rows[:, arm] >= 0
+    said = np.bincount(votes.rows[voted, arm], votes.counts[voted], minlength=labels)
+    return bool(said.max() >= _SAME * said.sum())
 
 
 def _is_constant(cast: Array, counts: Array, arm: int) -> bool:

@@ -24,10 +24,8 @@ _MESSAGE: Final = "<|message|>"
 _TURN: Final = re.compile(r"(?:<\|[\w -]{1,30}\|>|</?s>|<(?:end_of_turn|eos|eot)>|\[/INST\])\Z")
 """A mark that ends a turn; some servers leave it in the answer."""
 
-_END: Final = re.compile(
-    r"<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text)\|>|</s>|<(?:end_of_turn|eos)>"
-)
-"""A mark after which a model talks to itself in other parts."""
+_END: Final = re.compile(r"<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text)\|>|<end_of_turn>")
+"""A mark after which a model talks to itself in other parts; ``</s>`` is also a tag of HTML."""
 
 _TURNS: Final = 8
 """The most such marks that are removed."""
@@ -40,7 +38,8 @@ _COMMA: Final = re.compile(r"\s*,\s*")
 _EMPHASIS: Final = re.compile(r"[*`#]+|(?<!\w)_+|_+(?!\w)")
 _CLAUSE: Final = re.compile(
     r"(?:\d{1,2}[.)])?\W*"
-    r"(?:(?:sure|certainly|ok|okay|so|therefore|thus|hence|here|is|the|my|final|correct|best|most|appropriate)\W+)*"
+    r"(?:(?:sure|certainly|ok|okay|so|therefore|thus|hence|here[^\w\n]+is|"
+    r"the|my|final|correct|best|most|appropriate)\W+)*"
     r"(?P<subject>[^:：=→\n]{1,64}?)(?:\s+(?:of|for)\s+(?:the|this)\s+(?:given\s+)?\w+)?"
     r"\s*(?:\bis\b\s*[:：]?|[:：=→]|[-=]>|\s[-–—]\s)\s*(?P<words>\S.*)",
     re.IGNORECASE,
@@ -49,7 +48,7 @@ _TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
 _REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
 _DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
-_COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|/\*[^*]*\*/|(?<![:/\w])//[^\n]*')
+_COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*(?:"|\Z|(?=\n)))|/\*[^*]*\*/|(?<![:/\w])//[^\n]*')
 _BRACKETED: Final = re.compile(r"\s*[(\[<]([^()\[\]<>]{1,600})[)\]>]\s*")
 _SMART: Final = str.maketrans("“”„‘’：，", '"""\'\':,')
 
@@ -476,7 +475,8 @@ def _is_disputed(around: str, vote: str, question: TaskQuestion) -> bool:
 
 def _in_clauses(words: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     """The votes in lines such as ``The answer is X.`` or ``topic: X``, and in ``<topic>X</topic>``."""
-    lines = [_EMPHASIS.sub("", line).strip() for line in words.splitlines()[:200] if len(line) <= 500]
+    lines = [_EMPHASIS.sub("", line) for line in words.splitlines()[:200] if len(line) <= 500]
+    lines = [" ".join(line.split()) for line in lines]
     if len(questions) > 1:
         names = "|".join(re.escape(question.name) for question in questions)
         lines = [part for line in lines for part in re.split(rf"[,;]\s*(?=(?:{names})\s*[:=])", line)]

@@ -230,6 +230,9 @@ def test_lines_with_names_answer_several_questions(content: str) -> None:
         "Not <label>Positive</label> but rather unclear",
         "<label>Positive</label> or negative",
         "Positive\n\nReason: none.\nMood: Negative",
+        "<s>Positive</s> Negative",
+        "Is the answer: Positive",
+        "Positive/Negative",
     ],
 )
 def test_what_fits_two_labels_or_none_is_no_vote(content: str) -> None:
@@ -288,6 +291,21 @@ def test_a_number_among_others_is_no_vote(content: str) -> None:
 @pytest.mark.parametrize("content", ["4\n\nExplanation: the food is good.", "Good food.\n<rating>4</rating>"])
 def test_a_number_alone_is_a_vote(content: str) -> None:
     assert parse_answer(content, [RATING]) == {"stars": "4"}
+
+
+SHORT_WORDS = (
+    parse_label_config(
+        '<View><Text name="t" value="$t"/>'
+        '<TextArea name="sum" toName="t" camvo_instructions="Sum it up"/></View>'
+    )
+    .questions[0]
+    .about({"t": "words"})
+)
+
+
+def test_struck_words_of_an_answer_do_not_end_it() -> None:
+    content = json.dumps({"sum": "write <s>old</s> new text"})
+    assert parse_answer(content, [SHORT_WORDS]) == {"sum": "write <s>old</s> new text"}
 
 
 def test_a_number_close_to_a_step_is_the_number_of_the_scale() -> None:

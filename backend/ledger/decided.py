@@ -25,6 +25,7 @@ class DecidedTask:
         score: the probability that it is right, by the latest counting.
         votes: arm → vote, ``None`` where the model gave none.
         human: what people say; ``None`` while they say nothing.
+        audit: whether it was kept blind.
     """
 
     round_id: int
@@ -32,11 +33,21 @@ class DecidedTask:
     score: float
     votes: Mapping[str, str | None]
     human: str | None
+    audit: bool = False
+
+    @property
+    def deciding(self) -> str | None:
+        """What people say, if it may decide what becomes of the task; ``None`` for a blind one.
+
+        A blind task stands for those that nobody has labelled, so it must fare as they do: else errors that
+        people have found would leave the blind tasks, and stay among the others.
+        """
+        return None if self.audit else self.human
 
 
 def decided_tasks(connection: Connection, project: str, control: str, epoch: str) -> Iterator[DecidedTask]:
     """Read the rounds of a question in one epoch, by id."""
-    columns = (_rounds.id, _rounds.label, _rounds.score, _rounds.votes, _rounds.human)
+    columns = (_rounds.id, _rounds.label, _rounds.score, _rounds.votes, _rounds.human, _rounds.audit)
     of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
     query, last = select(*columns).where(*of).order_by(_rounds.id).limit(_PORTION), 0
     while rows := connection.execute(query.where(_rounds.id > last)).all():
@@ -44,7 +55,7 @@ def decided_tasks(connection: Connection, project: str, control: str, epoch: str
         counted = latest(connection, [row.id for row in rows])
         for row in rows:
             now = counted.get(row.id, row)
-            yield DecidedTask(row.id, now.label, now.score, row.votes, row.human)
+            yield DecidedTask(row.id, now.label, now.score, row.votes, row.human, row.audit)
 
 
 class TaskCosts(NamedTuple):

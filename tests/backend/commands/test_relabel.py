@@ -18,6 +18,7 @@ from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError
 from backend.ledger import projects
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.rounds import ProjectRounds
@@ -259,7 +260,7 @@ def test_a_label_that_is_added_without_a_neighbour_asks_nobody_unless_told_to(fo
     calls = folder.server.count()
     printed = changed(folder, adds=["Wild"])
     assert "0 of 24 tasks" in printed
-    assert "--below 1: all, 18 for about" in printed
+    assert "--below 1: all, 24 for about" in printed
     labels(folder, *LABELS, "Wild")
     assert folder.server.count() == calls
 
@@ -268,7 +269,30 @@ def test_tasks_below_a_score_are_asked_about_again_where_somebody_says_so(folder
     calls = folder.server.count()
     changed(folder, adds=["Wild"], below=1.0)
     labels(folder, *LABELS, "Wild")
-    assert folder.server.count() - calls == 3 * 18
+    assert folder.server.count() - calls == 3 * 24
+
+
+def blind_rewards(folder: LabelFolder) -> list[float]:
+    with folder.ledger.read() as connection:
+        epoch = ProjectRounds(connection, "in").latest_epochs()["label"]
+        return sorted(each.reward or 0.0 for each in BlindQueues(connection, "in").of("label", epoch))
+
+
+def test_errors_that_people_have_found_stay_among_the_blind_tasks_after_a_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with LabelFolder(tmp_path, always("Glad"), models=("red", "green", "blue")) as folder:
+        folder.table(*TEXTS)
+        folder.label(labels=LABELS, blind=12)
+        folder.change("blind.csv", **{text: TRUTH[text.split()[0]] for text in TEXTS})
+        teach_file(tmp_path / "blind.csv", tmp_path / "camvo.yaml")
+        before, calls = blind_rewards(folder), folder.server.count()
+        changed(folder, splits=["Calm=Quiet,Misty"])
+        labels(folder, "Glad", "Sad", "Quiet", "Misty")
+        assert blind_rewards(folder) == before
+        assert set(before) == {0.0, 1.0}
+        assert folder.server.count() == calls
 
 
 def human_texts(folder: LabelFolder) -> set[str]:

@@ -42,7 +42,7 @@ class Concern:
         self._right = _accuracies(tasks) if self._closed else {}
 
     def __call__(self, task: DecidedTask) -> bool:
-        """Whether a task is concerned. What people have said of it decides, if they have and it is not blind."""
+        """Whether a task is concerned. What people have said of it decides, unless it is blind."""
         if task.deciding is not None:
             return self.names(task.deciding)
         if self.names(task.label):

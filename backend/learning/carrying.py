@@ -308,6 +308,8 @@ class Carrying:
             plan["labels"] = list(self.relabelling.options)
         if "studied" in plan:
             plan["studied"] = [each and vote(each) for each in plan["studied"]]
+        if "likely" in plan:
+            plan["likely"] = self._likely(plan["likely"])
         key = replace(old.key, epoch=self.scheme.epoch)
         human = human_label(connection, key, plan, people)
         taught, by = teacher(label, human, self.settings, blind=old.audit)
@@ -326,6 +328,14 @@ class Carrying:
             bounded_usd=0.0,
             carried_from=old.id,
         )
+
+    def _likely(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """The scores of labels with a recall; those of labels that become one add up."""
+        found: dict[str, float] = {}
+        for label, score in scores.items():
+            if (new := self.relabelling.labels.get(label, label)) is not None:
+                found[new] = found.get(new, 0.0) + score
+        return found
 
     def _lesson(self, round_: Round, first: Event, votes: Sequence[dict[str, Any]]) -> NewRound:
         """The round with all that it teaches by now."""

@@ -42,9 +42,9 @@ class Concern:
         self._right = _accuracies(tasks) if self._closed else {}
 
     def __call__(self, task: DecidedTask) -> bool:
-        """Whether a task is concerned. What people have said of it decides, if they have."""
-        if task.human is not None:
-            return self.names(task.human)
+        """Whether a task is concerned. What people have said of it decides, unless it is blind."""
+        if task.deciding is not None:
+            return self.names(task.deciding)
         if self.names(task.label):
             return True
         votes = {arm: vote for arm, vote in task.votes.items() if vote is not None}

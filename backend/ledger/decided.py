@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ from backend.ledger.recounts import latest
 
 _rounds = tables.rounds.c
 _PORTION = 500
+
+_MOST_AGAIN = 0.9
+"""The share of the tasks that were asked about again whose scores are compared with those of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class DecidedTask:
         score: the probability that it is right, by the latest counting.
         votes: arm → vote, ``None`` where the model gave none.
         human: what people say; ``None`` while they say nothing.
+        audit: whether it was kept blind.
+        carried: whether its round was made of one with other labels.
     """
 
     round_id: int
@@ -32,11 +38,23 @@ class DecidedTask:
     score: float
     votes: Mapping[str, str | None]
     human: str | None
+    audit: bool = False
+    carried: bool = False
+
+    @property
+    def deciding(self) -> str | None:
+        """What people say, if it may decide what becomes of the task; ``None`` for a blind one.
+
+        A blind task stands for those that nobody has labelled, so it must fare as they do: else errors that
+        people have found would leave the blind tasks, and stay among the others.
+        """
+        return None if self.audit else self.human
 
 
 def decided_tasks(connection: Connection, project: str, control: str, epoch: str) -> Iterator[DecidedTask]:
     """Read the rounds of a question in one epoch, by id."""
-    columns = (_rounds.id, _rounds.label, _rounds.score, _rounds.votes, _rounds.human)
+    decided = (_rounds.id, _rounds.label, _rounds.score, _rounds.votes)
+    columns = (*decided, _rounds.human, _rounds.audit, _rounds.carried_from)
     of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
     query, last = select(*columns).where(*of).order_by(_rounds.id).limit(_PORTION), 0
     while rows := connection.execute(query.where(_rounds.id > last)).all():
@@ -44,7 +62,26 @@ def decided_tasks(connection: Connection, project: str, control: str, epoch: str
         counted = latest(connection, [row.id for row in rows])
         for row in rows:
             now = counted.get(row.id, row)
-            yield DecidedTask(row.id, now.label, now.score, row.votes, row.human)
+            carried = row.carried_from is not None
+            yield DecidedTask(row.id, now.label, now.score, row.votes, row.human, row.audit, carried)
+
+
+def count_held_tasks(
+    connection: Connection, project: str, control: str, epoch: str, earlier: Sequence[str]
+) -> int:
+    """Count the tasks of a question that have a round in one of the earlier epochs, and none in this one."""
+    now = tables.rounds.alias().c
+    there = select(now.id).where(
+        now.project == project,
+        now.control == control,
+        now.epoch == epoch,
+        now.task == _rounds.task,
+        now.question == _rounds.question,
+    )
+    held = select(func.count(_rounds.task.distinct())).where(
+        _rounds.project == project, _rounds.control == control, _rounds.epoch.in_(earlier), ~there.exists()
+    )
+    return connection.scalars(held).one()
 
 
 class TaskCosts(NamedTuple):
@@ -75,7 +112,7 @@ class _AskedByScore:
     Attributes:
         again: how many.
         left: how many others the first epoch has.
-        left_above: how many of those have a higher score than each that was asked about again.
+        left_above: how many of those have a higher score than nine in ten that were asked about again.
     """
 
     again: int
@@ -93,8 +130,11 @@ def asked_by_score(
 ) -> _AskedByScore:
     """Compare the scores of an epoch's tasks that models were asked about in a later one with the others."""
     first, second, both = _both(project, control, before, after)
-    again = select(func.count(), func.max(first.score)).select_from(both)
-    number, highest = connection.execute(again).one()
+    number = connection.scalars(select(func.count()).select_from(both)).one()
+    # A few tasks that were asked about for other reasons do not hide that the others were selected.
+    place = max(math.ceil(_MOST_AGAIN * number) - 1, 0)
+    scores = select(first.score).select_from(both).order_by(first.score).offset(place).limit(1)
+    high = connection.scalars(scores).first()
     of_first = (first.project == project, first.control == control, first.epoch == before)
     asked = select(second.id).where(
         second.project == first.project,
@@ -103,7 +143,7 @@ def asked_by_score(
         second.question == first.question,
         second.epoch == after,
     )
-    above = func.count(case((first.score > (highest or 0.0), 1)))
+    above = func.count(case((first.score > (high or 0.0), 1)))
     left = select(func.count(), above).where(*of_first, ~asked.exists())
     others, left_above = connection.execute(left).one()
     return _AskedByScore(number, others, left_above)

@@ -67,6 +67,9 @@ NONE_HELD: Final = HeldLabels()
 
 
 def count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
-    """Count a task with labels of earlier instructions by its least certain one."""
+    """Count a task with labels of earlier instructions by its least certain one that nobody has labelled.
+
+    Tasks that people have labelled keep theirs unless all are asked about again.
+    """
     if held:
-        levels.add(min(round_.score for round_ in held.values()))
+        levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))

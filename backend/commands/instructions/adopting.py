@@ -17,6 +17,8 @@ from backend.errors import ConfigError
 from backend.label_studio.payloads import project_key
 from backend.learning.projects import project_settings
 from backend.ledger import Ledger, projects
+from backend.ledger.projects import Project
+from backend.questions.objects import instructions_text
 from backend.settings import Environment, Settings
 
 
@@ -62,8 +64,9 @@ def adopt_text(
     environment = environment_with(config)
     client = backend_client.label_studio_client(label_studio, environment)
     project = client.project(number)
-    own, earlier = _stored(project_key(project), environment)
-    text = earlier if text is None else text
+    written = str(project.get("expert_instruction") or "")
+    own, stored = _stored(project_key(project), environment)
+    text = _text_before(stored, written) if text is None else text
     if text is None:
         raise ConfigError(
             f"the ledger knows no earlier instructions of project {number}",
@@ -77,7 +80,6 @@ def adopt_text(
             where=option,
             fix=how_to_adopt(path or "the text before", None).removeprefix("to adopt it, "),
         )
-    written = str(project.get("expert_instruction") or "")
     new = with_new_text(written, text)
     change_instructions(client, number, written, new, text, console, yes=yes, where=option)
     console.print(
@@ -89,8 +91,19 @@ def adopt_text(
     )
 
 
-def _stored(key: str, environment: Environment) -> tuple[Settings, str | None]:
-    """A project's settings and the instructions before; if the ledger does not know it, those of the file."""
+def _text_before(stored: Project | None, written: str) -> str | None:
+    """The instructions before those that Label Studio has, which the ledger may not have seen yet."""
+    if stored is None:
+        return None
+    return (
+        stored.earlier_instructions
+        if instructions_text(written) == stored.instructions
+        else stored.instructions
+    )
+
+
+def _stored(key: str, environment: Environment) -> tuple[Settings, Project | None]:
+    """A project's settings, and what the ledger knows of it; without anything, the settings of the file."""
     settings = settings_module.load(environment.config)
     with closing(Ledger(environment.database_url)) as ledger:
         if not ledger.exists():
@@ -99,4 +112,4 @@ def _stored(key: str, environment: Environment) -> tuple[Settings, str | None]:
         with ledger.read() as connection:
             stored = projects.get(connection, key)
             own, _ = project_settings(stored, settings)
-            return own, None if stored is None else stored.earlier_instructions
+            return own, stored

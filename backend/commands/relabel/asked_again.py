@@ -27,7 +27,7 @@ class AskedAgain:
         doubtful: how many others have votes for such a label.
         tasks: how many tasks the question has.
         unclear: how many tasks people have given a label that is split or dropped.
-        levels: how many tasks that nobody has labelled have which score.
+        levels: how many tasks that are blind, or that nobody has labelled, have which score.
         costs: what a task costs.
     """
 
@@ -62,12 +62,12 @@ class AskedAgain:
         for task in tasks:
             number += 1
             unclear += task.human is not None and way.vote(task.human) is None
-            if task.human is None:
+            if task.deciding is None:
                 levels.add(task.score)
             lost, concerned = way.vote(task.label) is None, concern(task)
             named += lost or (concerned and concern.names(task.label))
             doubtful += concerned and not lost and not concern.names(task.label)
-            low = below is not None and task.human is None and is_below(task.score, below)
+            low = below is not None and task.deciding is None and is_below(task.score, below)
             if lost or concerned or low:
                 rounds.add(task.round_id)
         return cls(frozenset(rounds), named, doubtful, number, unclear, levels, costs)
@@ -86,7 +86,7 @@ class AskedAgain:
             f" {about}, at most {most}: {self.named:,} have a label that is split, dropped or near a new one,"
             f" {self.doubtful:,} have votes for one, {low:,} a low score"
         )
-        yield "  more of those that nobody has labelled are asked about again with"
+        yield "  more of those that are blind, or that nobody has labelled, are asked about again with"
         yield from (f"  {line}" for line in self.levels.lines(self.costs.usd))
         if self.unclear:
             yield f"  {formats.of(self.unclear, 'human label')} to look at, kept as given: {how_to_look}"

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from backend.commands.relabel.asked_again import AskedAgain, asked_again
 from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.shared.asking_again import is_below
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
 from backend.learning.label_schemes import (
     Asked,
     Transition,
     back_from,
+    epochs_with_other_instructions,
     question_of,
     taken_back_by,
     transition,
@@ -21,6 +23,7 @@ from backend.learning.label_schemes import (
 )
 from backend.learning.teaching import answering
 from backend.ledger import Ledger
+from backend.ledger.decided import costs_of_a_task, count_held_tasks, decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.reports import QuestionSums
@@ -34,6 +37,7 @@ from backend.questions.relabelling import (
     relabelled_config,
     restored_config,
 )
+from backend.server.status import formats
 from backend.settings import Settings
 from camvo.votes.registry import is_answer
 from camvo.votes.relabelling import Relabelling
@@ -315,15 +319,39 @@ def _resumed(
         name: {number: said for number, said in kept[name].items() if number not in stored[name]}
         for name in after
     }
-    of_found = {scheme.control: kept[scheme.control] for scheme, _ in found.carried}
+    again = asked_again(schemes, found, left, before, wanted.below)
+    found = replace(
+        found,
+        before={**found.before, **{name: before[name] for name in after}},
+        originals={scheme.control: kept[scheme.control] for scheme, _ in found.carried},
+        again={name: each.rounds for name, each in again.items()},
+    )
+    _require_asked_again(schemes, done, wanted.below)
     return RelabelPlan(
-        replace(found, before={**found.before, **{name: before[name] for name in after}}, originals=of_found),
+        found,
         xml,
+        again=again,
         kept=kept,
         back={scheme.control: back_from(scheme.labels) for scheme, _ in ways},
         done=done,
         late=late,
     )
+
+
+def _require_asked_again(schemes: Schemes, done: Sequence[Scheme], below: float | None) -> None:
+    """Check that no task that was carried over already has a score below the one that is given now."""
+    for scheme in done if below is not None else ():
+        tasks = decided_tasks(schemes.connection, schemes.project, scheme.control, scheme.epoch)
+        low = sum(
+            task.carried and task.deciding is None and is_below(task.score, below or 0.0) for task in tasks
+        )
+        if low:
+            raise ConfigError(
+                f"{scheme.control}: this change is made already, and {low:,} labels with a lower score were"
+                " carried over",
+                where="--below",
+                fix="take it back with --undo, and repeat it with --below and new names",
+            )
 
 
 def _is_made(scheme: Scheme, fates: LabelFates, after: ConfigQuestion) -> bool:
@@ -448,9 +476,25 @@ def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
                 yield from again.lines(_how_to_look(opened))
             elif left:
                 yield f"  {left:,} tasks have a label that is dropped: they are asked about again"
+            yield from _held_lines(Schemes(connection, opened.stored.key), scheme)
     for scheme in plan.found.anew:
         yield f"{scheme.control}: begins anew; its tasks are asked about again when they are predicted next"
     yield "Certificates of the labels before are void."
+
+
+def _held_lines(schemes: Schemes, scheme: Scheme) -> Iterator[str]:
+    """What becomes of tasks that keep labels of earlier instructions, which are not carried over."""
+    history, place = schemes.all(), (schemes.connection, schemes.project, scheme.control)
+    source = next(
+        each for each in reversed(history) if (each.control, each.epoch) == (scheme.control, scheme.source)
+    )
+    earlier = epochs_with_other_instructions(history, source)
+    if held := count_held_tasks(*place, source.epoch, earlier):
+        about, most = (formats.dollars(held * usd) for usd in costs_of_a_task(*place))
+        yield (
+            f"  {formats.of(held, 'task')} with a label of earlier instructions only will have none: it is"
+            f" not carried over, and to ask again costs about {about}, at most {most}"
+        )
 
 
 def _how_to_look(opened: Opened) -> str:

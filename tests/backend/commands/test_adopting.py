@@ -123,6 +123,19 @@ def test_the_text_before_is_taken_back(tmp_path: Path) -> None:
         assert instructions_text(api.project["expert_instruction"]) == "First."
 
 
+def test_a_text_that_models_have_not_read_yet_is_taken_back(tmp_path: Path) -> None:
+    with LabelStudioApi() as api:
+        url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+        migrate(url)
+        with closing(Ledger(url)) as ledger, ledger.write() as connection:
+            for text in ("First.", "Second."):
+                remember_project(connection, api.project_key, {"instructions": text}, 1.0)
+        api.project["expert_instruction"] = "<p>Third.</p>"
+        done = adopted(api, tmp_path, "--yes", takes_back=True)
+        assert done.returncode == 0, done.stderr
+        assert instructions_text(api.project["expert_instruction"]) == "Second."
+
+
 def test_a_text_before_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with LabelStudioApi() as api:
         done = adopted(api, tmp_path, "--yes", takes_back=True)

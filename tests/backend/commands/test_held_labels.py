@@ -11,7 +11,9 @@ import yaml
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
+from backend.commands.shared.asking_again import LEVELS
 from backend.commands.shared.certificate import contents_of
+from backend.commands.teach import teach_file
 from backend.errors import ConfigError
 from backend.ledger import projects
 from backend.settings import load
@@ -80,6 +82,21 @@ def test_those_with_a_lower_score_are_asked_about_again_if_somebody_says_so(fold
     assert {*low} == {text for text in TEXTS if "rain" in text}
     assert set(labels(folder, below=level).values()) == {"Glad"}
     assert folder.server.count() - calls == 3 * len(low)
+
+
+def test_low_scores_that_people_have_labelled_are_counted_among_all_only(
+    folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
+    folder.write("people.csv", "camvo_project,text,camvo_label\nin,rain 0,Sad\n")
+    teach_file(folder.path / "people.csv", folder.path / "camvo.yaml")
+    scores = {row["text"]: float(row["camvo_score"]) for row in folder.rows()}
+    level = next(level for level in LEVELS if scores["rain 0"] < level)
+    low = sum(score < level for score in scores.values()) - 1
+    instructed(folder, "Be brave.")
+    labels(folder)
+    assert f"a score below {level:g}, {low} for about" in printed(folder)
+    assert "--below 1: all, 12 for about $" in printed(folder)
 
 
 def test_all_are_asked_about_again_if_somebody_says_so_also_later(folder: LabelFolder) -> None:

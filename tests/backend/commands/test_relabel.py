@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from labelling import LabelFolder, always
 from same_state import assert_same_state
 from scripted_litellm import HashedTexts
+from sqlalchemy import select
 from whole_backend import prompt_of
 
 from backend.commands.relabel.label_changes import LabelChanges
@@ -17,7 +19,10 @@ from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError
+from backend.learning.carrying import Transaction, Transactions, run_each
 from backend.ledger import projects
+from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.rounds import ProjectRounds
@@ -259,7 +264,7 @@ def test_a_label_that_is_added_without_a_neighbour_asks_nobody_unless_told_to(fo
     calls = folder.server.count()
     printed = changed(folder, adds=["Wild"])
     assert "0 of 24 tasks" in printed
-    assert "--below 1: all, 18 for about" in printed
+    assert "--below 1: all, 24 for about" in printed
     labels(folder, *LABELS, "Wild")
     assert folder.server.count() == calls
 
@@ -268,7 +273,93 @@ def test_tasks_below_a_score_are_asked_about_again_where_somebody_says_so(folder
     calls = folder.server.count()
     changed(folder, adds=["Wild"], below=1.0)
     labels(folder, *LABELS, "Wild")
-    assert folder.server.count() - calls == 3 * 18
+    assert folder.server.count() - calls == 3 * 24
+
+
+def blind_rewards(folder: LabelFolder) -> list[float]:
+    with folder.ledger.read() as connection:
+        epoch = ProjectRounds(connection, "in").latest_epochs()["label"]
+        return sorted(each.reward or 0.0 for each in BlindQueues(connection, "in").of("label", epoch))
+
+
+def test_errors_that_people_have_found_stay_among_the_blind_tasks_after_a_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with LabelFolder(tmp_path, always("Glad"), models=("red", "green", "blue")) as folder:
+        folder.table(*TEXTS)
+        folder.label(labels=LABELS, blind=12)
+        folder.change("blind.csv", **{text: TRUTH[text.split()[0]] for text in TEXTS})
+        teach_file(tmp_path / "blind.csv", tmp_path / "camvo.yaml")
+        before, calls = blind_rewards(folder), folder.server.count()
+        changed(folder, splits=["Calm=Quiet,Misty"])
+        labels(folder, "Glad", "Sad", "Quiet", "Misty")
+        assert blind_rewards(folder) == before
+        assert set(before) == {0.0, 1.0}
+        assert folder.server.count() == calls
+
+
+def configured(folder: LabelFolder, **settings: Any) -> None:
+    path = folder.path / "camvo.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **settings}))
+
+
+def test_the_plan_says_which_labels_of_earlier_instructions_are_lost(folder: LabelFolder) -> None:
+    configured(folder, instructions="Be brave.")
+    folder.table(*TEXTS, "fog 99")
+    labels(folder, *LABELS)
+    lost = "24 tasks with a label of earlier instructions only will have none"
+    assert lost in changed(folder, renames=["Calm=Quiet"])
+
+
+def test_a_change_that_is_made_already_is_not_repeated_with_tasks_below_a_score(folder: LabelFolder) -> None:
+    changed(folder, adds=["Wild"])
+    with pytest.raises(ConfigError, match="24 labels with a lower score were carried over"):
+        changed(folder, adds=["Wild"], below=1.0)
+
+
+def test_a_change_with_tasks_below_a_score_can_be_repeated(folder: LabelFolder) -> None:
+    changed(folder, adds=["Wild"], below=1.0)
+    assert "carried over already" in changed(folder, adds=["Wild"], below=1.0)
+
+
+TWO = """<View><Text name="t" value="$text"/>
+<Choices name="mood" toName="t"><Choice value="Glad"/><Choice value="Sad"/></Choices>
+<Choices name="sky" toName="t"><Choice value="Rain"/><Choice value="Fog"/></Choices></View>"""
+
+
+def test_a_change_of_two_questions_goes_on_with_the_tasks_that_are_asked_about_again(
+    folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(transactions: Transactions, write: Callable[[Transaction], Any]) -> None:
+        run_each(transactions, write)
+        raise OSError("killed")
+
+    folder.server.script = lambda body: Reply.says({"mood": "Sad", "sky": "Fog"})
+    folder.table(*TEXTS[:3], name="other.csv")
+    outputs(folder, TWO)
+    wanted = {"adds": ["Calm=Sad", "Mist=Fog"]}
+    with monkeypatch.context() as patched:
+        patched.setattr("backend.commands.relabel.run.run_each", dies)
+        with pytest.raises(OSError, match="killed"):
+            config_after(folder, **wanted)
+    config_after(folder, **wanted)
+    assert "sky: 0 labels carried over, 0 calls; 3 left" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_scores_of_labels_with_a_recall_follow_their_labels(folder: LabelFolder) -> None:
+    configured(folder, policy={"name": "joint", "recall": {"Calm": 0.9, "Sad": 0.9}})
+    folder.table("fog 99")
+    labels(folder, *LABELS)
+    [before] = likely(folder)
+    changed(folder, merges=["Sad,Calm=Low"])
+    assert likely(folder)[1:] == [{"Low": pytest.approx(sum(before.values()))}]
+
+
+def likely(folder: LabelFolder) -> list[dict[str, float]]:
+    with folder.ledger.read() as connection:
+        plans = connection.scalars(select(tables.rounds.c.plan).order_by(tables.rounds.c.id)).all()
+    return [plan["likely"] for plan in plans if plan.get("likely")]
 
 
 def human_texts(folder: LabelFolder) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,10 @@ def voted(*votes: str | None, label: str = "hat", human: str | None = None) -> D
     return task(dict(zip(ARMS, votes, strict=False)), label, human)
 
 
+def blind(*votes: str | None, human: str) -> DecidedTask:
+    return replace(voted(*votes, human=human), audit=True)
+
+
 SEEN = [*[voted("hat", "hat", "hat", "shoe")] * 6, *[voted("hat", "hat", "hat", "hat")] * 14]
 """Grey is often wrong; the others never are."""
 
@@ -42,6 +47,8 @@ def concern(aggregation: Aggregation = LABEL_VOTE) -> Concern:
         (voted("hat", "hat", "hat", "hat", label="shoe"), True),
         (voted("hat", "shoe", human="hat"), False),
         (voted("hat", "hat", human="shoe"), True),
+        (blind("hat", "shoe", human="hat"), True),
+        (blind("hat", "hat", human="shoe"), False),
     ],
 )
 def test_a_task_is_concerned_if_its_votes_leave_room_for_a_label_that_is_near(

@@ -104,6 +104,18 @@ def test_tasks_that_were_asked_again_for_their_low_scores_judge_no_text(folder: 
     assert "camvo try compares" in compared(folder).said
 
 
+def test_a_stray_task_does_not_hide_that_the_others_were_asked_again_for_their_low_scores(
+    folder: LabelFolder,
+) -> None:
+    scores = {row["text"]: float(row["camvo_score"]) for row in folder.rows()}
+    low, high = min(scores.values()), max(scores.values())
+    instructed(folder, HELPS, below=(low + high) / 2)
+    folder.table(next(text for text in TEXTS if scores[text] == high))
+    folder.label(below=1.0)
+    judged(folder, TEXTS)
+    assert (compared(folder).verdict, compared(folder).tasks) == ("selected", len(TEXTS) // 2 + 1)
+
+
 def test_instructions_that_never_changed_are_not_compared(folder: LabelFolder) -> None:
     judged(folder, TEXTS)
     with folder.ledger.read() as connection:

@@ -393,12 +393,14 @@ def test_a_killed_server_continues_a_batch_after_its_restart(
     project = installation.project(*(f"Dying on day {number}. {UNANIMOUS}" for number in range(days)))
     installation.connect(project, *RELIABLE, "--extra-params", "max_stages=1")
     tasks = {task["id"] for task in installation.tasks(project)}
+    by_connect = asked(models, "Dying").total()
     scripted.hold("Dying", before=60)
     server = installation.server
     with ThreadPoolExecutor(1) as person:
         retrieving = person.submit(installation.retrieve, project)
-        wait_until(lambda: len(answered(installation, tasks)) >= 60, "sixty answers")
-        wait_until(lambda: asked(models, "Dying").total() >= 60 + 8, "questions without an answer")
+        answers = by_connect + 60
+        wait_until(lambda: len(answered(installation, tasks)) == answers, "sixty answers in the ledger")
+        wait_until(lambda: asked(models, "Dying").total() >= answers + 8, "questions without an answer")
         server.kill()
         retrieving.result()
     scripted.release()

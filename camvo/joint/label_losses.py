@@ -121,7 +121,7 @@ class _SplitLattice:
         origin: the node of the lattice of labels alike, shape (N,).
         classes: the class of each number's label, −1 for none, shape (N, G).
         used: how many labels of each class have a vote, shape (N, C).
-        labels: M.
+        sizes: how many labels each class has, C of them.
     """
 
     lattice: Lattice

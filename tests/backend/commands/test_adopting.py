@@ -110,30 +110,18 @@ def test_a_text_is_adopted_where_models_read_it(number: int | None, cure: str) -
     assert cure in how_to_adopt("a.txt", number)
 
 
-def test_the_text_before_is_taken_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("written", "before"), [("Second.", "First."), ("Third.", "Second.")])
+def test_the_text_that_models_read_before_is_taken_back(tmp_path: Path, written: str, before: str) -> None:
     with LabelStudioApi() as api:
         url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
         migrate(url)
         with closing(Ledger(url)) as ledger, ledger.write() as connection:
             for text in ("First.", "Second."):
                 remember_project(connection, api.project_key, {"instructions": text}, 1.0)
-        api.project["expert_instruction"] = "<p>Second.</p>"
+        api.project["expert_instruction"] = f"<p>{written}</p>"  # models have not read the third text yet
         done = adopted(api, tmp_path, "--yes", takes_back=True)
         assert done.returncode == 0, done.stderr
-        assert instructions_text(api.project["expert_instruction"]) == "First."
-
-
-def test_a_text_that_models_have_not_read_yet_is_taken_back(tmp_path: Path) -> None:
-    with LabelStudioApi() as api:
-        url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-        migrate(url)
-        with closing(Ledger(url)) as ledger, ledger.write() as connection:
-            for text in ("First.", "Second."):
-                remember_project(connection, api.project_key, {"instructions": text}, 1.0)
-        api.project["expert_instruction"] = "<p>Third.</p>"
-        done = adopted(api, tmp_path, "--yes", takes_back=True)
-        assert done.returncode == 0, done.stderr
-        assert instructions_text(api.project["expert_instruction"]) == "Second."
+        assert instructions_text(api.project["expert_instruction"]) == before
 
 
 def test_a_text_before_that_nobody_knows_is_refused(tmp_path: Path) -> None:

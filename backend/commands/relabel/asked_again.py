@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from backend.commands.shared.asking_again import ScoreLevels, is_below
+from backend.commands.bulk.held_labels import ScoreLevels, is_below
 from backend.learning.concerned import Concern
 from backend.learning.label_schemes import Transition
 from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_tasks

@@ -32,7 +32,7 @@ from backend.ledger.recounts import FurtherVote, Recounts
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.telemetry import metrics
-from camvo.annotators.annotators import PRIOR_PERSON, weighed_label
+from camvo.annotators import PRIOR_PERSON, weighed_label
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, Restart, revision
 from camvo.student.taught_texts import sealed

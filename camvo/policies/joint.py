@@ -141,7 +141,7 @@ class Joint(Ensemble, JointParameters):
             label, the worth of not missing it (:class:`.ByLabel`).
         worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
             asking all models costs for a task then says how many askings a right label is worth there.
-        recall: label → the share of the tasks with it that must be found (:mod:`camvo.scores.recall`).
+        recall: label → the share of the tasks with it that must be found (:mod:`camvo.scores.guarantee`).
             Missing such a label counts as 1 / (1 − recall) wrong labels, unless ``worth`` names it.
         agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
             ``None`` to stop by ``worth``. With 1 a round stops only where no further vote can change the

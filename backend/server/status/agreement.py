@@ -10,15 +10,17 @@ from typing import Final
 from backend.learning.annotators import AnsweredQuestion
 from backend.learning.teaching import person
 from backend.ledger.human_annotations import Annotation
-from camvo.annotators.agreement import (
+from camvo.annotators import (
     EPSILON,
     Agreement,
     AltTest,
+    Anchoring,
+    Suggested,
     alt_test,
+    anchoring,
     cohen_kappa,
     krippendorff_alpha,
 )
-from camvo.annotators.anchoring import Anchoring, Suggested, anchoring
 
 _VOTE: Final = "the vote"
 _NOTHING: Final = "–"

@@ -23,8 +23,7 @@ from backend.server.status.report import (
     Share,
     VotesReport,
 )
-from camvo.annotators.anchoring import anchoring
-from camvo.annotators.annotators import AnnotatorReliability, fit_reliabilities
+from camvo.annotators import AnnotatorReliability, anchoring, fit_reliabilities
 from camvo.scores.reviews import ExampleTrial
 from camvo.student.taught_texts import STUDENT
 from camvo.votes import registry

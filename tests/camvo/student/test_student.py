@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 from topic_texts import draw_topic_texts
 
-from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.replay import SyntheticModel
 from camvo.student.student import LEAST_TEXTS, Student, _fit_ridge, teach
 from camvo.student.taught_texts import Lessons, TaughtText, hashed_ngrams
 

@@ -28,7 +28,7 @@ from camvo.policies.policy import (
     Plan,
     fitted,
 )
-from camvo.stages.stages import (
+from camvo.stages import (
     QuestionStages,
     Stages,
     cheapest_first,
@@ -37,7 +37,7 @@ from camvo.stages.stages import (
     shares_of_waits,
     uniform_draw,
 )
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE

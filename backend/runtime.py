@@ -26,9 +26,8 @@ from backend.annotation.planner import Planner
 from backend.annotation.trials import Trials
 from backend.errors import LedgerError
 from backend.learning.examples import Examples
-from backend.learning.fits import BackgroundFits, Scorers, Students
 from backend.learning.label_schemes import LabelSchemes
-from backend.learning.states import States
+from backend.learning.states import BackgroundFits, Scorers, States, Students
 from backend.ledger import Ledger, Writer
 from backend.ledger.answers import ReceivedAnswers, remove_stored, store_received
 from backend.ledger.claims import end_lost_calls

@@ -26,7 +26,7 @@ from camvo.errors import SnapshotError
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.taught_texts import TaughtText
+from camvo.student import TaughtText
 
 Advance = Callable[[int], object]
 """Called with the number of events that were added up since the last call."""

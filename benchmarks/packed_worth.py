@@ -17,7 +17,7 @@ import numpy as np
 
 from camvo.policies.joint import Joint
 from camvo.replays.replay import SyntheticModel, VotesTable, draw_votes_table, replay
-from camvo.twins.twins import packed_arm
+from camvo.twins import packed_arm
 
 MODELS = {
     "large": SyntheticModel(0.88, 10.0),

@@ -51,7 +51,7 @@ from camvo.annotators import PRIOR_PERSON
 from camvo.policies.joint import Joint
 from camvo.scores import reviews
 from camvo.scores.reviews import NOTHING_SEEN, Candidate, Suggestion, TaughtBefore, teaches
-from camvo.student.taught_texts import without_silent_student
+from camvo.student import without_silent_student
 from camvo.votes.labels import label_posterior
 from camvo.votes.ordered import has_vote_model
 

@@ -35,7 +35,7 @@ from backend.telemetry import metrics
 from camvo.annotators import PRIOR_PERSON, weighed_label
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, Restart, revision
-from camvo.student.taught_texts import sealed
+from camvo.student import sealed
 from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE

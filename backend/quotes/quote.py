@@ -29,7 +29,7 @@ from camvo.policies.joint import FIRST, Joint
 from camvo.quotes import FEWEST, KnownVotes, LabelledVotes, Mix, mixes
 from camvo.scores.reviews import seconds_per_label
 from camvo.state.exploration import UNASKED
-from camvo.twins.twins import packed_arm
+from camvo.twins import packed_arm
 
 _KNOWN_ROUNDS_MOST = 2_000
 

@@ -29,8 +29,8 @@ from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.votes import Rows
 from camvo.numerics.small import EPSILON
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import UNASKED, PatternCounts, VotePattern
-from camvo.state.kept_rounds import LatestRounds
 from camvo.typing import Array
 from camvo.votes.spans import Place, marked_places
 

@@ -15,6 +15,7 @@ from camvo.joint.lattice import most_arms
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
 from camvo.joint.plans import shadow_price
+from camvo.joint.span_stages import SpanStages
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import DEFAULT, WORTH, ByLabel, JointParameters
 from camvo.policies.policy import (
@@ -31,8 +32,7 @@ from camvo.policies.policy import (
     SpanFitData,
     fitted,
 )
-from camvo.stages.span_stages import SpanStages
-from camvo.stages.stages import (
+from camvo.stages import (
     AnyStages,
     QuestionStages,
     Stages,
@@ -42,7 +42,7 @@ from camvo.stages.stages import (
     shares_of_waits,
     uniform_draw,
 )
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE

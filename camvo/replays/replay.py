@@ -22,9 +22,8 @@ from camvo.scores import calibration
 from camvo.scores.calibration import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
-from camvo.student.student import StudentVote, teach
-from camvo.student.taught_texts import STUDENT, TaughtText, hashed_ngrams
-from camvo.twins.twins import once_each
+from camvo.student import STUDENT, StudentVote, TaughtText, hashed_ngrams, teach
+from camvo.twins import once_each
 from camvo.typing import Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -295,7 +294,7 @@ def replay(
         complete: whether the models that were left out are asked about every item that a human labels. Their
             votes then teach with the label, and are paid for.
         progress: called after each window with its number of items.
-        student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
+        student: whether the student (:mod:`camvo.student`) votes too, for nothing. It is taught by
             the labels that the other models voted for, and by those of humans. It is no column of the trace's
             ``asked``. By default it votes if the policy is :class:`camvo.Joint` and the table has texts.
 

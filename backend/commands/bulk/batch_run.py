@@ -28,7 +28,7 @@ from backend.runtime import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.ensemble import Baseline, Majority, Single
-from camvo.twins.twins import twins
+from camvo.twins import twins
 
 FIRST_WINDOW: Final = 150
 """The most tasks that are labelled first, so that stopping is learnt before the large batches."""

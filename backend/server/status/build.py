@@ -26,7 +26,7 @@ from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.status import agreement, formats
+from backend.server.status import formats, people_and_models
 from backend.server.status.alarms import (
     Found,
     alarms_first,
@@ -201,7 +201,7 @@ class _Around:
 def _with_annotators(connection: Connection, report: ProjectReport) -> ProjectReport:
     """The report with each annotator, and with the agreement of people, models and the vote."""
     questions = answered_questions(connection, report.key)
-    found = agreement.agreement_reports(questions)
+    found = people_and_models.agreement_reports(questions)
     alerts = (*report.alerts, *anchoring_alerts(found))
     return replace(
         report, annotators=annotator_reports(questions), agreement=found, alerts=alarms_first(alerts)
@@ -379,8 +379,8 @@ def _environment() -> jinja2.Environment:
     return formats.templates(
         "backend.server.status",
         "templates",
-        beyond_chance=agreement.beyond_chance,
+        beyond_chance=people_and_models.beyond_chance,
         host=_host,
-        points=agreement.points,
-        replaceable=agreement.replaceable,
+        points=people_and_models.points,
+        replaceable=people_and_models.replaceable,
     )

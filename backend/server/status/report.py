@@ -17,14 +17,13 @@ from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
 from backend.questions.label_config import PagePart
-from backend.server.status.agreement import AgreementReport
 from backend.server.status.formats import count, dollars, of, percent
-from camvo.annotators import Anchoring, AnnotatorReliability
+from camvo.annotators import Agreement, AltTest, Anchoring, AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
 from camvo.scores.guarantee import LabelFound, labels_to_find
 from camvo.shares import LabelShare
 from camvo.state.contribution import RestartKind
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,6 +630,39 @@ class ModelVersion:
 
     shown: str | None
     matches: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class VoterAgreement:
+    """How far the vote or one model agrees with people who did not see the prediction.
+
+    Attributes:
+        voter: the model's name, or ``the vote``.
+        kappa: Cohen's κ; ``None`` if it cannot be computed.
+        alt_test: kind of people (docs/annotators.md) → the alternative annotator test with that kind's ε;
+            empty if nobody labelled enough tasks with others.
+    """
+
+    voter: str
+    kappa: Agreement | None
+    alt_test: dict[str, AltTest]
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementReport:
+    """The agreement on one question (docs/annotators.md).
+
+    Attributes:
+        control: the name of its control tag.
+        people: Krippendorff's α among people who did not see the prediction.
+        voters: the vote first, then each model.
+        anchoring: how much more often people give the vote's label when they see it.
+    """
+
+    control: str
+    people: Agreement | None
+    voters: tuple[VoterAgreement, ...]
+    anchoring: Anchoring | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from backend.settings import load
 from backend.upkeep import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
+from camvo.student import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 

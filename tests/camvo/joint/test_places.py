@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from camvo.joint.places import SpanFit, _by, _PlaceModel, _Seen, place_patterns
+from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import UNASKED, PatternCounts, VotePattern
-from camvo.state.kept_rounds import KeptRound, LatestRounds
 from camvo.votes.spans import Span, write_spans
 
 ARMS = ("a", "b", "c", "d")

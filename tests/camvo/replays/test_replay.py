@@ -21,8 +21,7 @@ from camvo.replays.replay import (
     has_student,
     replay,
 )
-from camvo.student.student import LEAST_TEXTS
-from camvo.student.taught_texts import STUDENT
+from camvo.student import LEAST_TEXTS, STUDENT
 
 MODELS = {
     "large": SyntheticModel(0.92, 10.0),

@@ -9,10 +9,10 @@ import pytest
 
 import camvo
 from camvo.joint.places import SpanFit, place_patterns
+from camvo.joint.span_stages import SpanStages
 from camvo.policies.policy import Conditions
-from camvo.stages.span_stages import SpanStages
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import ExplorationRound, ExplorationSums, PatternCounts, VotePattern
-from camvo.state.kept_rounds import LatestRounds
 from camvo.votes.aggregation import Decision
 from camvo.votes.spans import Span, SpanVote, read_spans, write_spans
 

@@ -28,7 +28,7 @@ from camvo.policies.policy import (
     Plan,
     fitted,
 )
-from camvo.stages import (
+from camvo.stages.stages import (
     QuestionStages,
     Stages,
     cheapest_first,

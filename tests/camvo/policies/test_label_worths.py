@@ -16,7 +16,7 @@ from camvo.policies.joint import Joint
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Observation
 from camvo.replays.replay import SyntheticModel, Trace, VotesTable, draw_votes_table, replay
-from camvo.stages import QuestionStages
+from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
 from camvo.state.state import State
 from camvo.votes.aggregation import Decision

@@ -393,6 +393,52 @@ def test_instructions_that_come_back_after_a_change_of_labels_find_their_rounds(
     assert edited.server.count() - calls == 3
 
 
+def test_labels_change_right_after_instructions_without_a_call(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    configured(folder, instructions="Be brave.")
+    printed = changed(folder, renames=["Calm=Quiet"])
+    assert "24 labels and 6 human labels are carried over, 0 calls" in printed
+    after = labels(folder, "Glad", "Sad", "Quiet")
+    assert after == {text: "Quiet" if label == "Calm" else label for text, label in before.items()}
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_labels_in_another_order_and_other_instructions_at_once_need_no_call(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    configured(folder, instructions="Be brave.")
+    assert labels(folder, *reversed(LABELS)) == before
+    assert folder.server.count() == calls
+
+
+def test_a_label_that_is_gone_is_asked_about_although_instructions_have_changed_too(
+    folder: LabelFolder,
+) -> None:
+    calls = folder.server.count()
+    configured(folder, instructions="Be brave.")
+    with pytest.raises(ConfigError, match=r"what becomes of 'Calm'"):
+        labels(folder, "Glad", "Sad", "Quiet")
+    assert folder.server.count() == calls
+
+
+def test_own_instructions_of_a_question_may_change_with_its_labels(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": ["Sad"]})
+    folder.table("sun", name="other.csv")
+    outputs(folder, SEVERAL)
+    calls = folder.server.count()
+    other = SEVERAL.replace('value="Sad"', 'value="Low"').replace(
+        'name="label"', 'name="label" camvo_instructions="Be brave."'
+    )
+    after = config_after(folder, renames=["Sad=Low"], label_config=folder.write("new.xml", other))
+    assert '"Low"' in outputs(folder, after)[0]["camvo_label"]
+    before = config_after(folder, undo=True)
+    assert "Be brave." in before
+    assert '"Sad"' in outputs(folder, before)[0]["camvo_label"]
+    assert folder.server.count() == calls
+
+
 def test_a_change_is_taken_back_after_instructions_were_edited(folder: LabelFolder) -> None:
     before, said = labels(folder, *LABELS), humans(folder)
     changed(folder, merges=["Sad,Calm=Low"])

@@ -166,11 +166,13 @@ class ExplorationRound:
             were asked; ``None`` if the round does not show it.
         promised: the probability with which the plan was to stop at another label, as it was said before the
             round; ``None`` if nothing was promised.
+        chosen: whether its task was not drawn at random, so that it says nothing of a change.
     """
 
     pattern: VotePattern
     right: bool | None
     promised: float | None = None
+    chosen: bool = False
 
     @property
     def witnesses(self) -> dict[str, int]:
@@ -191,8 +193,8 @@ class ExplorationRound:
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        promise = [] if self.promised is None else [self.promised]
-        return [*self.pattern.to_list(), self.right, *promise]
+        promise = [] if self.promised is None and not self.chosen else [self.promised]
+        return [*self.pattern.to_list(), self.right, *promise, *([True] if self.chosen else [])]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationRound:

@@ -233,6 +233,20 @@ def test_only_tasks_that_a_split_may_concern_are_asked_about_again(folder: Label
     assert problems_of(folder) == []
 
 
+def test_tasks_that_a_split_concerns_say_nothing_of_drift(folder: LabelFolder) -> None:
+    configured(folder, policy={"name": "joint"})
+    changed(folder, splits=["Calm=Quiet,Misty"])
+    folder.server.script = split_fog
+    folder.table(*TEXTS, "fog 99")
+    labels(folder, "Glad", "Sad", "Quiet", "Misty")
+    with folder.ledger.read() as connection:
+        epoch = ProjectRounds(connection, "in").latest_epochs()["label"]
+        events = ProjectEvents(connection, "in").after(0, control="label", epoch=epoch)
+    explored = [Contribution.unpack(event.contribution).exploration for event in events]
+    assert [round_.chosen for round_ in explored if round_ is not None].count(True) == 8
+    assert len(explored) == len(TEXTS) + 1
+
+
 def test_a_split_that_is_taken_back_finds_every_label_again(folder: LabelFolder) -> None:
     before, said = labels(folder, *LABELS), humans(folder)
     changed(folder, splits=["Calm=Quiet,Misty"])

@@ -115,9 +115,11 @@ class Folder:
             database_url=f"sqlite:///{self.path}/ledger.sqlite", config=self.path / "camvo.yaml"
         )
 
-    def label(self, name: str = "tasks") -> tuple[dict[str, str], float]:
+    def label(self, name: str = "tasks", budget: float | None = None) -> tuple[dict[str, str], float]:
         """Label all tasks that have no label: text → label, and the bill of this run in $."""
-        options = LabelOptions(labels=self.table.options(), text_column="text", name=name, yes=True)
+        options = LabelOptions(
+            labels=self.table.options(), text_column="text", name=name, budget=budget, yes=True
+        )
         console = Console(file=io.StringIO())
         out = self.path / "out.csv"
         before = self.spent()

@@ -471,6 +471,25 @@ def test_a_change_is_taken_back_after_instructions_were_edited(folder: LabelFold
     assert problems_of(folder) == []
 
 
+def test_a_label_can_get_its_first_name_again(folder: LabelFolder) -> None:
+    before, said, calls = labels(folder, *LABELS), humans(folder), folder.server.count()
+    changed(folder, renames=["Calm=Quiet"])
+    changed(folder, renames=["Quiet=Still"])
+    changed(folder, renames=["Still=Calm"])
+    assert labels(folder, *LABELS) == before
+    assert humans(folder) == said
+    changed(folder, undo=True)
+    assert set(labels(folder, "Glad", "Sad", "Still").values()) == {"Glad", "Sad", "Still"}
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_a_label_cannot_get_the_name_of_one_that_it_was_put_together_with(folder: LabelFolder) -> None:
+    changed(folder, merges=["Sad,Calm=Low"])
+    with pytest.raises(ConfigError, match="'Sad' was the name of another label"):
+        changed(folder, renames=["Low=Sad"])
+
+
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [

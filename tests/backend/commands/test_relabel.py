@@ -707,6 +707,20 @@ def test_sets_and_spans_have_their_new_labels_without_a_call(  # noqa: PLR0917
     assert after["camvo_label"] == before["camvo_label"].replace(old, new)
 
 
+def test_a_declared_encoding_leaves_labels_as_they_are_written(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": "Süß"})
+    folder.table("sun", name="other.csv")
+    choices = '<Choice value="Süß"/><Choice value="Bitter"/>'
+    outputs(
+        folder,
+        '<?xml version="1.0" encoding="ISO-8859-1"?>\n<View><Text name="t" value="$text"/>'
+        f'<Choices name="label" toName="t">{choices}</Choices></View>',
+    )
+    calls = folder.server.count()
+    [row] = outputs(folder, config_after(folder, renames=["Bitter=Herb"]))
+    assert (row["camvo_label"], folder.server.count()) == ("Süß", calls)
+
+
 def test_a_set_with_a_label_that_is_split_is_asked_about_again_whole(folder: LabelFolder) -> None:
     folder.server.script = lambda body: Reply.says({"label": ["Sad", "Calm"]})
     folder.table("sun", name="other.csv")

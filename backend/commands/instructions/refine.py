@@ -75,13 +75,7 @@ from camvo.numerics.comparisons import Paired, Race, compare_paired
 
 
 def how_to_adopt(text: str | Path, number: int | None, config: Path | None = None) -> str:
-    """What to do to adopt a text.
-
-    Args:
-        text: the file.
-        number: the project whose instructions in Label Studio models read; ``None`` if they read others.
-        config: the settings' file, if one was named.
-    """
+    """What to do to adopt a text."""
     if number is not None:
         command = ["camvo", "refine", "--project", str(number), "--adopt", str(text)]
         return f"to adopt it: {shlex.join(command + (['--config', str(config)] if config else []))}"
@@ -97,20 +91,7 @@ def adopt_text(
     *,
     yes: bool,
 ) -> None:
-    """Write a text into a project's instructions in Label Studio, in place of the one that models read.
-
-    Args:
-        number: the project's number.
-        path: the file of the text; ``None`` for the one before the present one.
-        config: the settings' file.
-        label_studio: Label Studio's address.
-        console: where the change is shown.
-        yes: whether it was agreed to.
-
-    Raises:
-        ConfigError: the text cannot be read, is empty or is not known; models do not read the project's
-            instructions; the change was not agreed to; or Label Studio stores another text.
-    """
+    """Write a text into a project's instructions in Label Studio, in place of the one that models read."""
     option = "--adopt" if path is not None else "--take-back"
     text = None if path is None else read_instructions(path, option)
     environment = environment_with(config)
@@ -274,12 +255,7 @@ def run_refine(
 def refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
 ) -> Refinement:
-    """Let a model propose changes, and judge them on tasks that it was not shown.
-
-    Raises:
-        ConfigError: there is nothing to refine, or too little to judge by; nothing was asked.
-        ModelError: the model did not propose anything.
-    """
+    """Let a model propose changes, and judge them on tasks that it was not shown."""
     by = wanted.by or _dearest(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
     annotated = annotated_tasks(jobs)

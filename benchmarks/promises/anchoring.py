@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
-from camvo.annotators.anchoring import Suggested, anchoring
+from camvo.annotators import Suggested, anchoring
 
 LABELS, FIRST, STEP = 300, 40, 20
 

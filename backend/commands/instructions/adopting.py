@@ -1,4 +1,4 @@
-"""A text of ``camvo refine`` becomes the project's instructions in Label Studio."""
+"""A text of ``camvo refine``, or an earlier one, becomes the project's instructions in Label Studio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.instructions.asking import read_instructions
-from backend.commands.instructions.writing import change_instructions, with_new_text
+from backend.commands.instructions.codebook import change_instructions, with_new_text
 from backend.commands.shared import backend_client
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import environment_with

@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from backend.commands.bulk.held_labels import is_below
 from backend.commands.relabel.carried_tasks import CarriedTasks, carried_tasks
 from backend.commands.relabel.label_changes import LabelChanges
-from backend.commands.shared.asking_again import is_below
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
 from backend.learning.label_schemes import (

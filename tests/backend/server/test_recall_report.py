@@ -10,9 +10,8 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import outcome_lines
 from backend.ledger import Ledger, deletions
-from backend.server.status.build import build_report
-from backend.server.status.recall import RecallReport
-from backend.server.status.report import ProjectReport
+from backend.server.status.build import build_report, render_page
+from backend.server.status.report import ProjectReport, RecallReport
 from backend.settings import PolicySettings
 from camvo.policies.parameters import ByLabel
 
@@ -41,10 +40,13 @@ def project(ledger: Ledger) -> BlindProject:
     return project
 
 
-def report(ledger: Ledger, target: float = 0.9, label: str = "Odd") -> ProjectReport:
+def report(
+    ledger: Ledger, target: float = 0.9, label: str = "Odd", *, certificates: bool = True
+) -> ProjectReport:
     policy = PolicySettings(name="joint", recall=ByLabel({label: target}))
     with ledger.read() as connection:
-        [found] = build_report(connection, settings(policy=policy), now=2.0, certificates=True).projects
+        built = build_report(connection, settings(policy=policy), now=2.0, certificates=certificates)
+    [found] = built.projects
     return found
 
 
@@ -138,3 +140,28 @@ def test_blind_tasks_that_were_deleted_count_as_missed(project: BlindProject) ->
 def test_a_label_of_another_question_is_not_sought(project: BlindProject) -> None:
     [question] = report(project.ledger, label="Elsewhere").questions
     assert question.recall == ()
+
+
+def test_the_server_says_how_many_blind_labels_have_the_label(project: BlindProject) -> None:
+    project.answer(project.queue, human)
+    [question] = report(project.ledger, certificates=False).questions
+    [sought] = question.recall
+    assert (sought.blind, sought.labelled) == (
+        len(project.queue),
+        sum(human(task) == "Odd" for task in project.queue),
+    )
+    assert sought.found is None
+    assert sought.enough
+
+
+def test_the_page_says_what_a_sought_label_still_needs(project: BlindProject) -> None:
+    policy = PolicySettings(name="joint", recall=ByLabel({"Odd": 0.9}))
+    pages = []
+    for answered in (0, 60, len(project.queue)):
+        project.answer(project.queue[:answered], human)
+        with project.ledger.read() as connection:
+            built = build_report(connection, settings(policy=policy), now=2.0)
+        pages.append(" ".join(render_page(built, overview=False).split()))
+    assert "90% of the tasks with the label Odd are sought." in pages[0]
+    assert "blind labels may certify which tasks hold them" in pages[1]
+    assert "<code>camvo report</code> says which tasks hold them" in pages[2]

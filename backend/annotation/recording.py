@@ -24,7 +24,7 @@ from backend.ledger.schemes import asked_before_labels_changed
 from backend.telemetry import metrics
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Plan, Policy
-from camvo.stages import on_question
+from camvo.stages.stages import on_question
 from camvo.student import STUDENT, StudiedText
 from camvo.twins import once_each
 from camvo.votes import registry

@@ -15,7 +15,6 @@ from camvo.joint.lattice import most_arms
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
 from camvo.joint.plans import shadow_price
-from camvo.joint.span_stages import SpanStages
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import DEFAULT, WORTH, ByLabel, JointParameters
 from camvo.policies.policy import (
@@ -32,7 +31,8 @@ from camvo.policies.policy import (
     SpanFitData,
     fitted,
 )
-from camvo.stages import (
+from camvo.stages.span_stages import SpanStages
+from camvo.stages.stages import (
     AnyStages,
     QuestionStages,
     Stages,

@@ -29,7 +29,7 @@ from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
 from camvo.joint.votes_fit import VotesFit
-from camvo.stages import Exploration, Stages
+from camvo.stages.stages import Exploration, Stages
 from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
 from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts

@@ -196,19 +196,18 @@ class ExplorationRound:
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        places = [place.to_list() for place in self.places]
-        further: list[Any] = [self.promised, places, self.chosen]
-        while further and not further[-1]:
-            further.pop()
-        return [*self.pattern.to_list(), self.right, *further]
+        more: dict[str, Any] = {"chosen": True} if self.chosen else {}
+        if self.places:
+            more["places"] = [place.to_list() for place in self.places]
+        promise = [] if self.promised is None and not more else [self.promised]
+        return [*self.pattern.to_list(), self.right, *promise, *([more] if more else [])]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationRound:
         """Inverse of :meth:`to_list`."""
-        missing: list[Any] = [None, [], False]
-        promised, places, chosen = data[4:] + missing[len(data) - 4 :]
-        marks = tuple([VotePattern.from_list(place) for place in places])
-        return cls(VotePattern.from_list(data[:3]), data[3], promised, marks, chosen)
+        promised, more = data[4] if len(data) > 4 else None, data[5] if len(data) > 5 else {}
+        places = tuple([VotePattern.from_list(place) for place in more.get("places", ())])
+        return cls(VotePattern.from_list(data[:3]), data[3], promised, places, more.get("chosen", False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ import pytest
 
 import camvo
 from camvo.joint.places import SpanFit, place_patterns
-from camvo.joint.span_stages import SpanStages
 from camvo.policies.policy import Conditions
+from camvo.stages.span_stages import SpanStages
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import ExplorationRound, ExplorationSums, PatternCounts, VotePattern
 from camvo.votes.aggregation import Decision

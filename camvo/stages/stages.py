@@ -17,8 +17,8 @@ from camvo.joint.beliefs import Beliefs
 from camvo.joint.joint_fit import JointFit, best_plan
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
-from camvo.joint.span_stages import SpanStages
 from camvo.numerics.small import TIE
+from camvo.stages.span_stages import SpanStages
 from camvo.state.contribution import SureVote, level_of
 from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.student import STUDENT

@@ -1,4 +1,4 @@
-"""A text of ``camvo refine`` becomes the project's instructions in Label Studio."""
+"""A text of ``camvo refine``, or an earlier one, becomes the project's instructions in Label Studio."""
 
 from __future__ import annotations
 

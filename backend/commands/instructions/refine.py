@@ -1,4 +1,4 @@
-"""``camvo refine``: a model proposes instructions, and tasks that it never saw judge them; one is adopted."""
+"""``camvo refine``: a model proposes instructions, and tasks that it never saw judge them."""
 
 from __future__ import annotations
 

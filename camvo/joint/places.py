@@ -158,7 +158,8 @@ class _Seen:
             if pattern.everyone:
                 texts[_pool(arms, {arm for arm in arms if arm in _voters(pattern)})] += count
         for pattern, count in evidence.places.items():
-            if (row := pattern.positions(arms, _MARKS)) is not None:
+            row = pattern.positions(arms, _MARKS) or ()
+            if 1 in row:  # a place that only arms of the past marked is none that these arms show
                 seen[row, -1] += count
         for kept in latest.rounds:
             cast = {

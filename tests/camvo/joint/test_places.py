@@ -161,3 +161,13 @@ def test_more_arms_than_a_plan_can_hold_leave_the_best_for_their_price() -> None
     found = SpanFit.fit(PatternCounts({pattern: 40}, 40, places), LatestRounds(), dict.fromkeys(arms, 0.01))
     assert len(found.shortlist) == 9
     assert set(found.shortlist) < set(arms)
+
+
+def test_what_an_arm_marked_that_has_left_is_no_place_of_the_others() -> None:
+    texts = [votes for votes, _ in drawn(MODEL, 300, 3)]
+    own = write_spans([at(1000 + number) for number in range(5)])
+    made_up = [{**votes, "d": own} for votes in texts]
+    left = dict.fromkeys(ARMS[:3], 0.0)
+    found = SpanFit.fit(evidence(made_up), LatestRounds(), left)
+    alone = SpanFit.fit(evidence([{**votes, "d": "[]"} for votes in texts]), LatestRounds(), left)
+    assert found.unmarked(ARMS[:1]) == pytest.approx(alone.unmarked(ARMS[:1]))

@@ -33,11 +33,21 @@ def plan(scores: Mapping[str, float] | None) -> dict[str, object]:
     return {"arms": {}, "aggregation": {"name": "labels"}, "labels": ["Glad", "Odd", "Sad"], **likely}
 
 
-@pytest.fixture
-def project(ledger: Ledger) -> BlindProject:
+def predicted(ledger: Ledger) -> BlindProject:
     project = BlindProject(ledger, audit=0.7)
     project.predict(["Glad"] * TASKS, lambda task: plan({"Odd": score_of(task)}))
     return project
+
+
+@pytest.fixture
+def project(sqlite_ledger: Ledger) -> BlindProject:
+    return predicted(sqlite_ledger)
+
+
+@pytest.fixture
+def on_both(ledger: Ledger) -> BlindProject:
+    """The project in either kind of database, for what databases might do differently."""
+    return predicted(ledger)
 
 
 def report(
@@ -56,9 +66,9 @@ def recall(ledger: Ledger, target: float = 0.9) -> RecallReport:
     return sought
 
 
-def test_the_tasks_found_hold_the_share_of_the_label(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    sought = recall(project.ledger)
+def test_the_tasks_found_hold_the_share_of_the_label(on_both: BlindProject) -> None:
+    on_both.answer(on_both.queue, human)
+    sought = recall(on_both.ledger)
     assert sought.found is not None
     assert sought.found.sure.threshold == 0.3
     assert sought.found.tasks == sum(score_of(task) >= 0.3 for task in range(1, TASKS + 1))
@@ -97,22 +107,22 @@ def test_with_too_few_blind_labels_the_outcome_says_about_how_many_more_are_need
     assert "about" in next(line for line in outcome_lines(report(project.ledger)) if "mood: Odd" in line)
 
 
-def test_a_label_that_votes_cannot_tell_is_said_to_be_so(ledger: Ledger) -> None:
-    project = BlindProject(ledger, audit=0.7)
+def test_a_label_that_votes_cannot_tell_is_said_to_be_so(sqlite_ledger: Ledger) -> None:
+    project = BlindProject(sqlite_ledger, audit=0.7)
     project.predict(["Glad"] * TASKS, plan=plan({"Odd": 0.2}))
     project.answer(project.queue, human)
-    lines = [line for line in outcome_lines(report(ledger)) if "mood: Odd" in line]
+    lines = [line for line in outcome_lines(report(sqlite_ledger)) if "mood: Odd" in line]
     assert lines[0].startswith("mood: Odd: at least 90% is among 900 of 900 tasks (100.0%)")
     assert "the votes hardly tell where it is" in lines[1]
 
 
-def test_rounds_from_before_the_recall_was_set_count_as_not_found(ledger: Ledger) -> None:
-    project = BlindProject(ledger, audit=0.7)
+def test_rounds_from_before_the_recall_was_set_count_as_not_found(sqlite_ledger: Ledger) -> None:
+    project = BlindProject(sqlite_ledger, audit=0.7)
     project.predict(
         ["Glad"] * TASKS, lambda task: plan(None if task <= TASKS // 2 else {"Odd": score_of(task)})
     )
     project.answer(project.queue, human)
-    sought = recall(ledger, 0.8)
+    sought = recall(sqlite_ledger, 0.8)
     assert sought.found is not None
     assert (sought.found.sure.threshold, sought.found.tasks) == (0.0, TASKS)
 
@@ -125,15 +135,15 @@ def test_tasks_that_came_after_the_blind_labels_are_not_covered(project: BlindPr
     assert any("300 other tasks not covered" in line for line in outcome_lines(report(project.ledger)))
 
 
-def test_blind_tasks_that_were_deleted_count_as_missed(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    kept = recall(project.ledger).found
-    gone = [task for task in project.queue if human(task) != "Odd"][:80]
-    with project.ledger.write() as connection:
+def test_blind_tasks_that_were_deleted_count_as_missed(on_both: BlindProject) -> None:
+    on_both.answer(on_both.queue, human)
+    kept = recall(on_both.ledger).found
+    gone = [task for task in on_both.queue if human(task) != "Odd"][:80]
+    with on_both.ledger.write() as connection:
         deletions.mark_deleted(connection, PROJECT, gone, now=3.0)
         deletions.forget_deleted(connection, PROJECT, gone)
     assert kept is not None
-    sought = recall(project.ledger)
+    sought = recall(on_both.ledger)
     assert sought.found is None or sought.found.sure.threshold < kept.sure.threshold
 
 

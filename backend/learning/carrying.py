@@ -31,6 +31,7 @@ from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.rounds import QuestionRounds, Round
 from backend.ledger.schemes import Scheme, Schemes
 from backend.settings import Settings
+from camvo.joint.places import place_patterns
 from camvo.state.contribution import Contribution
 from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.state.state import State
@@ -116,7 +117,7 @@ def _prior(round_: Round, first: Event) -> Contribution | None:
     explored = before.exploration
     return replace(
         taught_by_votes(round_),
-        exploration=explored and ExplorationRound(explored.pattern, None),
+        exploration=explored and replace(explored, right=None, promised=None),
         compared=before.compared,
         histories={},
         restarts=0,
@@ -365,8 +366,10 @@ class Carrying:
         ordered = isinstance(vote, OrderedVote)
         labels = named_labels(options, ordered=ordered) if has_vote_model(vote) else ()
         pattern = explored.pattern
+        votes = {arm: round_.votes.get(arm) for arm in pattern.asked}
+        places = place_patterns(pattern.arms, votes) if explored.places else ()
         return ExplorationRound(
-            VotePattern.of(pattern.arms, round_.votes, everyone=pattern.everyone, labels=labels), None
+            VotePattern.of(pattern.arms, votes, everyone=pattern.everyone, labels=labels), None, places=places
         )
 
     def _finish(self, present: str, connection: Connection) -> Sequence[int]:

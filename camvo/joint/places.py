@@ -16,7 +16,7 @@ are those that most arms mark. Where people have marked the text, it is known wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -158,16 +158,15 @@ class _Seen:
             if pattern.everyone:
                 texts[_pool(arms, {arm for arm in arms if arm in _voters(pattern)})] += count
         for pattern, count in evidence.places.items():
-            if (row := pattern.positions(arms, _MARKS)) is not None:
+            row = pattern.positions(arms, _MARKS) or ()
+            if 1 in row:  # a place that only arms of the past marked is none that these arms show
                 seen[row, -1] += count
         for kept in latest.rounds:
             cast = {
                 vote.arm: vote.label for vote in kept.votes if vote.label is not None and vote.arm in arms
             }
             checked[_pool(arms, cast)] += 1
-            for place in marked_places({**cast, _HUMAN: kept.label}, first=_HUMAN):
-                pattern = VotePattern.of(arms, _marks(cast, place), labels=_MARKS)
-                seen[pattern.positions(arms, _MARKS) or (), int(_HUMAN in place)] += 1
+            seen.update(_checked_places(arms, tuple(sorted(cast.items())), kept.label))
         pools = sorted(texts.keys() | checked.keys())
         keys = sorted(key for key, count in seen.items() if count > 0)
         return cls(
@@ -178,6 +177,24 @@ class _Seen:
             np.array([texts[pool] for pool in pools], dtype=np.float64),
             np.array([checked[pool] for pool in pools], dtype=np.float64),
         )
+
+
+@lru_cache(maxsize=5000)
+def _checked_places(
+    arms: tuple[str, ...], cast: tuple[tuple[str, str], ...], label: str
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """The marks at each place of a text that people have marked, and whether it is real.
+
+    Cached, because a fit reads thousands of such texts, of which few are new.
+    """
+    votes = dict(cast)
+    places = marked_places({**votes, _HUMAN: label}, first=_HUMAN)
+    return tuple([(_row(arms, votes, place), int(_HUMAN in place)) for place in places])
+
+
+def _row(arms: Sequence[str], voters: Collection[str], place: Place) -> tuple[int, ...]:
+    """1 for the arms that marked a place, 0 for those that did not, negative for those that did not vote."""
+    return tuple([int(arm in place) if arm in voters else UNASKED for arm in arms])
 
 
 def _voters(pattern: VotePattern) -> set[str]:
@@ -275,7 +292,7 @@ class SpanFit:
     def chances(self, voters: Iterable[str], places: Sequence[Place]) -> list[float]:
         """The probability that each place is real, by the marks of the arms that voted."""
         voted = set(voters)
-        rows = [[int(arm in place) if arm in voted else UNASKED for arm in self.arms] for place in places]
+        rows = [_row(self.arms, voted, place) for place in places]
         return [*self.model.real(np.array(rows, dtype=np.int64).reshape(-1, len(self.arms))).tolist()]
 
     def unmarked(self, voters: Iterable[str]) -> tuple[float, float]:
@@ -285,9 +302,7 @@ class SpanFit:
 
     def node(self, voters: Iterable[str], place: Place) -> int:
         """The lattice node of the shortlist's marks at a place."""
-        voted = set(voters)
-        row = tuple([int(arm in place) if arm in voted else UNASKED for arm in self.shortlist])
-        return self.beliefs.lattice.node_of[row]
+        return self.beliefs.lattice.node_of[_row(self.shortlist, set(voters), place)]
 
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""

@@ -110,22 +110,16 @@ class SpanStages:
         answer, score = answer_by_chances(known.places, known.chances, self.fit.weights, known.missed)
         return Decision(answer, score, {answer: score})
 
-    def leader(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> str | None:
-        """The answer by these votes."""
-        known = _Known.of(self.fit, votes)
-        return answer_by_chances(known.places, known.chances, self.fit.weights)[0]
-
     def compared(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> tuple[()]:
         """No votes are compared: nobody says how sure a set of spans is."""
         return ()
-
-    def promised(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> None:
-        """Nothing is promised of the votes of all arms."""
 
     def gains(
         self, votes: Mapping[str, str | None], prices: Mapping[str, float], sure: Mapping[str, float]
     ) -> dict[str, float]:
         """What asking each arm adds, before its price, in right answers, for arms that were not asked."""
+        if prices.keys() <= votes.keys():
+            return {}
         known = _Known.of(self.fit, votes)
         nodes = [self.fit.node(known.voters, place) for place in [*known.places, {}]]
         spans = sum(known.chances) + known.missed

@@ -442,7 +442,7 @@ class Stages:
     def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """The pattern of the votes, and whether stopping early would have given the same label.
 
-        With few labels the pattern names them.
+        With few labels the pattern names them. Of spans it holds the places, and tests no stop.
         """
         stages = self.questions[question]
         everyone = self.exploration == "everyone"
@@ -452,11 +452,13 @@ class Stages:
         arms = sorted(self.order)
         pattern = VotePattern.of(arms, votes, everyone=everyone, labels=stages.named)
         places = stages.places(arms, votes) if everyone else ()
-        early = self._early_votes(question, votes, sure) if everyone else None
-        if early is None:
+        if not everyone or isinstance(stages, SpanStages):  # spans are seldom the same to the character
             return ExplorationRound(pattern, None, places=places)
+        early = self._early_votes(question, votes, sure)
+        if early is None:
+            return ExplorationRound(pattern, None)
         right = stages.leader(early, sure) == stages.leader(votes, sure)
-        return ExplorationRound(pattern, right, stages.promised(early, sure), places)
+        return ExplorationRound(pattern, right, stages.promised(early, sure))
 
     def describe(self, question: str) -> dict[str, Any]:
         """One question's part of a plan's description, as plain JSON."""

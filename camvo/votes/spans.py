@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
@@ -191,7 +192,13 @@ def marked_places(votes: Mapping[str, str], first: str | None = None) -> tuple[P
     Raises:
         InvalidParameterError: a vote is not in the form of :func:`write_spans`.
     """
-    cast = {voter: read_spans(vote) for voter, vote in sorted(votes.items())}
+    return _marked_places(tuple(sorted(votes.items())), first)
+
+
+@lru_cache(maxsize=64)
+def _marked_places(votes: tuple[tuple[str, str], ...], first: str | None) -> tuple[Place, ...]:
+    """See :func:`marked_places`. Plans, decisions and lessons ask for the places of the same votes."""
+    cast = {voter: read_spans(vote) for voter, vote in votes}
     weights = {voter: len(cast) + 1.0 if voter == first else 1.0 for voter in cast}
     winners, others = _group_into_places(cast, _Electorate(weights, weights))
     return (*winners.values(), *others)

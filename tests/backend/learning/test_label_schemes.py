@@ -10,11 +10,17 @@ import pytest
 from label_studio_requests import Annotation, Project, annotated, project_updated
 from whole_backend import Backend, prompt_of, says
 
+from backend import settings
+from backend.learning.carrying import Carrying, run_each
 from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import ProjectRounds
+from backend.ledger.schemes import Scheme, Schemes
+from backend.testing import Reply
 from backend.upkeep import problems
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
+from camvo.votes.relabelling import Relabelling
+from camvo.votes.spans import SpanVote
 
 CONFIG = Project().label_config
 GLAD = '<Choice value="Glad"/>'
@@ -150,3 +156,59 @@ def test_instructions_that_come_back_find_their_own_rounds_and_get_no_prior(back
     backend.predict(*TASKS)
     assert backend.server.count() == asked > calls
     assert priors(backend) == len(TASKS)
+
+
+SPANS = """<View><Text name="text" value="$text"/>
+  <Labels name="ner" toName="text"><Label value="Rain"/><Label value="Sun"/></Labels></View>"""
+
+
+def marked(backend: Backend, project: Project) -> list[int]:
+    """How many places each round of spans teaches, by the latest scheme."""
+    with backend.ledger.read() as connection:
+        epoch = ProjectRounds(connection, project.key).latest_epochs()["ner"]
+        found = ProjectEvents(connection, project.key).after(0, control="ner", epoch=epoch)
+    explored = [Contribution.unpack(event.contribution).exploration for event in found]
+    return [len(round_.places) for round_ in explored if round_ is not None]
+
+
+@pytest.fixture
+def with_spans(tmp_path: Path) -> Iterator[Backend]:
+    """A project with spans under the joint policy; each text has one place."""
+
+    def mark(body: dict[str, Any]) -> Any:
+        word = "rain" if "rain" in prompt_of(body).split("TASK")[-1] else "sun"
+        return Reply.says({"ner": [{"quote": word, "before": "", "label": word.title()}]})
+
+    with Backend(tmp_path, mark, policy={"name": "joint"}, student=False) as backend:
+        backend.predict(*TASKS, project=Project(label_config=SPANS))
+        yield backend
+
+
+def test_new_instructions_keep_where_models_marked_spans(with_spans: Backend) -> None:
+    before = marked(with_spans, Project(label_config=SPANS))
+    changed = Project(label_config=SPANS, instructions="Be brave.")
+    with_spans.hook(project_updated(changed))
+    with_spans.predict({"id": 99, "data": {"text": "99 sun"}}, project=changed)
+    assert before == [1] * len(TASKS)
+    assert marked(with_spans, changed)[: len(TASKS)] == before
+
+
+def test_labels_of_spans_that_become_one_keep_where_models_marked_them(with_spans: Backend) -> None:
+    project = Project(label_config=SPANS)
+    with with_spans.ledger.read() as connection:
+        source = Schemes(connection, project.key).latest()["ner"].epoch
+    labels = {"Rain": "Weather", "Sun": "Weather"}
+    scheme = Scheme("ner", "merged", SPANS, "", source, labels, 2.0)
+    work = Carrying(
+        project.key, scheme, Relabelling(SpanVote(), labels, ("Weather",)), settings.load(None), 2.0
+    )
+
+    def write(transaction: Any) -> Any:
+        with with_spans.ledger.write() as connection:
+            return transaction(connection)
+
+    run_each(work.transactions(), write)
+    with with_spans.ledger.read() as connection:
+        found = ProjectEvents(connection, project.key).after(0, control="ner", epoch="merged")
+    explored = [Contribution.unpack(event.contribution).exploration for event in found]
+    assert [len(round_.places) for round_ in explored if round_ is not None] == [1] * len(TASKS)

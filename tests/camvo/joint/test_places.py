@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from camvo.joint import places
 from camvo.joint.places import SpanFit, _by, _PlaceModel, _Seen, place_patterns
 from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import UNASKED, PatternCounts, VotePattern
@@ -191,3 +192,23 @@ def test_false_places_of_five_weak_models_are_not_taken_for_hard_ones(seed: int)
     model = SpanFit.fit(PatternCounts(patterns, 36, places), LatestRounds(), dict.fromkeys(arms, 0.0))
     real, false = model.chances(arms, [dict.fromkeys(arms[5:], at(0)), dict.fromkeys(arms[:5], at(1))])
     assert real > 0.5 > false
+
+
+def test_what_an_arm_marked_that_has_left_is_no_place_of_the_others() -> None:
+    texts = [votes for votes, _ in drawn(MODEL, 300, 3)]
+    own = write_spans([at(1000 + number) for number in range(5)])
+    made_up = [{**votes, "d": own} for votes in texts]
+    left = dict.fromkeys(ARMS[:3], 0.0)
+    found = SpanFit.fit(evidence(made_up), LatestRounds(), left)
+    alone = SpanFit.fit(evidence([{**votes, "d": "[]"} for votes in texts]), LatestRounds(), left)
+    assert found.unmarked(ARMS[:1]) == pytest.approx(alone.unmarked(ARMS[:1]))
+
+
+def test_a_text_that_people_have_marked_is_read_once_for_all_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    votes = {arm: write_spans([at(number)]) for number, arm in enumerate(ARMS)}
+    first, second = (KeptRound.of(votes, write_spans([at(70 + number)])) for number in range(2))
+    fit([], LatestRounds((first,)))
+    read: list[str] = []
+    monkeypatch.setattr(places, "marked_places", lambda cast, **_: read.append(cast["\0people"]) or ())
+    fit([], LatestRounds((first, second)))
+    assert read == [second.label]

@@ -30,9 +30,8 @@ from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_p
 from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
-from backend.learning.fits import Scorers
 from backend.learning.label_schemes import LabelSchemes
-from backend.learning.states import StateKey
+from backend.learning.states import Scorers, StateKey
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.rounds import Round, RoundKey

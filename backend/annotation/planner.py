@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
-from backend.learning.fits import BackgroundFits, Students
-from backend.learning.states import StateKey, States
+from backend.learning.label_schemes import epochs_of_labels_now
+from backend.learning.states import BackgroundFits, StateKey, States, Students
 from backend.ledger import Ledger, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
@@ -23,9 +23,8 @@ from backend.ledger.rounds import ProjectRounds
 from camvo.policies.joint import Joint
 from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
 from camvo.state.state import State
-from camvo.student.student import Student
-from camvo.student.taught_texts import STUDENT, StudiedText, hashed_ngrams
-from camvo.twins.twins import once_each
+from camvo.student import STUDENT, Student, StudiedText, hashed_ngrams
+from camvo.twins import once_each
 from camvo.votes.labels import LABEL_VOTE
 
 _SECONDS: Final = 2.0
@@ -98,7 +97,9 @@ class Allowances:
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
         if self._clock() - counted_at > _SECONDS:
-            finished = ProjectRounds(connection, project).count_tasks()
+            # Tasks that are asked about again because labels have changed are not finished.
+            epochs = epochs_of_labels_now(connection, project)
+            finished = ProjectRounds(connection, project).count_tasks(epochs)
             self._finished[project] = (self._clock(), finished)
         return finished
 

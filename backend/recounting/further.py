@@ -47,8 +47,8 @@ from backend.settings.policies import policy_of
 from camvo.errors import CamvoError
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions
-from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import not_voted, twins
+from camvo.student import STUDENT
+from camvo.twins import not_voted, twins
 
 _BULK = 1_000_000
 """The size of request that these calls count as: those of predictions go first."""
@@ -198,16 +198,7 @@ class FurtherAsking:
         return await self._store(job, found, known, replies, "missing")
 
     async def _replies(self, job: Job, prompt: TaskPrompt, asked: Mapping[str, str]) -> dict[str, ModelReply]:
-        """Ask for the votes of some arms at once: arm → its reply; one that failed unexpectedly is absent.
-
-        Args:
-            job: the task.
-            prompt: what models are shown.
-            asked: the arm whose vote is wanted → the arm that is asked for it.
-
-        Raises:
-            TaskError: no model can be asked.
-        """
+        """Ask for the votes of some arms at once: arm → its reply; one that failed unexpectedly is absent."""
         request_size.set(_BULK)
         answers = await asyncio.gather(
             *(self._voters.vote(job, arm, prompt) for arm in asked.values()), return_exceptions=True

@@ -96,7 +96,7 @@ class Ensemble(EnsembleParameters):
 
     @property
     def studies(self) -> bool:
-        """Whether a student (:mod:`camvo.student.student`) votes too, unless it is turned off."""
+        """Whether a student (:mod:`camvo.student`) votes too, unless it is turned off."""
         return False
 
     @property

@@ -1,24 +1,34 @@
-"""A text of ``camvo refine`` becomes the project's instructions in Label Studio."""
+"""A text of ``camvo refine``, or an earlier one, becomes the project's instructions in Label Studio."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
+from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.instructions.asking import read_instructions
-from backend.commands.instructions.writing import change_instructions, with_new_text
+from backend.commands.instructions.codebook import change_instructions, with_new_text
 from backend.commands.shared import backend_client
+from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import environment_with
 from backend.errors import ConfigError
 from backend.label_studio.payloads import project_key
-from backend.learning.projects import project_settings
+from backend.learning.projects import project_settings, stored_questions
 from backend.ledger import Ledger, projects
-from backend.ledger.projects import Project
+from backend.ledger.decided import EpochSummary, epoch_summary
+from backend.ledger.projects import Project, ToldText
+from backend.ledger.schemes import Schemes
+from backend.questions import ConfigQuestion
+from backend.questions.label_config import epoch_of
 from backend.questions.objects import instructions_text
+from backend.questions.redaction import redactor_named
 from backend.settings import Environment, Settings
 
 
@@ -44,6 +54,7 @@ def adopt_text(
     console: Console,
     *,
     yes: bool,
+    told: str | None = None,
 ) -> None:
     """Write a text into a project's instructions in Label Studio, in place of the one that models read.
 
@@ -54,6 +65,7 @@ def adopt_text(
         label_studio: Label Studio's address.
         console: where the change is shown.
         yes: whether it was agreed to.
+        told: the id of an earlier text; ``None`` for the latest one.
 
     Raises:
         ConfigError: the text cannot be read, is empty or is not known; models do not read the project's
@@ -65,14 +77,9 @@ def adopt_text(
     client = backend_client.label_studio_client(label_studio, environment)
     project = client.project(number)
     written = str(project.get("expert_instruction") or "")
-    own, stored = _stored(project_key(project), environment)
-    text = _text_before(stored, written) if text is None else text
+    own, earlier = _stored(project_key(project), environment, written)
     if text is None:
-        raise ConfigError(
-            f"the ledger knows no earlier instructions of project {number}",
-            where=option,
-            fix="give a file with them: --adopt FILE",
-        )
+        text = _chosen(number, earlier, told, console)
     if not own.project_instructions:
         raise ConfigError(
             f"models do not read the instructions of project {number} (project_instructions: false); nothing"
@@ -91,25 +98,81 @@ def adopt_text(
     )
 
 
-def _text_before(stored: Project | None, written: str) -> str | None:
-    """The instructions before those that Label Studio has, which the ledger may not have seen yet."""
-    if stored is None:
-        return None
-    return (
-        stored.earlier_instructions
-        if instructions_text(written) == stored.instructions
-        else stored.instructions
-    )
+@dataclass(frozen=True, slots=True)
+class _EarlierText:
+    """Instructions that a project has had, and the labels that come back with them."""
+
+    told: ToldText
+    found: EpochSummary
+
+    @property
+    def row(self) -> list[str]:
+        """Its row in the table; the text itself is not shown."""
+        labels, scores, judged, right = self.found
+        since = datetime.fromtimestamp(self.told.told_at, UTC).strftime("%Y-%m-%d %H:%M")
+        score = f"{scores / labels:.2f}" if labels else "-"
+        return [
+            self.told.id,
+            since,
+            f"{labels:,}",
+            score,
+            f"{right / judged:.1%} of {judged:,}" if judged else "-",
+        ]
 
 
-def _stored(key: str, environment: Environment) -> tuple[Settings, Project | None]:
-    """A project's settings, and what the ledger knows of it; without anything, the settings of the file."""
+def _chosen(number: int, earlier: Sequence[_EarlierText], told: str | None, console: Console) -> str:
+    """The text to take back: the latest, or the one with an id. All are listed."""
+    if not earlier:
+        raise ConfigError(
+            f"the ledger knows no earlier instructions of project {number}",
+            where="--take-back",
+            fix="give a file with them: --adopt FILE",
+        )
+    table = plain_table("text", "since (UTC)", "labels", "score", "right")
+    for each in earlier:
+        table.add_row(*each.row)
+    console.print(table)
+    found = [each for each in earlier if told is None or each.told.id.startswith(told)]
+    if not found or (told is not None and len(found) > 1):
+        raise ConfigError(
+            f"{told!r} is the id of {len(found) or 'none'} of the earlier texts of project {number}",
+            where="--text",
+            fix=f"one of {', '.join(each.told.id for each in earlier)}",
+        )
+    return found[0].told.text
+
+
+def _stored(key: str, environment: Environment, written: str) -> tuple[Settings, list[_EarlierText]]:
+    """A project's settings, and its texts but the one in Label Studio, which the ledger may not know yet."""
     settings = settings_module.load(environment.config)
     with closing(Ledger(environment.database_url)) as ledger:
         if not ledger.exists():
-            return settings, None
+            return settings, []
         ledger.migrate()
         with ledger.read() as connection:
             stored = projects.get(connection, key)
             own, _ = project_settings(stored, settings)
-            return own, stored
+            if stored is None:
+                return own, []
+            now = instructions_text(written)
+            texts = [told for told in projects.told_texts(connection, key) if told.text != now]
+            return own, [
+                _EarlierText(told, _summary(connection, replace(stored, instructions=told.text), settings))
+                for told in texts
+            ]
+
+
+def _summary(connection: Connection, stored: Project, settings: Settings) -> EpochSummary:
+    """The labels of a project's questions under its instructions, which need not be the present ones."""
+    own, _ = project_settings(stored, settings)
+    schemes, questions = Schemes(connection, stored.key).latest(), stored_questions(stored) or ()
+    found = [
+        epoch_summary(connection, stored.key, each.name, _epoch(each, own, schemes[each.name].embedder))
+        for each in questions
+        if each.name in schemes
+    ]
+    return EpochSummary(*map(sum, zip(*found, strict=True))) if found else EpochSummary(0, 0.0, 0, 0.0)
+
+
+def _epoch(question: ConfigQuestion, own: Settings, embedder: str) -> str:
+    return epoch_of(question, own.instructions, embedder, redactor_named(own.redact))

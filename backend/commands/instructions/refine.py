@@ -1,4 +1,4 @@
-"""``camvo refine``: a model proposes changes of the instructions, and tasks that it never saw judge them."""
+"""``camvo refine``: a model proposes instructions, and tasks that it never saw judge them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,13 @@ from backend.commands.instructions.asking import (
     price_of,
     with_text,
 )
-from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect
-from backend.commands.instructions.comparison import change, compare_texts, write_page
+from backend.commands.instructions.codebook import (
+    VOTE,
+    Codebook,
+    CodebookOptions,
+    collect,
+)
+from backend.commands.instructions.trial import change, compare_texts, write_page
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar
 from backend.datasets.sinks import whole_file
@@ -55,8 +60,7 @@ from backend.questions.prompts.proposals import (
     read_proposals,
 )
 from backend.server.status import formats
-from camvo.numerics.paired import Paired, compare_paired
-from camvo.numerics.races import Race
+from camvo.numerics.comparisons import Paired, Race, compare_paired
 
 _CASES: Final = 24
 """The most cases that the proposing model is shown."""
@@ -165,12 +169,7 @@ def run_refine(
 def refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
 ) -> Refinement:
-    """Let a model propose changes, and judge them on tasks that it was not shown.
-
-    Raises:
-        ConfigError: there is nothing to refine, or too little to judge by; nothing was asked.
-        ModelError: the model did not propose anything.
-    """
+    """Let a model propose changes, and judge them on tasks that it was not shown."""
     by = wanted.by or _dearest(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
     annotated = annotated_tasks(jobs)

@@ -24,7 +24,7 @@ from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.learning.carrying import corrections, run_each
-from backend.learning.label_schemes import begin_anew, carryings
+from backend.learning.label_schemes import begin_anew, begin_first, carryings
 from backend.learning.projects import (
     asked_questions,
     project_settings,
@@ -37,7 +37,7 @@ from backend.ledger.projects import short_name
 from backend.ledger.schemes import Schemes
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
 
 
@@ -133,10 +133,14 @@ def relabel(
         with opened.ledger.write() as connection:
             return transaction(connection)
 
+    run_each(begin_first(key, plan.found), write)
     for carrying in carryings(plan.found, key, opened.settings):
         run_each(carrying.transactions(), write)
+        earlier = sum(each.rounds for each in carrying.beside)
         console.print(
-            f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over, 0 calls"
+            f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over"
+            + (f", and {earlier:,} of earlier instructions" if earlier else "")
+            + ", 0 calls"
             + (f"; {carrying.left:,} left to be asked about again" if carrying.left else ""),
             highlight=False,
         )
@@ -149,7 +153,7 @@ def relabel(
     if plan.done:
         _learn_again(opened, plan, write)
     changed = deliver(opened, plan, console)
-    if wanted.undo and not plan.found.carried and not changed:
+    if wanted.undo and not plan.found.present and not changed:
         raise taken_back()
     if plan.schemes:
         console.print(f"Take it back with: camvo relabel {source_of(opened)} --undo", highlight=False)

@@ -19,15 +19,16 @@ from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, Question
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.formats import of
-from backend.server.status.recall import FoundTasks, RecallReport
 from backend.server.status.report import (
     Alert,
     Basis,
     CertificateReport,
     CertifyReport,
     EstimateReport,
+    FoundTasks,
     GuaranteeReport,
     QuestionReport,
+    RecallReport,
     RestartReport,
     ScoreCheckReport,
     SharesReport,
@@ -39,10 +40,10 @@ from camvo.scores.guarantee import (
     Certified,
     Guarantee,
     ScoreCounts,
+    label_found,
     labels_to_certify,
 )
-from camvo.scores.recall import label_found
-from camvo.shares.shares import Answer, Arrival, answer_shares, random_sample
+from camvo.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
 from camvo.typing import Array
 from camvo.votes.sets import read_subset
@@ -113,9 +114,12 @@ def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueu
 
 
 def recall_reports(
-    sums: QuestionSums, queue: BlindQueue, targets: Mapping[str, float]
+    sums: QuestionSums, queue: BlindQueue, targets: Mapping[str, float], *, tasks: bool
 ) -> tuple[RecallReport, ...]:
-    """Say which tasks hold a share of those with a label, by label. Reads every round of the question."""
+    """Say which tasks hold a share of those with a label, by label.
+
+    Without ``tasks`` it only says how many blind labels there are; with them it reads every round.
+    """
     if not targets:
         return ()
     found = random_sample(_arrivals(queue), queue.ends.values())
@@ -123,6 +127,14 @@ def recall_reports(
         return tuple([RecallReport(label, target) for label, target in targets.items()])
     arrivals, through = found
     answers = sums.blind_answers([arrival.round for arrival in arrivals])
+    if not tasks:
+        said = Counter(human for _, human in answers.values())
+        return tuple(
+            [
+                RecallReport(label, target, blind=len(arrivals), labelled=said[label])
+                for label, target in targets.items()
+            ]
+        )
     likely = sums.likely(through)
     newest = ProjectSums(sums.connection, sums.project).newest_round()
     every = sums.first_labels(newest, represented=False).total()
@@ -172,14 +184,7 @@ _MOST = 5000
 def certify_report(
     queue: BlindQueue, score_counts: Sequence[int], target: float, unpredicted: int | None = None
 ) -> CertifyReport | None:
-    """Say how many blind labels are needed, or would do for less; ``None`` without a label.
-
-    Args:
-        queue: the blind tasks.
-        score_counts: how many labels have a score in each bin.
-        target: the share that must be right.
-        unpredicted: how many tasks can still be kept blind; ``None`` if that is unknown.
-    """
+    """Say how many blind labels are needed, or would do for less; ``None`` without a label."""
     if not sum(score_counts):
         return None
     run, behind = queue.run, queue.behind

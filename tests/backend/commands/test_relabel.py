@@ -25,9 +25,10 @@ from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
-from backend.ledger.rounds import ProjectRounds
+from backend.ledger.rounds import ProjectRounds, QuestionRounds
+from backend.ledger.schemes import Schemes
 from backend.testing import Reply
-from backend.upkeep.verification import problems
+from backend.upkeep import problems
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -232,6 +233,20 @@ def test_only_tasks_that_a_split_may_concern_are_asked_about_again(folder: Label
     assert problems_of(folder) == []
 
 
+def test_tasks_that_a_split_concerns_say_nothing_of_drift(folder: LabelFolder) -> None:
+    configured(folder, policy={"name": "joint"})
+    changed(folder, splits=["Calm=Quiet,Misty"])
+    folder.server.script = split_fog
+    folder.table(*TEXTS, "fog 99")
+    labels(folder, "Glad", "Sad", "Quiet", "Misty")
+    with folder.ledger.read() as connection:
+        epoch = ProjectRounds(connection, "in").latest_epochs()["label"]
+        events = ProjectEvents(connection, "in").after(0, control="label", epoch=epoch)
+    explored = [Contribution.unpack(event.contribution).exploration for event in events]
+    assert [round_.chosen for round_ in explored if round_ is not None].count(True) == 8
+    assert len(explored) == len(TEXTS) + 1
+
+
 def test_a_split_that_is_taken_back_finds_every_label_again(folder: LabelFolder) -> None:
     before, said = labels(folder, *LABELS), humans(folder)
     changed(folder, splits=["Calm=Quiet,Misty"])
@@ -304,16 +319,215 @@ def configured(folder: LabelFolder, **settings: Any) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **settings}))
 
 
-def test_the_plan_says_which_labels_of_earlier_instructions_are_lost(folder: LabelFolder) -> None:
+@pytest.fixture
+def edited(folder: LabelFolder) -> LabelFolder:
+    """Other instructions since, under which models were asked about one task; others keep their labels."""
     configured(folder, instructions="Be brave.")
     folder.table(*TEXTS, "fog 99")
     labels(folder, *LABELS)
-    lost = "24 tasks with a label of earlier instructions only will have none"
-    assert lost in changed(folder, renames=["Calm=Quiet"])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names", "expected"),
+    [
+        ({"renames": ["Calm=Quiet"]}, ("Glad", "Sad", "Quiet"), {"Calm": "Quiet"}),
+        ({"merges": ["Sad,Calm=Low"]}, ("Glad", "Low"), {"Sad": "Low", "Calm": "Low"}),
+    ],
+)
+def test_tasks_keep_their_labels_of_earlier_instructions(
+    edited: LabelFolder, wanted: dict[str, list[str]], names: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    before, calls = labels(edited, *LABELS), edited.server.count()
+    printed = changed(edited, **wanted)
+    assert "25 labels and 6 human labels are carried over, 0 calls" in printed
+    assert "24 of these labels are of earlier instructions" in printed
+    assert labels(edited, *names) == {text: expected.get(label, label) for text, label in before.items()}
+    changed(edited, undo=True)
+    assert labels(edited, *LABELS) == before
+    assert edited.server.count() == calls
+    assert problems_of(edited) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({"splits": ["Calm=Quiet,Misty"]}, ("Glad", "Sad", "Quiet", "Misty")),
+        ({"drops": ["Calm"]}, ("Glad", "Sad")),
+        ({"adds": ["Misty=Calm"]}, (*LABELS, "Misty")),
+    ],
+)
+def test_labels_of_earlier_instructions_are_asked_about_again_only_where_a_change_concerns_them(
+    edited: LabelFolder, wanted: dict[str, list[str]], names: tuple[str, ...]
+) -> None:
+    before, calls = labels(edited, *LABELS), edited.server.count()
+    assert "9 of 25 tasks (36.0%) are asked about again" in changed(edited, **wanted)
+    edited.server.script = always("Sad" if "drops" in wanted else "Misty")
+    after = labels(edited, *names)
+    assert edited.server.count() - calls == 3 * 9
+    assert {text for text in before if after[text] != before[text]} == {
+        text for text in before if before[text] == "Calm"
+    }
+    changed(edited, undo=True)
+    assert labels(edited, *LABELS) == before
+    assert edited.server.count() - calls == 3 * 9
+    assert problems_of(edited) == []
+
+
+def test_low_scores_under_earlier_instructions_are_asked_about_again_too(edited: LabelFolder) -> None:
+    changed(edited, adds=["Wild"], below=1.0)
+    calls = edited.server.count()
+    labels(edited, *LABELS, "Wild")
+    assert edited.server.count() - calls == 3 * 25
+
+
+def test_people_s_labels_of_earlier_instructions_are_read_in_the_new_labels(edited: LabelFolder) -> None:
+    def said() -> list[str | None]:
+        with edited.ledger.read() as connection:
+            of_task = map(ProjectRounds(connection, "in").of_task, Annotations(connection, "in").tasks())
+            return [found[-1].human for found in of_task]
+
+    before = said()
+    changed(edited, merges=["Sad,Calm=Low"])
+    assert before.count("Calm") > 0
+    assert said() == ["Glad" if label == "Glad" else "Low" for label in before]
+
+
+def test_instructions_that_come_back_after_a_change_of_labels_find_their_rounds(edited: LabelFolder) -> None:
+    calls = edited.server.count()
+    changed(edited, renames=["Calm=Quiet"])
+    configured(edited, instructions=None)
+    edited.table(*TEXTS, "fog 99", "sun 98")
+    labels(edited, "Glad", "Sad", "Quiet")
+    with edited.ledger.read() as connection:
+        epoch = Schemes(connection, "in").epochs()["label"]
+        found = QuestionRounds(connection, "in", "label", epoch).after(0, 100)
+    assert [round_.label for round_ in found].count("Quiet") == 8
+    assert len(found) == len(TEXTS) + 1
+    assert edited.server.count() - calls == 3
+
+
+def test_labels_change_right_after_instructions_without_a_call(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    configured(folder, instructions="Be brave.")
+    printed = changed(folder, renames=["Calm=Quiet"])
+    assert "24 labels and 6 human labels are carried over, 0 calls" in printed
+    after = labels(folder, "Glad", "Sad", "Quiet")
+    assert after == {text: "Quiet" if label == "Calm" else label for text, label in before.items()}
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_labels_in_another_order_and_other_instructions_at_once_need_no_call(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    configured(folder, instructions="Be brave.")
+    assert labels(folder, *reversed(LABELS)) == before
+    assert folder.server.count() == calls
+
+
+def test_a_label_that_is_gone_is_asked_about_although_instructions_have_changed_too(
+    folder: LabelFolder,
+) -> None:
+    calls = folder.server.count()
+    configured(folder, instructions="Be brave.")
+    with pytest.raises(ConfigError, match=r"what becomes of 'Calm'"):
+        labels(folder, "Glad", "Sad", "Quiet")
+    assert folder.server.count() == calls
+
+
+def test_own_instructions_of_a_question_may_change_with_its_labels(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": ["Sad"]})
+    folder.table("sun", name="other.csv")
+    outputs(folder, SEVERAL)
+    calls = folder.server.count()
+    other = SEVERAL.replace('value="Sad"', 'value="Low"').replace(
+        'name="label"', 'name="label" camvo_instructions="Be brave."'
+    )
+    after = config_after(folder, renames=["Sad=Low"], label_config=folder.write("new.xml", other))
+    assert '"Low"' in outputs(folder, after)[0]["camvo_label"]
+    before = config_after(folder, undo=True)
+    assert "Be brave." in before
+    assert '"Sad"' in outputs(folder, before)[0]["camvo_label"]
+    assert folder.server.count() == calls
+
+
+def test_a_change_is_taken_back_after_instructions_were_edited(folder: LabelFolder) -> None:
+    before, said = labels(folder, *LABELS), humans(folder)
+    changed(folder, merges=["Sad,Calm=Low"])
+    configured(folder, instructions="Be brave.")
+    folder.table(*TEXTS, "sun 99")
+    labels(folder, "Glad", "Low")
+    calls = folder.server.count()
+    changed(folder, undo=True)
+    after = labels(folder, *LABELS)
+    assert (after.pop("sun 99"), after) == ("Glad", before)
+    assert folder.server.count() == calls
+    configured(folder, instructions=None)
+    folder.table(*TEXTS, "sun 98")
+    labels(folder, *LABELS)
+    assert humans(folder) == said
+    assert problems_of(folder) == []
+
+
+def test_a_label_can_get_its_first_name_again(folder: LabelFolder) -> None:
+    before, said, calls = labels(folder, *LABELS), humans(folder), folder.server.count()
+    changed(folder, renames=["Calm=Quiet"])
+    changed(folder, renames=["Quiet=Still"])
+    changed(folder, renames=["Still=Calm"])
+    assert labels(folder, *LABELS) == before
+    assert humans(folder) == said
+    changed(folder, undo=True)
+    assert set(labels(folder, "Glad", "Sad", "Still").values()) == {"Glad", "Sad", "Still"}
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_a_label_cannot_get_the_name_of_one_that_it_was_put_together_with(folder: LabelFolder) -> None:
+    changed(folder, merges=["Sad,Calm=Low"])
+    with pytest.raises(ConfigError, match="'Sad' was the name of another label"):
+        changed(folder, renames=["Low=Sad"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({"splits": ["Calm=Quiet,Misty"]}, ("Glad", "Sad", "Quiet", "Misty")),
+        ({"renames": ["Calm=Quiet"]}, ("Glad", "Sad", "Quiet")),
+        ({"merges": ["Sad,Calm=Low"]}, ("Glad", "Low")),
+        ({"adds": ["Misty=Calm"]}, (*LABELS, "Misty")),
+    ],
+)
+def test_the_same_change_can_be_made_again_after_it_was_taken_back(
+    folder: LabelFolder, wanted: dict[str, list[str]], names: tuple[str, ...]
+) -> None:
+    before, said = labels(folder, *LABELS), humans(folder)
+    changed(folder, **wanted)
+    folder.server.script = split_fog if "splits" in wanted else always("Misty")
+    first, then = labels(folder, *names), humans(folder)
+    calls = folder.server.count()
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    changed(folder, **wanted)
+    assert labels(folder, *names) == first
+    assert humans(folder) == then
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    assert humans(folder) == said
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
 
 
 def test_a_change_that_is_made_already_is_not_repeated_with_tasks_below_a_score(folder: LabelFolder) -> None:
     changed(folder, adds=["Wild"])
+    with pytest.raises(ConfigError, match="24 labels with a lower score were carried over"):
+        changed(folder, adds=["Wild"], below=1.0)
+
+
+def test_a_change_that_was_taken_back_is_not_made_again_with_tasks_below_a_score(folder: LabelFolder) -> None:
+    changed(folder, adds=["Wild"])
+    changed(folder, undo=True)
     with pytest.raises(ConfigError, match="24 labels with a lower score were carried over"):
         changed(folder, adds=["Wild"], below=1.0)
 
@@ -491,6 +705,20 @@ def test_sets_and_spans_have_their_new_labels_without_a_call(  # noqa: PLR0917
     assert folder.server.count() == calls
     assert old in before["camvo_label"]
     assert after["camvo_label"] == before["camvo_label"].replace(old, new)
+
+
+def test_a_declared_encoding_leaves_labels_as_they_are_written(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": "Süß"})
+    folder.table("sun", name="other.csv")
+    choices = '<Choice value="Süß"/><Choice value="Bitter"/>'
+    outputs(
+        folder,
+        '<?xml version="1.0" encoding="ISO-8859-1"?>\n<View><Text name="t" value="$text"/>'
+        f'<Choices name="label" toName="t">{choices}</Choices></View>',
+    )
+    calls = folder.server.count()
+    [row] = outputs(folder, config_after(folder, renames=["Bitter=Herb"]))
+    assert (row["camvo_label"], folder.server.count()) == ("Süß", calls)
 
 
 def test_a_set_with_a_label_that_is_split_is_asked_about_again_whole(folder: LabelFolder) -> None:

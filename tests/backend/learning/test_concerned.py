@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.learning.concerned import Concern
+from backend.learning.label_schemes import Concern
 from backend.ledger.decided import DecidedTask
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -18,7 +18,7 @@ ARMS = ("red", "green", "blue", "grey")
 
 
 def task(votes: Mapping[str, str | None], label: str, human: str | None = None) -> DecidedTask:
-    return DecidedTask(1, label, 0.9, votes, human)
+    return DecidedTask(1, (1, ""), label, 0.9, votes, human)
 
 
 def voted(*votes: str | None, label: str = "hat", human: str | None = None) -> DecidedTask:

@@ -13,8 +13,8 @@ from camvo.joint.grades import Grades, Scale, SureVotes
 from camvo.joint.joint_fit import JointFit, _updated_by_student
 from camvo.joint.lattice import vote_lattice
 from camvo.stages.stages import QuestionStages
-from camvo.state.kept_rounds import LatestRounds
-from camvo.student.taught_texts import STUDENT
+from camvo.state.contribution import LatestRounds
+from camvo.student import STUDENT
 
 ARMS = ("a", "b", "c", STUDENT)
 LABELS = {2: ("neg", "pos"), 4: ("w", "x", "y", "z")}

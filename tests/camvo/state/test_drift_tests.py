@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from camvo.state.contribution import Change, Contribution, Restart
-from camvo.state.drift_tests import DriftTests
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.state import State
+from camvo.state.state import DriftTests, State
 
 ARMS = tuple("abcde")
 CONTEXT = np.array([1.0])
@@ -52,6 +51,22 @@ def test_harder_tasks_are_noticed_and_no_arm_is_blamed():
     due, number = due_after([*rounds(rng, 200), *rounds(rng, 200, accuracy=0.7)])
     assert (due.kind, due.arm) == ("tasks", None)
     assert 200 < number < 300
+
+
+def test_harder_tasks_that_were_chosen_show_no_change():
+    rng = np.random.default_rng(2)
+    harder = [replace(round_, chosen=True) for round_ in rounds(rng, 200, accuracy=0.7, wrong=0.5)]
+    tests = DriftTests()
+    assert due_after([*rounds(rng, 200), *harder], tests)[0] is None
+    assert tests.seen == 400
+
+
+@pytest.mark.parametrize("promised", [None, 0.01])
+def test_a_chosen_round_is_stored_as_one(promised):
+    [round_] = rounds(np.random.default_rng(2), 1, promised=promised)
+    chosen = replace(round_, chosen=True)
+    assert ExplorationRound.from_list(chosen.to_list()) == chosen
+    assert ExplorationRound.from_list(round_.to_list()) == round_
 
 
 @pytest.mark.parametrize("arm", ["a", "e"])

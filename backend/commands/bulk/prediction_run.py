@@ -1,0 +1,457 @@
+"""Predictions for projects that are too large for Label Studio's single request of 100 s.
+
+A run keeps no state: it compares Label Studio's predictions with the backend's. An interrupted run can be
+repeated, and the backend answers tasks that it has decided from its ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import nsmallest
+from typing import Any, Protocol
+
+from backend.annotation.job import random_draw
+from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
+from backend.commands.bulk.held_labels import ALL, is_below
+from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.shared.output import Advance
+from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
+from backend.label_studio import predictions
+from backend.label_studio.client import Client
+from backend.server.status.missing import Ending, Missing
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of tasks; ``stored``, ``replaced`` and ``refused`` count predictions.
+
+    ``unchanged`` has the tasks that ``--only-missing`` skips, ``undecided`` those that the run gave up,
+    ``partly`` those whose prediction lacks one of the questions, ``annotated`` those with annotations.
+    The ``asked`` tasks of the requests that are finished cost ``usd_asked``.
+    """
+
+    created: int = 0
+    stored: int = field(default=0, compare=False)
+    replaced: int = 0
+    unchanged: int = 0
+    blind: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    partly: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
+    undecided: int = 0
+    too_large: int = 0
+    refused: int = 0
+    repaired: int = 0
+    annotated: int = 0
+    spent_usd: float = field(default=0.0, compare=False)
+    asked: int = field(default=0, compare=False)
+    usd_asked: float = field(default=0.0, compare=False)
+    fixes: dict[str, str] = field(default_factory=dict, compare=False)
+    awaited: str = field(default="", compare=False)
+    missing: Missing | None = field(default=None, compare=False)
+
+    def begin_sweep(self) -> None:
+        """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
+        self.unchanged = -self.created
+        self.blind = self.waiting = self.undecided = self.too_large = self.refused = self.annotated = 0
+        self.failed.clear()
+        self.partly.clear()
+
+    @property
+    def left(self) -> int:
+        """How many tasks should have got a prediction, or a label for each question, and did not."""
+        return (
+            self.failed.total()
+            + self.partly.total()
+            + self.waiting
+            + self.undecided
+            + self.too_large
+            + self.refused
+        )
+
+    @property
+    def ending(self) -> Ending:
+        """How the run ends, as an exit code."""
+        if self.left:
+            return Ending.TASKS_LEFT
+        return Ending.DONE if self.missing is None else self.missing.ending
+
+    def summary(self) -> str:
+        """Return a line with what was done, and a line for each problem that may need action."""
+        tasks = "" if self.stored in {0, self.created} else f" for {self.created} tasks"
+        lines = [
+            f"{self.stored or self.created} predictions stored{tasks}, {self.replaced} replaced,"
+            f" {self.unchanged} tasks left unchanged"
+        ]
+        if self.repaired:
+            lines.append(
+                f"{self.repaired} predictions in Label Studio were older than the ledger's, and were replaced"
+            )
+        if self.annotated:
+            lines.append(
+                f"{self.annotated} of these have annotations and were not asked about: --annotated asks"
+            )
+        if self.blind:
+            lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
+        counted = [("lack a label for a question", self.partly)]
+        if self.missing is None:
+            counted.insert(0, ("failed", self.failed))
+        lines += [
+            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, cure_of(code))}"
+            for what, of_code in counted
+            for code, tasks in of_code.most_common()
+        ]
+        if self.waiting:
+            lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
+        if self.undecided:
+            lines.append(f"{self.undecided} tasks have no prediction yet: models are slow; run it again")
+        if self.too_large:
+            lines.append(f"{self.too_large} tasks are too large: raise the server's CAMVO_MAX_BODY_MB")
+        if self.refused:
+            lines.append(
+                f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
+            )
+        if self.missing is not None:
+            lines += self.missing.lines()
+        return "\n".join(lines)
+
+
+EVERY = 1.0
+"""Seconds between two looks."""
+
+
+class _Watched(Protocol):
+    """The part of the server's interface that :func:`watching` needs."""
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is."""
+
+
+@contextmanager
+def watching(
+    server: _Watched,
+    project_key: str,
+    tasks: range,
+    show: Callable[[Progress], object],
+    every: float = EVERY,
+) -> Iterator[None]:
+    """Look at a project's progress every second, in a thread, until the block ends.
+
+    A look that fails is left out: the block's own request says what is wrong.
+    """
+    over = threading.Event()
+    try:
+        before = server.progress(project_key).last_round
+    except BackendError:
+        yield
+        return
+
+    def look() -> None:
+        while not over.wait(every):
+            try:
+                show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
+            except BackendError:
+                continue
+
+    thread = threading.Thread(target=look, name="camvo-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+_SAMPLE = 200
+"""Tasks that are compared with the ledger at the end of a run."""
+
+TRIES = 4
+"""Consecutive requests without any prediction after which the open tasks are given up."""
+
+_PAUSE = 1.0
+"""Seconds to wait before repeating such a request, multiplied by how many there were."""
+
+
+class _Predictor(_Watched, Protocol):
+    """A source of predictions: the backend over HTTP."""
+
+    def predict(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
+    ) -> list[TaskAnswer]:
+        """Return for each task its predictions, or why it has none (yet)."""
+
+    def failed_tasks(
+        self, project_key: str, first: int = 0, last: int | None = None
+    ) -> dict[int, TaskFailure]:
+        """Return the tasks in a range of numbers that ended without a prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRun:
+    """One run over one project; its tally says what was done so far, also after an interruption.
+
+    ``refresh`` also updates predictions to what the backend says now, unless somebody has annotated the task
+    or begun to; ``below`` limits that to predictions with a lower score. ``failed`` asks only about tasks on
+    which the backend failed before, ``only`` about those with these numbers, and about ``most`` tasks at
+    most. Tasks with annotations are asked about only with ``annotated``. ``batch`` tasks are in one request.
+    """
+
+    client: Client
+    predictor: _Predictor
+    project: int
+    key: str
+    label_config: str
+    model_version: str
+    refresh: bool = False
+    below: float = ALL
+    failed: bool = False
+    annotated: bool = False
+    only: Sequence[int] | None = None
+    batch: int = 50
+    most: int | None = None
+    sleep: Callable[[float], None] = time.sleep
+    tally: Tally = field(default_factory=Tally)
+
+    def __call__(self, advance: Advance) -> Tally:
+        """Go through the project once."""
+        tally, asked, seen = self.tally, 0, list[int]()
+        before = self.predictor.progress(self.key)
+        spent_before = before.spent_usd - tally.spent_usd
+        for page, wanted in self.pages():
+            seen += [task["id"] for task in page]
+            tally.unchanged += len(page) - len(wanted)
+            tally.annotated += sum(map(self._is_left_out, page))
+            advance(len(page) - len(wanted))
+            chosen = wanted[: None if self.most is None else self.most - asked]
+            asked += len(chosen)
+            shown = _Shown(advance, tally, spent_before, len(chosen))
+            answers = self._answers(chosen, tally, shown) if chosen else {}
+            if answers:
+                self._store(self.client.tasks(self.project, list(answers)), answers, tally)
+            if chosen:
+                tally.asked += len(chosen)
+                tally.spent_usd = self.predictor.progress(self.key).spent_usd - spent_before
+                tally.usd_asked = tally.spent_usd
+            shown.all()
+            if asked == self.most:
+                break
+        after = self.predictor.progress(self.key)
+        tally.spent_usd = after.spent_usd - spent_before
+        self.check(seen, everything=after.countings > before.countings)
+        return tally
+
+    def check(self, numbers: Sequence[int], *, everything: bool = False) -> None:
+        """Compare what Label Studio shows of tasks with the ledger, and correct it.
+
+        Votes that are counted again between an answer and its storing are missed by both deliveries.
+
+        Args:
+            numbers: the tasks.
+            everything: whether to compare all of them at once; otherwise they are compared only if a random
+                sample differs.
+        """
+        if not everything:
+            newest = self.predictor.progress(self.key).last_round
+            draw = partial(random_draw, f"check {newest}", self.key)
+            if not self._correct_all(nsmallest(_SAMPLE, numbers, draw)):
+                return
+        self._correct_all(numbers)
+
+    def _correct_all(self, numbers: Sequence[int]) -> int:
+        """Correct what Label Studio shows of tasks, some at a time; return how many differed."""
+        portions = range(0, len(numbers), self.batch)
+        return sum(self._correct(numbers[start : start + self.batch]) for start in portions)
+
+    def _correct(self, numbers: Sequence[int]) -> int:
+        """Correct what Label Studio shows of tasks that nobody is at work on; return how many differed."""
+        tasks, _ = predictions.untouched(self.client.tasks(self.project, numbers) if numbers else [])
+        stored, found = Tally(), self._ask(tasks, Tally(), stored_only=True) if tasks else {}
+        answers = {task: answer.predictions for task, answer in found.items() if answer.predictions}
+        self._store([task for task in tasks if task["id"] in answers], answers, stored, correct=True)
+        self.tally.repaired += stored.created + stored.replaced
+        return stored.created + stored.replaced
+
+    def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+        """Read the project page by page: the tasks, and those among them that the backend is asked about."""
+        for page in self._pages():
+            yield (
+                page,
+                [
+                    task
+                    for task in page
+                    if not self._is_left_out(task)
+                    and (self._is_renewed(task) or self.failed or not self._predictions(task))
+                ],
+            )
+
+    def _is_renewed(self, task: Mapping[str, Any]) -> bool:
+        """Whether a task's prediction is to be what the backend says now."""
+        scores = [each.get("score") or 0.0 for each in self._predictions(task)]
+        return self.refresh and is_below(min(scores, default=0.0), self.below)
+
+    def _is_left_out(self, task: Mapping[str, Any]) -> bool:
+        """Whether a task is not asked about because people have labelled it already."""
+        return not self.annotated and predictions.is_annotated(task) and not self._predictions(task)
+
+    def _predictions(self, task: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return predictions.of_version(task, self.model_version)
+
+    def _pages(self) -> Iterator[list[dict[str, Any]]]:
+        if self.only is None and not self.failed:
+            yield from self.client.pages(self.project, size=self.batch)
+            return
+        numbers = list(self.predictor.failed_tasks(self.key)) if self.only is None else self.only
+        for start in range(0, len(numbers), self.batch):
+            yield self.client.tasks(self.project, numbers[start : start + self.batch])
+
+    def _answers(
+        self, tasks: Sequence[dict[str, Any]], tally: Tally, shown: _Shown
+    ) -> dict[int, list[dict[str, Any]]]:
+        """Return task → its predictions; repeat the request for tasks without one while that yields any.
+
+        A task that failed is not asked about again in the same run: a model has only a few attempts at it,
+        and the next one would fail for the same reason.
+        """
+        answers: dict[int, list[dict[str, Any]]] = {}
+        fruitless = 0
+        remaining = list(tasks)
+        numbers = [task["id"] for task in tasks]
+        with watching(self.predictor, self.key, range(min(numbers), max(numbers) + 1), shown):
+            while remaining:
+                results = self._ask(remaining, tally)
+                answers |= {
+                    task: answer.predictions for task, answer in results.items() if answer.predictions
+                }
+                for answer in results.values():
+                    _count(answer, tally)
+                unfinished = [task for task in remaining if _is_unfinished(results.get(task["id"]))]
+                waits = any(answer.code == OUTAGE for answer in results.values())
+                fruitless = 0 if waits or len(unfinished) < len(remaining) else fruitless + 1
+                if fruitless == TRIES:
+                    tally.undecided += len(unfinished)
+                    break
+                if fruitless or waits:
+                    self.sleep(max(fruitless, 1) * _PAUSE)
+                remaining = unfinished
+        return answers
+
+    def _ask(
+        self, tasks: Sequence[dict[str, Any]], tally: Tally, *, stored_only: bool = False
+    ) -> dict[int, TaskAnswer]:
+        """Ask the backend, in several requests if one is too large; a task that is too large is left out."""
+        try:
+            results = self.predictor.predict(self.key, self.label_config, tasks, stored_only=stored_only)
+        except BodyTooLargeError:
+            if len(tasks) == 1:
+                tally.too_large += 1
+                return {}
+            half = len(tasks) // 2
+            parts = (tasks[:half], tasks[half:])
+            first, second = (self._ask(part, tally, stored_only=stored_only) for part in parts)
+            return first | second
+        return {task["id"]: answer for task, answer in zip(tasks, results, strict=True)}
+
+    def _store(
+        self,
+        tasks: Sequence[dict[str, Any]],
+        answers: Mapping[int, list[dict[str, Any]]],
+        tally: Tally,
+        *,
+        correct: bool = False,
+    ) -> None:
+        """Store the answers in Label Studio.
+
+        The tasks are as they are there now. Answering may have taken minutes, during which a task may have
+        been opened (Label Studio then stores a prediction itself) or deleted.
+        """
+        new: list[dict[str, Any]] = []
+        replaced: list[predictions.Outdated] = []
+        for task in tasks:
+            answer = answers[task["id"]]
+            absent = [each for each in answer if not predictions.of_version(task, each["model_version"])]
+            new += [{"task": task["id"], **prediction} for prediction in absent]
+            found = []
+            if (correct or self.refresh or self.failed) and not predictions.is_touched(task):
+                found = list(predictions.outdated(task, answer))
+            replaced += found
+            tally.unchanged += not (absent or found)
+        predictions.replace_all(self.client, replaced)
+        tally.replaced += len(replaced)
+        tally.created += len({prediction["task"] for prediction in new})
+        nested = [prediction for prediction in new if _has_paths(prediction)]
+        for prediction in nested:
+            self.client.add_prediction(prediction)
+            tally.stored += 1
+        flat = [prediction for prediction in new if not _has_paths(prediction)]
+        if flat:
+            stored = self.client.import_predictions(self.project, flat)
+            tally.stored += stored
+            tally.refused += len(flat) - stored
+            tally.created -= min(len(flat) - stored, tally.created)
+
+
+def _has_paths(prediction: Mapping[str, Any]) -> bool:
+    """Whether it answers nested Choices, which Label Studio's bulk import does not accept."""
+    return any(
+        isinstance(choice, list)
+        for item in prediction["result"]
+        for choice in item["value"].get("choices", ())
+    )
+
+
+def _is_unfinished(answer: TaskAnswer | None) -> bool:
+    """Whether a task may have a prediction if it is asked about again soon."""
+    return answer is not None and answer.code in {DEADLINE, CROWDED, OUTAGE}
+
+
+def _count(answer: TaskAnswer, tally: Tally) -> None:
+    """Count a task that gets no prediction, or one without one of its questions."""
+    if answer.code is None or _is_unfinished(answer):
+        return
+    if answer.code == AUDIT:
+        tally.blind += 1
+        return
+    if answer.code == BatchPendingError.code:
+        tally.waiting += 1
+        return
+    counted = tally.partly if answer.predictions else tally.failed
+    counted[answer.code] += 1
+    if answer.fix is not None:
+        tally.fixes.setdefault(answer.code, answer.fix)
+
+
+class _Shown:
+    """The tasks of one page that the progress has counted, and the money spent so far."""
+
+    def __init__(self, advance: Advance, tally: Tally, spent_before: float, tasks: int) -> None:
+        self._advance, self._tally, self._before, self._tasks = advance, tally, spent_before, tasks
+        self._counted = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show what the server said."""
+        self._tally.spent_usd = progress.spent_usd - self._before
+        self._tally.awaited = progress.waiting
+        decided = min(progress.tasks, self._tasks)
+        self._move(max(decided - self._counted, 0))
+
+    def all(self) -> None:
+        """Show that the page is finished."""
+        self._tally.awaited = ""
+        self._move(self._tasks - self._counted)
+
+    def _move(self, tasks: int) -> None:
+        self._counted += tasks
+        self._advance(tasks)

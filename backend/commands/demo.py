@@ -1,0 +1,361 @@
+"""``camvo demo``: a server labels texts, and eight classifiers that really err label digits."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import camvo
+from backend.commands.demo_texts import LabelledTexts, label_texts, running_server
+from camvo.policies.past_rounds import PastRound, recount
+from camvo.scores.guarantee import ScoreCounts
+from camvo.typing import Array
+
+_SEED = 7
+_STUDIED = 297
+"""Images that the classifiers are trained on. They vote on the other 1,500."""
+
+_LABELS = tuple("0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class _Classifier:
+    """A classifier of the demo.
+
+    Attributes:
+        name: its name.
+        images: how many images it is trained on.
+        price: its nominal price, dollars per image.
+        right: the share of its votes that are right.
+    """
+
+    name: str
+    images: int
+    price: float
+    right: float
+
+
+@dataclass(frozen=True, slots=True)
+class _DigitLabels:
+    """The share of right labels, and what their votes cost, in dollars."""
+
+    right: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """CaMVo's estimate of the share of its labels that are right, with a 95% interval."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Review:
+    """What a person's labels of the least certain images changed.
+
+    Attributes:
+        labelled: how many images the person labelled.
+        corrected: how many of their labels were wrong.
+        changed: how many labels of other images changed when the votes were counted again.
+        mended: how many of the changed labels are right now.
+        broken: how many of them were right before.
+        right: the share of all labels that are right now.
+        before: the estimate of CaMVo's labels before the review, from their scores alone.
+        after: the same estimate, now that the person has checked some of them.
+    """
+
+    labelled: int
+    corrected: int
+    changed: int
+    mended: int
+    broken: int
+    right: float
+    before: _Estimate
+    after: _Estimate
+
+
+def _vote_on_digits() -> _Digits:
+    """Train the classifiers on some of scikit-learn's handwritten digits, and let them vote on the others.
+
+    The pool resembles one of language models: the better models are the dearer ones, one is poor, two are of
+    one family, and all have studied the same, some less of it, so that they often err together.
+    """
+    # scikit-learn takes a second to import, which the texts before it need not wait for
+    from sklearn.datasets import load_digits  # noqa: PLC0415
+    from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from sklearn.naive_bayes import GaussianNB  # noqa: PLC0415
+    from sklearn.neighbors import KNeighborsClassifier  # noqa: PLC0415
+    from sklearn.neural_network import MLPClassifier  # noqa: PLC0415
+    from sklearn.svm import SVC  # noqa: PLC0415
+    from sklearn.tree import DecisionTreeClassifier  # noqa: PLC0415
+
+    network = MLPClassifier((32,), solver="lbfgs", max_iter=1000, random_state=_SEED)
+    pool: dict[str, tuple[Any, int, float]] = {  # the classifier, its training images, $ per 1,000 images
+        "kernel": (SVC(), 200, 15.0),
+        "neighbour": (KNeighborsClassifier(1), 120, 10.0),
+        "forest": (RandomForestClassifier(random_state=_SEED), 200, 5.0),
+        "neighbours": (KNeighborsClassifier(3), 120, 3.5),
+        "network": (network, 150, 1.2),
+        "linear": (LogisticRegression(max_iter=1000), 100, 0.9),
+        "bayes": (GaussianNB(var_smoothing=0.01), 80, 0.35),
+        "tree": (DecisionTreeClassifier(random_state=_SEED), 150, 0.2),
+    }
+    data = load_digits()
+    order = np.random.default_rng(_SEED).permutation(len(data.target))
+    pixels, truth = data.data[order] / 16.0, data.target[order]
+    votes = [
+        classifier.fit(pixels[:images], truth[:images]).predict(pixels[_STUDIED:])
+        for classifier, images, _ in pool.values()
+    ]
+    right = [float((vote == truth[_STUDIED:]).mean()) for vote in votes]
+    classifiers = [
+        _Classifier(name, images, price / 1000.0, share)
+        for (name, (_, images, price)), share in zip(pool.items(), right, strict=True)
+    ]
+    return _Digits(classifiers, pixels[_STUDIED:], np.stack(votes, axis=1), truth[_STUDIED:])
+
+
+class _Digits:
+    """The votes of all classifiers on some images, and CaMVo's way through them.
+
+    Args:
+        classifiers: K of them.
+        pixels: the images, shape (n, d).
+        votes: digits, shape (n, K).
+        truth: the right digits, shape (n,).
+    """
+
+    def __init__(
+        self,
+        classifiers: list[_Classifier],
+        pixels: Array,
+        votes: NDArray[np.int64],
+        truth: NDArray[np.int64],
+    ) -> None:
+        self.classifiers = classifiers
+        self._contexts = pixels / np.linalg.norm(pixels, axis=1, keepdims=True)
+        self._votes, self._truth = votes, truth
+        self._prices = {each.name: each.price for each in classifiers}
+        self._question = camvo.Question(_LABELS, prices=self._prices, dimension=pixels.shape[1])
+        self._tasks: list[camvo.Task] = []
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self._truth)
+
+    def best(self) -> _Classifier:
+        """The classifier that is most often right."""
+        return max(self.classifiers, key=lambda each: each.right)
+
+    def ask_everyone(self) -> _DigitLabels:
+        """Ask every classifier about every image, and take the label with the most votes."""
+        labels = np.array([np.bincount(row, minlength=len(_LABELS)).argmax() for row in self._votes])
+        return self._outcome(labels, sum(self._prices.values()) * len(self))
+
+    def ask_camvo(self) -> _DigitLabels:
+        """Label the images with CaMVo, as the library's users do: the default policy, no human label."""
+        cost = 0.0
+        for context, row in zip(self._contexts, self._votes, strict=True):
+            said = dict(zip(self._prices, (str(vote) for vote in row), strict=True))
+            task = self._question.task(context)
+            while models := task.ask():
+                task.add({model: said[model] for model in models})
+                cost += sum(self._prices[model] for model in models)
+            task.learn()
+            self._tasks.append(task)
+        return self._outcome(self._decided[0], cost)
+
+    def review(self, count: int) -> _Review:
+        """Label the images with the lowest scores as a person would, and count the other votes again."""
+        labels, scores = self._decided
+        reviewed = np.argsort(scores, kind="stable")[:count]
+        for image in reviewed:
+            self._tasks[image].learn(human=str(self._truth[image]))
+        new_labels = self._counted_again()
+        others = np.ones(len(self), dtype=np.bool_)
+        others[reviewed] = False
+        changed = others & (new_labels != labels)
+        checked = [(float(scores[i]), float(labels[i] == self._truth[i])) for i in reviewed]
+        return _Review(
+            labelled=count,
+            corrected=int((labels != self._truth)[reviewed].sum()),
+            changed=int(changed.sum()),
+            mended=int((changed & (new_labels == self._truth)).sum()),
+            broken=int((changed & (labels == self._truth)).sum()),
+            right=float((~others | (new_labels == self._truth)).mean()),
+            before=_estimate(scores, []),
+            after=_estimate(scores, checked),
+        )
+
+    @cached_property
+    def _decided(self) -> tuple[NDArray[np.int64], Array]:
+        decisions = [task.decide() for task in self._tasks]
+        return (
+            np.array([int(each.label) for each in decisions]),
+            np.array([each.score for each in decisions]),
+        )
+
+    def _counted_again(self) -> NDArray[np.int64]:
+        """The labels of all images by their kept votes and by what is known now."""
+        question, labels = self._question, []
+        for context, task in zip(self._contexts, self._tasks, strict=True):
+            past = PastRound(context, task.votes, _LABELS, self._prices)
+            decision = recount(question.policy, question.state, past) or task.decision
+            labels.append(int(decision.label))
+        return np.array(labels)
+
+    def _outcome(self, labels: NDArray[np.int64], cost: float) -> _DigitLabels:
+        return _DigitLabels(float((labels == self._truth).mean()), cost)
+
+
+def _estimate(scores: Array, checked: list[tuple[float, float]]) -> _Estimate:
+    found = ScoreCounts.of(scores.tolist(), checked).share_right()
+    return _Estimate(found.share, found.low, found.high)
+
+
+_REVIEWED = 20
+"""Digits that "you" label."""
+
+
+def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
+    """Run the demo.
+
+    Args:
+        console: where it prints.
+        serve: whether the server runs on until Ctrl-C.
+        port: the server's port; a free one by default.
+
+    Raises:
+        CamvoError: the server does not start.
+    """
+    started = time.monotonic()
+    console.rule("[bold]1. A real server labels texts")
+    _say(
+        console,
+        "Texts are sent as Label Studio sends them, to seven weak zero-shot classifiers that need no API key"
+        " and no network.\n",
+    )
+    with console.status("starting the server (importing torch takes a while) …"):
+        context = running_server(port or _free_port())
+        server = context.__enter__()
+    try:
+        _print_texts(console, label_texts(console, server))
+        _show_digits(console)
+        _print_next_steps(console, time.monotonic() - started)
+        if serve:
+            console.rule("[bold]Still running")
+            _say(
+                console,
+                f"What the server has learnt: [bold]{server.url}/status[/]\n"
+                f"For Label Studio: the backend [bold]{server.url}[/] with the title [bold]camvo[/]\n"
+                "Its ledger is temporary. Press Ctrl-C to stop it.",
+            )
+            server.process.wait()
+    except KeyboardInterrupt:
+        console.print("stopped")
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False)
+
+
+def _print_texts(console: Console, labelled: LabelledTexts) -> None:
+    bought = "all votes were" if labelled.calls == labelled.full else f"{labelled.calls} votes were"
+    _say(
+        console,
+        f"…\n{labelled.right} of {labelled.texts} labels are right. Here {bought} bought: a project first"
+        f" learns how its models vote. {labelled.annotations} human labels came back by webhook.\n",
+    )
+
+
+def _show_digits(console: Console) -> None:
+    """Label the digits in three ways and review some, printing each result as soon as it is there."""
+    console.rule("[bold]2. Real errors: handwritten digits")
+    with console.status("training eight classifiers …"):
+        digits = _vote_on_digits()
+    studied = sorted(each.images for each in digits.classifiers)
+    _say(
+        console,
+        f"Eight classifiers studied {studied[0]} to {studied[-1]} of scikit-learn's digits, and vote on"
+        f" {len(digits):,} others. Prices are nominal.\n",
+    )
+    _print_classifiers(console, digits)
+    everyone = digits.ask_everyone()
+    _print_outcome(console, "asking everyone", everyone, everyone)
+    best = digits.best()
+    alone = _DigitLabels(best.right, best.price * len(digits))
+    _print_outcome(console, "the best single one", alone, everyone, "unknown beforehand")
+    with console.status("CaMVo asks, decides and learns …"):
+        found = digits.ask_camvo()
+    _print_outcome(console, "CaMVo", found, everyone, "no human label")
+    with console.status("counting the votes again …"):
+        review = digits.review(_REVIEWED)
+    _print_review(console, review, found)
+
+
+def _print_classifiers(console: Console, digits: _Digits) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("classifier", "studied", "right", "$ per 1,000"):
+        table.add_column(name, justify="left" if name == "classifier" else "right", no_wrap=True)
+    for each in digits.classifiers:
+        table.add_row(each.name, str(each.images), f"{each.right:.1%}", f"{1000 * each.price:.2f}")
+    console.print(table)
+    console.print()
+
+
+def _print_outcome(
+    console: Console, name: str, outcome: _DigitLabels, everyone: _DigitLabels, remark: str = ""
+) -> None:
+    cost, share = f"${outcome.cost:.2f}", outcome.cost / everyone.cost
+    what = f"[bold]{name:<20}[/] {outcome.right:>6.1%} right  {cost:>6}  {share:>4.0%} of the cost"
+    _say(console, f"{what}  [dim]{remark}[/]" if remark else what)
+
+
+def _print_review(console: Console, review: _Review, found: _DigitLabels) -> None:
+    flipped = "1 other label flipped" if review.changed == 1 else f"{review.changed} other labels flipped"
+    rows = (
+        f"lowest scores first: {review.corrected} were wrong",
+        f"{flipped}: {review.mended} to right, {review.broken} to wrong",
+        f"estimate of CaMVo's share of right labels: {_interval(review.before)},",
+        f"now {_interval(review.after)} (95% intervals; in truth {found.right:.1%})",
+    )
+    _say(console, f"[bold]{f'you label {review.labelled}':<20}[/] {review.right:>6.1%} right  {rows[0]}")
+    for row in rows[1:]:
+        _say(console, f"{'':<20} {row}")
+    console.print()
+
+
+def _interval(estimate: _Estimate) -> str:
+    return f"{estimate.low:.0%} to {estimate.high:.0%}"
+
+
+def _print_next_steps(console: Console, seconds: float) -> None:
+    console.rule("[bold]Next")
+    _say(
+        console,
+        "camvo demo --serve                   the same, and then shows /status\n"
+        "camvo serve --config camvo.yaml      a server with your models, as in the README\n"
+        "camvo connect --config camvo.yaml --project 1      your Label Studio project\n\n"
+        f"Every number above was computed in these {seconds:.0f} seconds.",
+    )

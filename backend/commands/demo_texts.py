@@ -1,0 +1,335 @@
+"""The demo's server, and texts that are sent to it as Label Studio sends them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+from rich.console import Console
+from rich.markup import escape
+
+from backend.ledger import Ledger
+from backend.ledger.rounds import ProjectRounds, Round
+from backend.questions import parse_label_config
+from backend.settings import child_environment
+from camvo.errors import CamvoError
+from camvo.student import STUDENT
+
+_CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _DemoProject:
+    """A Label Studio project: its number, title, label config and extra params."""
+
+    number: int
+    title: str
+    label_config: str
+    extra_params: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """The project's key in ``/setup`` and ``/predict``: its id and the Unix time of its creation."""
+        return f"{self.number}.{int(_CREATED.timestamp())}"
+
+    def payload(self, model_version: str) -> dict[str, Any]:
+        """Return the project as webhooks carry it, with keys a backend reads and keys it must not."""
+        return {
+            "id": self.number,
+            "title": self.title,
+            "label_config": self.label_config,
+            "model_version": model_version,
+            "created_at": _stamp(_CREATED),
+            "sampling": "Sequential sampling",
+            "show_collab_predictions": True,
+            "maximum_annotations": 1,
+            "task_data_login": None,
+            "task_data_password": None,
+        }
+
+    def task(self, number: int, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a task as ``/predict`` carries it."""
+        return {
+            "id": number,
+            "data": dict(data),
+            "meta": {},
+            "created_at": _stamp(_CREATED),
+            "updated_at": _stamp(_CREATED),
+            "is_labeled": False,
+            "overlap": 1,
+            "inner_id": number,
+            "total_annotations": 0,
+            "cancelled_annotations": 0,
+            "total_predictions": 0,
+            "comment_count": 0,
+            "unresolved_comment_count": 0,
+            "last_comment_updated_at": None,
+            "project": self.number,
+            "updated_by": None,
+            "file_upload": None,
+            "comment_authors": [],
+            "annotations": [],
+            "predictions": [],
+        }
+
+
+class _DemoLabelStudio:
+    """The part of Label Studio that talks to an ML backend, over real HTTP."""
+
+    def __init__(self, url: str, model_version: str = "camvo") -> None:
+        self._http = httpx.Client(base_url=url, timeout=100.0)
+        self._model_version = model_version
+
+    def connect(self, project: _DemoProject) -> None:
+        """Send GET /health and POST /setup, as Label Studio does before each use of a backend."""
+        self._http.get("/health").raise_for_status()
+        body = {"project": project.key, "schema": project.label_config, "extra_params": project.extra_params}
+        self._http.post("/setup", json=body).raise_for_status()
+
+    def predict(self, project: _DemoProject, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Send POST /predict and return the results, one for each task."""
+        body = {
+            "tasks": list(tasks),
+            "project": project.key,
+            "label_config": project.label_config,
+            "params": {"login": None, "password": None, "context": None},
+        }
+        response = self._http.post("/predict", json=body).raise_for_status()
+        results: list[Any] = response.json()["results"]
+        return results
+
+    def annotate(
+        self, project: _DemoProject, task: Mapping[str, Any], number: int, region: Mapping[str, Any]
+    ) -> None:
+        """Send POST /webhook with ANNOTATION_CREATED: a human label with one region."""
+        now = _stamp(datetime.now(UTC))
+        annotation = {
+            "id": number,
+            "result": [{**region, "id": f"region-{number}", "origin": "manual"}],
+            "was_cancelled": False,
+            "ground_truth": False,
+            "created_at": now,
+            "updated_at": now,
+            "lead_time": 4.2,
+            "prediction": {},
+            "bulk_created": False,
+            "task": task["id"],
+            "project": project.number,
+            "completed_by": 1,
+            "parent_prediction": None,
+            "parent_annotation": None,
+        }
+        body = {
+            "action": "ANNOTATION_CREATED",
+            "annotation": annotation,
+            "task": dict(task),
+            "project": project.payload(self._model_version),
+        }
+        self._http.post("/webhook", json=body).raise_for_status()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass(frozen=True, slots=True)
+class _DemoText:
+    """A text of the demo: the task as Label Studio sends it, and the right label."""
+
+    task: dict[str, Any]
+    gold: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelledText:
+    """A text with its prediction and its round in the ledger."""
+
+    text: _DemoText
+    prediction: dict[str, Any]
+    round: Round
+
+    @property
+    def right(self) -> bool:
+        """Whether the voted label is the right one."""
+        return self.round.label == self.text.gold
+
+
+_BEFORE_THE_TEXT = 27
+"""The width of a prediction's mark, label and score."""
+
+_SHOWN = 3
+"""Predictions of each project that are printed."""
+
+
+def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> None:
+    """Print a line for each prediction."""
+    width = console.width - _BEFORE_THE_TEXT
+    for result in labelled:
+        label, score = escape(result.round.label), result.prediction["score"]
+        mark = "[green]✓[/]" if result.right else "[red]✗[/]"
+        text = result.text.task["data"]["text"]
+        short = text if len(text) <= width else text[: width - 1] + "…"
+        line = f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}"
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+_PATIENCE = 90.0
+"""Seconds until the server must be ready; importing torch and litellm takes most of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningServer:
+    """The server's address, its ledger and its process."""
+
+    url: str
+    database_url: str
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def running_server(port: int) -> Iterator[_RunningServer]:
+    """Run ``camvo serve`` on the loopback interface until the block ends, then delete its ledger."""
+    with tempfile.TemporaryDirectory(prefix="camvo-demo-", ignore_cleanup_errors=True) as folder:
+        database_url = f"sqlite:///{Path(folder) / 'demo.sqlite'}"
+        log_path = Path(folder) / "server.log"
+        command = [sys.executable, "-m", "backend.cli", "serve", "--host", "127.0.0.1", "--port", str(port)]
+        with log_path.open("wb") as log:
+            process = _start(command, log, database_url)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _await_ready(url, process, log_path)
+            yield _RunningServer(url, database_url, process)
+        finally:
+            process.terminate()
+            process.wait(timeout=120)
+
+
+def _start(command: list[str], log: IO[bytes], database_url: str) -> subprocess.Popen[bytes]:
+    environment = child_environment(CAMVO_DATABASE_URL=database_url)
+    # In a process group of its own: Ctrl-C must reach the demo alone, which then stops the server. Otherwise
+    # the server could drop a request before the demo knows that it was interrupted.
+    return subprocess.Popen(  # noqa: S603 - our own
+        command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0
+    )
+
+
+def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            if httpx.get(f"{url}/ready", timeout=5.0).status_code == httpx.codes.OK:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.2)
+    tail = log.read_text(errors="replace")[-2000:]
+    raise CamvoError(
+        "the demo's server did not become ready", where="camvo serve", fix=f"its log ends: {tail}"
+    )
+
+
+_PORTION = 5
+"""Tasks in one request. The policy learns between two requests."""
+
+_ANNOTATED = 10
+"""Tasks of each project that get a human label."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """What became of all texts.
+
+    Attributes:
+        texts: how many there are.
+        right: how many labels are right.
+        calls: how many calls of models they took.
+        full: how many calls asking every model would take.
+        annotations: how many human labels were sent.
+    """
+
+    texts: int
+    right: int
+    calls: int
+    full: int
+    annotations: int
+
+
+def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
+    """Send texts and human labels to the server as Label Studio does, and print some of the predictions."""
+    label_studio = _DemoLabelStudio(server.url)
+    ledger = Ledger(server.database_url)
+    all_labelled: list[_LabelledText] = []
+    for number, name in enumerate(("sentiment", "topic"), start=1):
+        project = _DemoProject(number, f"demo: {name}", _label_config(name))
+        label_studio.connect(project)
+        texts = _texts(project, name)
+        labelled: list[_LabelledText] = []
+        for start in range(0, len(texts), _PORTION):
+            portion = texts[start : start + _PORTION]
+            predictions = label_studio.predict(project, [text.task for text in portion])
+            new = _with_rounds(ledger, project, portion, predictions)
+            _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])
+            labelled += new
+        _annotate(label_studio, project, labelled)
+        all_labelled += labelled
+    label_studio.close()
+    ledger.close()
+    return LabelledTexts(
+        texts=len(all_labelled),
+        right=sum(result.right for result in all_labelled),
+        calls=sum(len(result.round.votes.keys() - {STUDENT}) for result in all_labelled),
+        full=sum(len(result.round.plan["arms"].keys() - {STUDENT}) for result in all_labelled),
+        annotations=2 * _ANNOTATED,
+    )
+
+
+def _annotate(
+    label_studio: _DemoLabelStudio, project: _DemoProject, labelled: Sequence[_LabelledText]
+) -> None:
+    """Label the least certain texts as a person would, whose form may be blank."""
+    [question] = parse_label_config(project.label_config).questions
+    by_score = sorted(labelled, key=lambda result: result.round.score)
+    for number, result in enumerate(by_score[:_ANNOTATED], start=1):
+        [region] = question.about(result.text.task["data"]).result_items(result.text.gold)
+        label_studio.annotate(project, result.text.task, project.number * 1000 + number, region)
+
+
+def _with_rounds(
+    ledger: Ledger, project: _DemoProject, texts: Sequence[_DemoText], predictions: Sequence[Any]
+) -> list[_LabelledText]:
+    """Add the rounds, because the models asked are in the ledger and not in the prediction."""
+    with ledger.read() as connection:
+        stored = [ProjectRounds(connection, project.key).of_task(text.task["id"]) for text in texts]
+    return [
+        _LabelledText(text, prediction, of_text[0])
+        for text, prediction, of_text in zip(texts, predictions, stored, strict=True)
+    ]
+
+
+def _texts(project: _DemoProject, name: str) -> list[_DemoText]:
+    entries = json.loads((files("backend.commands") / "resources" / "demo_texts.json").read_text("utf-8"))[
+        name
+    ]
+    return [
+        _DemoText(project.task(project.number * 100 + position, {"text": entry["text"]}), entry["gold"])
+        for position, entry in enumerate(entries, start=1)
+    ]
+
+
+def _label_config(name: str) -> str:
+    return files("label_config").joinpath(f"{name}.xml").read_text("utf-8")

@@ -1,0 +1,350 @@
+"""One process that annotates tasks: its event loop, ledger, models, embedder and annotator.
+
+It is created after the fork: neither an event loop nor torch survives one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+import structlog
+
+from backend.annotation.annotator import Annotator
+from backend.annotation.asking import Voters
+from backend.annotation.batch_stage import BatchStages
+from backend.annotation.inspection import Inspector
+from backend.annotation.job_questions import Images, JobQuestions
+from backend.annotation.pack_checks import PackGuard
+from backend.annotation.planner import Planner
+from backend.annotation.trials import Trials
+from backend.errors import LedgerError
+from backend.learning.examples import Examples
+from backend.learning.label_schemes import LabelSchemes
+from backend.learning.states import BackgroundFits, Scorers, States, Students
+from backend.ledger import Ledger, Writer
+from backend.ledger.answers import ReceivedAnswers, remove_stored, store_received
+from backend.ledger.claims import end_lost_calls
+from backend.ledger.database.database import SpareRoom
+from backend.ledger.money import usage_by_model
+from backend.models import Pool, embedded_voters
+from backend.models.call_ledger import CallLedger
+from backend.models.embedder import Embedder
+from backend.models.model import MAX_FACTOR, Used, freeze_loaded_objects
+from backend.models.packed_pool import PackedPool
+from backend.models.pool import CachingPool
+from backend.models.rates.controller import LedgerRates
+from backend.recounting.further import FurtherAsking
+from backend.settings import Environment, Settings
+from backend.telemetry import tracing
+from backend.threads import ENDING, Threads, await_end
+from camvo.errors import CamvoError
+
+_T = TypeVar("_T")
+
+_log = structlog.get_logger(__name__)
+
+
+_WORKERS = 8
+"""Threads for what a coroutine calls with ``asyncio.to_thread``."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose default executor does not keep the process from ending."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers = Threads(_WORKERS, "camvo-worker")
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., _T], *args: Any
+    ) -> asyncio.Future[_T]:
+        return super().run_in_executor(executor or self.workers, func, *args)
+
+
+class LoopThread:
+    """An event loop and its thread; create it after the fork, which no loop survives."""
+
+    def __init__(self) -> None:
+        self.loop = _Loop()
+        self._thread: threading.Thread | None = None
+
+    def start(self, *background: Coroutine[Any, Any, None]) -> None:
+        """Start the thread, with coroutines that run until the loop stops."""
+        self._thread = threading.Thread(target=self._run, args=background, name="camvo-loop", daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run a coroutine on the loop; its result is a future for other threads."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def finish(self, coroutine: Coroutine[Any, Any, object], seconds: float) -> None:
+        """Run a coroutine that ends within some seconds, or not at all if the loop stands still."""
+        if not self.turns(ENDING):
+            coroutine.close()
+            return
+        with contextlib.suppress(TimeoutError):
+            self.submit(coroutine).result(seconds + ENDING)
+
+    def turns(self, seconds: float) -> bool:
+        """Whether the loop calls a function within some seconds; if not, the log says what it computes."""
+        called = threading.Event()
+        self.call_soon(called.set)
+        if called.wait(seconds):
+            return True
+        _log.error("loop_stands_still", where=self._current_line())
+        return False
+
+    def _current_line(self) -> str:
+        """The file and line that the loop's thread is at."""
+        number = None if self._thread is None else self._thread.ident
+        frame = None if number is None else sys._current_frames().get(number)
+        return "" if frame is None else f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call a function on the loop, or not at all if the loop has stopped; a signal handler may do so."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(callback)
+
+    def stop(self) -> None:
+        """Stop the loop and cancel what runs on it; a thread that computes without end is left behind."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if self._thread is not None:
+            await_end(self._thread)
+        self.loop.workers.shutdown()
+
+    def _run(self, *background: Coroutine[Any, Any, None]) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(_report)
+        # The loop holds weak references only; the list keeps these tasks alive.
+        tasks = [self.loop.create_task(coroutine) for coroutine in background]
+        self.loop.run_forever()
+        rest = asyncio.all_tasks(self.loop)
+        for task in {*rest, *tasks}:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+        self.loop.close()
+
+
+def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nobody waits for, without its text and traceback, which may quote a task."""
+    error = context.get("exception")
+    _log.error("late_failure", reason=context.get("message"), kind=type(error).__name__)
+
+
+_PAUSE = 60.0
+
+
+async def _settle_lost_calls(writer: Writer, ledger: Ledger) -> None:
+    """Book the calls of processes that have died, at once and then every minute until cancelled."""
+    while True:
+        try:
+            await writer.run(end_lost_calls)
+            await asyncio.to_thread(remove_stored, ledger)
+        except LedgerError as error:
+            _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
+        await asyncio.sleep(_PAUSE)
+
+
+def _store_received(ledger: Ledger) -> None:
+    """Store what killed processes had received; if the ledger is down, a later process does it."""
+    if ledger.file is None:  # PostgreSQL keeps no such files, and a start need not write to it
+        return
+    try:
+        with ledger.write() as connection:
+            store_received(connection)
+        remove_stored(ledger)
+    except LedgerError as error:
+        _log.error("received_answers_not_stored", code=error.code, reason=str(error))
+
+
+def recall_usage(pool: Pool, ledger: Ledger) -> None:
+    """Tell the pool how many tokens its models used in the past, so that it predicts prices from them."""
+    with ledger.read() as connection:
+        usages = usage_by_model(connection, pool.most_output, max_factor=MAX_FACTOR)
+    for name, usage in usages.items():
+        used = Used(usage.counted_tokens, usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+        pool[name].model.meter.observe(used, calls=usage.calls, tasks=usage.tasks)
+
+
+def _warm_up(embedder: Embedder, pool: Pool) -> None:
+    """Load the embedder and a tokeniser; an embedder that cannot be loaded is logged."""
+    try:
+        embedder.load()
+        pool[pool.names[0]].model.count([{"role": "user", "content": "warm up"}])
+    except CamvoError as error:
+        _log.error("embedder_unavailable", code=error.code, reason=str(error))
+    freeze_loaded_objects()
+
+
+_SETTLING = 1.0
+"""The fewest seconds that a stopping process has to store the answers that have arrived."""
+
+
+class AnnotationProcess:
+    """What annotates tasks in one process. Call :meth:`start` before any work, and :meth:`close` at the end.
+
+    Args:
+        settings: the validated settings.
+        environment: the ledger's address and the secrets.
+        clock: returns unix seconds; tests may replace it.
+        embedder: an embedder to use instead of a new one; closed with the process.
+        thread: an event loop to use instead of a new one.
+        give_way: called on the loop before each write, to let more important work go first.
+        ends_when_full: whether work fails when the ledger's disk is full, instead of waiting for room.
+
+    Attributes:
+        ledger: the migrated ledger.
+        writer: the process's one writer of the ledger.
+        readers: the threads that read the ledger.
+        states: what is learnt of each question.
+        embedder: turns texts into contexts.
+        pool: the models.
+        queries: asks one model one thing; the ledger has the answer from then on.
+        thread: the event loop and its thread.
+        questions: what a job asks.
+        annotator: takes a job to its prediction.
+        inspector: shows what models are sent about a task, and what they answered.
+        further: asks models that decided tasks left out.
+        trials: asks every model about tasks, and stores no round.
+        settlements: the paid answers that are still to be stored.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Environment,
+        *,
+        clock: Callable[[], float] = time.time,
+        embedder: Embedder | None = None,
+        thread: LoopThread | None = None,
+        give_way: Callable[[], object] = lambda: None,
+        ends_when_full: bool = False,
+    ) -> None:
+        tracing.configure(environment.otlp_endpoint, content=environment.trace_content)
+        self.settings = settings
+        self.clock = clock
+        self.ledger = Ledger(environment.database_url, clock=clock)
+        self.embedder = embedder or Embedder(settings.embedder)
+        if any(model.is_embedded for model in settings.models):
+            embedded_voters.register(self.embedder)
+        self.thread = thread or LoopThread()
+        _store_received(self.ledger)
+        spare = SpareRoom(self.ledger) if ends_when_full else None
+        self.writer = Writer(self.ledger, give_way=give_way, spare=spare)
+        rates = LedgerRates(self.writer)
+        self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
+        recall_usage(self.pool, self.ledger)
+        self.readers = Threads(4, "ledger-reader")
+        self.states = States(self.ledger, self.writer, self.readers, clock=clock)
+        self._received = ReceivedAnswers(self.ledger)
+        self._purchases = CallLedger(self.writer, clock, self._received)
+        self.settlements = self._purchases.settlements
+        self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        voters = Voters(self.queries, self.pool, packs, PackGuard(self.ledger, self.readers))
+        images = Images(environment.label_studio_url, environment.label_studio_api_key)
+        self.questions = JobQuestions(self.embedder, images, voters)
+        examples = Examples(self.ledger, self.readers, clock=clock)
+        fits, students = BackgroundFits(self.readers, clock=clock), Students(self.readers, clock=clock)
+        planner = Planner(self.states, fits, students)
+        self.annotator = self._make_annotator(voters, examples, planner)
+        self.inspector = Inspector(
+            ledger=self.ledger,
+            readers=self.readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=examples,
+            pool=self.pool,
+        )
+        self.further = FurtherAsking(
+            ledger=self.ledger,
+            writer=self.writer,
+            readers=self.readers,
+            questions=self.questions,
+            examples=examples,
+            planner=planner,
+            voters=voters,
+            clock=clock,
+        )
+        self.trials = Trials(
+            ledger=self.ledger,
+            readers=self.readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=examples,
+            pool=self.pool,
+            voters=voters,
+        )
+        self._warm_up = threading.Thread(
+            target=_warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
+        )
+
+    def _make_annotator(self, voters: Voters, examples: Examples, planner: Planner) -> Annotator:
+        ledger, readers, clock = self.ledger, self.readers, self.clock
+        return Annotator(
+            ledger=ledger,
+            writer=self.writer,
+            readers=readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=examples,
+            planner=planner,
+            voters=voters,
+            batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
+            scorers=Scorers(ledger, readers, clock=clock),
+            schemes=LabelSchemes(ledger, self.writer, readers, self.embedder, clock),
+            clock=clock,
+        )
+
+    def start(self, *background: Coroutine[Any, Any, None]) -> None:
+        """Start the loop, with what keeps the ledger's claims and money right, and load the slow libraries.
+
+        Args:
+            background: further coroutines that run until the loop stops.
+        """
+        self.thread.start(
+            _settle_lost_calls(self.writer, self.ledger), self._purchases.renew_claims(), *background
+        )
+        self._warm_up.start()
+
+    def waiting(self) -> str:
+        """What the calls of jobs wait for, in words; empty if for nothing. Any thread may call this."""
+        return "; ".join(map(str, self.pool.waits))
+
+    def awaited(self, *, outages: bool = True) -> str:
+        """The same, with slow models that have yet to answer many calls; these alone without ``outages``."""
+        waits = self.pool.waits if outages else []
+        return "; ".join(map(str, [*waits, *self.pool.backlogs]))
+
+    def stop_asking(self) -> None:
+        """Ask no model any more, because the process stops; a signal handler may call this.
+
+        Calls in flight continue. A task that needs another one gets no prediction, also if the call waits for
+        its rate already.
+        """
+        self.pool.gate.shut()
+        self.thread.call_soon(self.pool.refuse_waiting)
+
+    def store_paid_answers(self, until: float) -> None:
+        """Store the answers that have arrived, until a time of the monotonic clock."""
+        seconds = max(until - time.monotonic(), _SETTLING)
+        self.thread.finish(self.settlements.finish(seconds), seconds)
+
+    def close(self) -> None:
+        """Write what is queued, and stop. Let the work end first, and store paid answers."""
+        self.writer.close()
+        self.thread.stop()
+        self._received.close()
+        if self._warm_up.is_alive():
+            self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
+        self.readers.shutdown()
+        self.embedder.close()
+        self.ledger.close()
+        tracing.shut_down()

@@ -374,8 +374,12 @@ def refine(  # noqa: PLR0917 - a command's options
     ] = None,
     take_back: Annotated[
         bool,
-        typer.Option("--take-back", help="Ask nobody: write the project's text before this one into it."),
+        typer.Option("--take-back", help="Ask nobody: write an earlier text of the project into it."),
     ] = False,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="ID", help="With --take-back: not the text before, but this one."),
+    ] = None,
     budget: arguments.Budget = None,
     yes: Annotated[
         bool,
@@ -390,15 +394,19 @@ def refine(  # noqa: PLR0917 - a command's options
 
     Example: camvo refine --project 1 --by opus --budget 5
     """
-    chosen, options = tasks.chosen({"adopt": adopt, "take_back": take_back}, budget=budget, yes=yes)
+    chosen, options = tasks.chosen(
+        {"adopt": adopt, "take_back": take_back, "text": text}, budget=budget, yes=yes
+    )
     refuse("is another text than that of --adopt", "leave one out", take_back=take_back and adopt)
+    refuse("goes with --take-back", "add it", text=None if take_back else text)
     if adopt is not None or take_back:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-        from backend.commands.instructions.refine import adopt_text  # noqa: PLC0415 - the same
+        from backend.commands.instructions.adopting import adopt_text  # noqa: PLC0415 - the same
 
         refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
-        adopt_text(int(tasks.project or 0), adopt, tasks.config, tasks.label_studio, Console(), yes=yes)
+        number, console = int(tasks.project or 0), Console()
+        adopt_text(number, adopt, tasks.config, tasks.label_studio, console, yes=yes, told=text)
         return
     from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
 

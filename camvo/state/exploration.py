@@ -167,12 +167,14 @@ class ExplorationRound:
         promised: the probability with which the plan was to stop at another label, as it was said before the
             round; ``None`` if nothing was promised.
         places: where votes are spans, the marks at each place of the text, if the round asked everyone.
+        chosen: whether its task was not drawn at random, so that it says nothing of a change.
     """
 
     pattern: VotePattern
     right: bool | None
     promised: float | None = None
     places: tuple[VotePattern, ...] = ()
+    chosen: bool = False
 
     @property
     def witnesses(self) -> dict[str, int]:
@@ -194,16 +196,18 @@ class ExplorationRound:
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        promise = [] if self.promised is None and not self.places else [self.promised]
-        places = [[place.to_list() for place in self.places]] if self.places else []
-        return [*self.pattern.to_list(), self.right, *promise, *places]
+        more: dict[str, Any] = {"chosen": True} if self.chosen else {}
+        if self.places:
+            more["places"] = [place.to_list() for place in self.places]
+        promise = [] if self.promised is None and not more else [self.promised]
+        return [*self.pattern.to_list(), self.right, *promise, *([more] if more else [])]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationRound:
         """Inverse of :meth:`to_list`."""
-        promised, places = data[4] if len(data) > 4 else None, data[5] if len(data) > 5 else []
-        marks = tuple([VotePattern.from_list(place) for place in places])
-        return cls(VotePattern.from_list(data[:3]), data[3], promised, marks)
+        promised, more = data[4] if len(data) > 4 else None, data[5] if len(data) > 5 else {}
+        places = tuple([VotePattern.from_list(place) for place in more.get("places", ())])
+        return cls(VotePattern.from_list(data[:3]), data[3], promised, places, more.get("chosen", False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.carrying import run_each
-from backend.learning.label_schemes import Asked, carryings, transition
+from backend.learning.label_schemes import Asked, begin_first, carryings, transition
 from backend.learning.projects import project_settings, remember_project, require_known_labels
 from backend.ledger import Ledger, migrate, projects
 from backend.ledger.projects import is_of_label_studio, short_name
@@ -179,6 +179,7 @@ def _settle(
             where="label_config",
             fix=f"run `camvo relabel {source}` with {how}",
         )
+    run_each(begin_first(project, found), lambda transaction: _written(process, transaction))
     for carrying in carryings(found, project, own):
         run_each(carrying.transactions(), lambda transaction: _written(process, transaction))
 

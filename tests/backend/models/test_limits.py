@@ -91,7 +91,7 @@ def test_the_shorter_timeout_ends_a_call_to_a_server_that_hangs(
 ) -> None:
     server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, timeout=own)
-    asyncio.run(outcome(pool_of(server), 0.01))  # litellm's first call takes longer than the others
+    asyncio.run(outcome(pool_of(server, timeout=0.1), 0.01))  # litellm's first call takes longer than others
     assert asyncio.run(outcome(pool, patience, hurried=True)) == "model_timeout"
 
 

@@ -313,14 +313,7 @@ def _made(
 def _beside(
     history: Sequence[Scheme], latest: Scheme, scheme: Scheme, like: Callable[[Scheme], tuple[str, str]]
 ) -> list[Scheme]:
-    """The schemes of earlier instructions that are made beside one of the present ones, the earliest first.
-
-    Args:
-        history: the project's schemes.
-        latest: the question's scheme now.
-        scheme: the one that is made of it.
-        like: the label config and epoch that an earlier scheme gets.
-    """
+    """The schemes of earlier instructions to make beside one of the present ones, the earliest first."""
     found = dict[str, Scheme]()
     for each in _with_other_instructions(history, latest):
         found.setdefault(each.epoch, each)

@@ -135,10 +135,6 @@ def remembered_settings(
     """Store what is known of a project, ``said`` by further columns, and return its own settings.
 
     If its labels are those of before in another order or with other hints, its rounds are carried over.
-
-    Raises:
-        ConfigError: labels are gone, and nobody has said what becomes of them, or a value by label is about
-            a label that no question has; nothing was stored.
     """
     require_known_labels(settings, parse_label_config(label_config), "policy")
     _settle(process, project, label_config, settings, said)

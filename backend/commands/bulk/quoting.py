@@ -294,15 +294,7 @@ def _cost_of_a_task(jobs: DatasetJobs) -> float:
 
 
 def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, usd: float) -> None:
-    """Say how many tasks have labels of earlier instructions, and what asking about them again costs.
-
-    Args:
-        console: where to print.
-        held: how many tasks these are.
-        levels: how many of them have which score.
-        below: the score below which they are asked about again now.
-        usd: the price of a task, in $.
-    """
+    """Say how many tasks have labels of earlier instructions, and what asking about them again costs."""
     again = "none is" if not below else "all are" if below >= ALL else f"those below a score of {below:g} are"
     said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
     lines = [said, *levels.lines(usd)]

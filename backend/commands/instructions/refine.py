@@ -169,12 +169,7 @@ def run_refine(
 def refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
 ) -> Refinement:
-    """Let a model propose changes, and judge them on tasks that it was not shown.
-
-    Raises:
-        ConfigError: there is nothing to refine, or too little to judge by; nothing was asked.
-        ModelError: the model did not propose anything.
-    """
+    """Let a model propose changes, and judge them on tasks that it was not shown."""
     by = wanted.by or _dearest(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
     annotated = annotated_tasks(jobs)

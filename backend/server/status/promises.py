@@ -184,14 +184,7 @@ _MOST = 5000
 def certify_report(
     queue: BlindQueue, score_counts: Sequence[int], target: float, unpredicted: int | None = None
 ) -> CertifyReport | None:
-    """Say how many blind labels are needed, or would do for less; ``None`` without a label.
-
-    Args:
-        queue: the blind tasks.
-        score_counts: how many labels have a score in each bin.
-        target: the share that must be right.
-        unpredicted: how many tasks can still be kept blind; ``None`` if that is unknown.
-    """
+    """Say how many blind labels are needed, or would do for less; ``None`` without a label."""
     if not sum(score_counts):
         return None
     run, behind = queue.run, queue.behind

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from camvo.joint.beliefs import Beliefs
@@ -299,6 +300,25 @@ class SpanFit:
         """How many places of a text none of the arms that voted marks, and how many of these are real."""
         expected = self.model.expected(np.array([_pool(self.arms, voters)], dtype=np.int64))[0]
         return float(expected.sum()), float(expected[_REAL].sum())
+
+    def unmarked_by(self, asked: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """The same for many texts, by which arms of the shortlist have voted, shape (n, K)."""
+        rows = np.full((len(asked), len(self.arms)), UNASKED, dtype=np.int64)
+        rows[:, [self.arms.index(arm) for arm in self.shortlist]] = np.where(asked, 0, UNASKED)
+        expected = self.model.expected(rows)
+        return expected.sum(axis=1), expected[:, _REAL].sum(axis=1)
+
+    def drawn(self, rng: np.random.Generator) -> Rows:
+        """The shortlist's marks at the places of a text that is drawn from the model, shape (n, K)."""
+        model = self.model
+        counts = rng.poisson(model.texts).tolist()
+        shared = [
+            rng.random((count, len(self.arms))) < model.marks[:, kind]
+            for kind, count in enumerate(counts[:_MADE_UP])
+        ]
+        alone = rng.multinomial(1, model.alone, size=counts[_MADE_UP])
+        marks = np.concatenate([*shared, alone]).astype(np.int64)
+        return marks[:, [self.arms.index(arm) for arm in self.shortlist]]
 
     def node(self, voters: Iterable[str], place: Place) -> int:
         """The lattice node of the shortlist's marks at a place."""

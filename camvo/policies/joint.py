@@ -31,7 +31,7 @@ from camvo.policies.policy import (
     SpanFitData,
     fitted,
 )
-from camvo.stages.span_stages import SpanStages
+from camvo.stages.span_stages import SpanStages, span_shadow_price
 from camvo.stages.stages import (
     AnyStages,
     QuestionStages,
@@ -379,7 +379,10 @@ class Joint(Ensemble, JointParameters):
             in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
             paid = tuple([share[arm] for arm in joint.shortlist])
             waited = tuple([waits.get(arm, 0.0) for arm in joint.shortlist])
-            dearer.append(shadow_price(joint.planned, in_shortlist, paid, allowance, draw, waits=waited))
+            if isinstance(joint, SpanFit):
+                dearer.append(span_shadow_price(joint, in_shortlist, paid, allowance, draw, waits=waited))
+            else:
+                dearer.append(shadow_price(joint.planned, in_shortlist, paid, allowance, draw, waits=waited))
         return max(dearer)
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.places import SpanFit, place_patterns
 from camvo.joint.plans import Stops, Worth, plan_by_worth, rounded
-from camvo.state.exploration import VotePattern
+from camvo.joint.votes import Rows
+from camvo.numerics.small import EPSILON, TIE
+from camvo.state.exploration import UNASKED, VotePattern
 from camvo.typing import Array
 from camvo.votes.aggregation import Decision
 from camvo.votes.spans import Place, answer_by_chances, marked_places
@@ -123,8 +127,8 @@ class SpanStages:
         known = _Known.of(self.fit, votes)
         nodes = [self.fit.node(known.voters, place) for place in [*known.places, {}]]
         spans = sum(known.chances) + known.missed
-        chances = [*known.chances, known.missed / max(known.unmarked, known.missed, 1e-9)]
-        worth = 1.0 / (2.0 * np.maximum(spans - np.array(chances), 0.0) + 1.0)
+        chances = [*known.chances, known.missed / max(known.unmarked, known.missed, EPSILON)]
+        worth = _worth_of_a_place(spans, np.array(chances))
         worth[-1] *= known.unmarked
         paid = np.array([prices.get(arm, 0.0) for arm in self.fit.shortlist])
         added = self.plan.asking[nodes] - _MARKED.stopping(self.fit.planned)[nodes][:, None] + paid
@@ -157,3 +161,85 @@ class SpanStages:
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries next to it."""
         return {}, {"spans": self.fit.describe()}
+
+
+def _worth_of_a_place(spans: Array | float, chance: Array) -> Array:
+    """What deciding a place rightly is worth, in right answers, if so many spans are expected in its text."""
+    return np.asarray(1.0 / (2.0 * np.maximum(spans - chance, 0.0) + 1.0))
+
+
+_TEXTS: Final = 60
+"""How many texts are simulated to find what plans cost."""
+
+_STEP: Final = 1.5
+_STEPS: Final = 24
+"""Multipliers of prices are powers of 1.5, up to 11,000."""
+
+
+def span_shadow_price(
+    fit: SpanFit,
+    prices: tuple[float, ...],
+    shares: tuple[float, ...],
+    allowance: float,
+    draw: float,
+    *,
+    waits: tuple[float, ...] = (),
+) -> float:
+    """Find the multiplier of the prices, at least 1, at which texts keep to the allowance on average.
+
+    What a text costs is simulated: votes are drawn from the model, and arms are asked by
+    :meth:`SpanStages.gains`. The arguments and the part of the draw are those of
+    :func:`camvo.joint.plans.shadow_price`.
+    """
+    waits = waits or (0.0,) * len(prices)
+
+    def cost(step: int) -> float:
+        dearer = tuple([price * _STEP**step + wait for price, wait in zip(prices, waits, strict=True)])
+        return _simulated_cost(fit, rounded(dearer), shares)
+
+    if cost(0) <= allowance + TIE:
+        return 1.0
+    low, high = 0, _STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if cost(middle) <= allowance + TIE else (middle, high)
+    within, beyond = cost(high), cost(low)
+    between = beyond > within and draw < (allowance - within) / (beyond - within)
+    return float(_STEP ** (low if between else high))
+
+
+@lru_cache(maxsize=4096)
+def _simulated_cost(fit: SpanFit, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
+    """What asking about a text costs on average, if arms are asked one after another."""
+    rows, texts = _drawn(fit)
+    plan = plan_by_worth(fit.planned, prices, _MARKED)
+    added = plan.asking - _MARKED.stopping(fit.planned)[:, None] + np.array(prices)
+    lattice, real = fit.planned.lattice, fit.planned.right[:, 1]
+    asked = np.zeros((_TEXTS, len(prices)), dtype=np.bool_)
+    asked[:, [*plan.together(0)]] = True
+    while True:
+        cast = np.where(asked[texts], rows, UNASKED)
+        seen = (cast == 1).any(axis=1)
+        nodes, of_text = lattice.find(cast[seen]), texts[seen]
+        unmarked, missed = fit.unmarked_by(asked)
+        spans = np.bincount(of_text, real[nodes], _TEXTS) + missed
+        gains = np.zeros(asked.shape)
+        worth = _worth_of_a_place(spans[of_text], real[nodes])
+        np.add.at(gains, of_text, worth[:, None] * np.maximum(added[nodes], 0.0))
+        nobody = lattice.find(np.where(asked, 0, UNASKED))
+        worth = unmarked * _worth_of_a_place(spans, missed / np.maximum(unmarked, EPSILON))
+        gains += worth[:, None] * np.maximum(added[nobody], 0.0)
+        net = np.where(asked, -np.inf, gains - np.array(prices))
+        best = net.argmax(axis=1)
+        further = net[np.arange(_TEXTS), best] > TIE
+        if not further.any():
+            return float((asked @ np.array(shares)).mean())
+        asked[further, best[further]] = True
+
+
+@lru_cache(maxsize=16)
+def _drawn(fit: SpanFit) -> tuple[Rows, NDArray[np.int64]]:
+    """The marks of the shortlist at the places of texts from the model, (P, K), and the text of each, (P,)."""
+    rng = np.random.default_rng(0)
+    rows = [fit.drawn(rng) for _ in range(_TEXTS)]
+    return np.concatenate(rows), np.repeat(np.arange(_TEXTS), [len(marks) for marks in rows])

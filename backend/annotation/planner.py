@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
@@ -13,6 +14,7 @@ from sqlalchemy import Connection
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
+from backend.learning.earlier_projects import EarlierProjects, question_kind
 from backend.learning.fits import BackgroundFits, Students
 from backend.learning.states import StateKey, States
 from backend.ledger import Ledger, projects
@@ -167,8 +169,11 @@ class _Planned:
 class Planner:
     """Plans with the current states. Used from one event loop only."""
 
-    def __init__(self, states: States, background_fits: BackgroundFits, students: Students) -> None:
+    def __init__(
+        self, states: States, background_fits: BackgroundFits, students: Students, earlier: EarlierProjects
+    ) -> None:
         self._states, self._background_fits, self._students = states, background_fits, students
+        self._earlier = earlier
 
     async def plan(
         self,
@@ -197,12 +202,18 @@ class Planner:
             reads = policy.reads_context(question.aggregation)
             context = await contexts.of(question) if reads else contexts.so_far(question)
             key = StateKey(job.project, question.key.control, question.key.epoch)
-            state = await self._states.current(
+            current = partial(
+                self._states.current,
                 key,
                 dimension=context.shape[0],
                 lambda_l=job.settings.policy.lambda_l,
                 linear=policy.linear(question.aggregation),
             )
+            state = await current()
+            kind = question_kind(question.config.tag, len(question.options))
+            wanted = job.settings.earlier_projects and question.aggregation == LABEL_VOTE
+            if await self._earlier.settle(key, kind, state, wanted=wanted):
+                state = await current()
             if studies and question.aggregation == LABEL_VOTE:
                 student.ask(self._students.current(key, state.texts.lessons), state, question)
             observation = Observation(
@@ -210,6 +221,7 @@ class Planner:
             )
             if (data := policy.fit_data(observation, costs)) is not None:
                 fit = await self._background_fits.current(key, data)
+                self._earlier.teach(key, kind, data)
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from scipy.special import expit, logit
 
 from camvo.joint.beliefs import Beliefs, Correction, form_beliefs
 from camvo.joint.conventions import prefers
@@ -25,6 +26,7 @@ from camvo.joint.votes import (
     tempers,
 )
 from camvo.numerics.small import EPSILON
+from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson, SkillPrior
 from camvo.state.exploration import UNASKED, PatternCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.student.taught_texts import STUDENT
@@ -42,7 +44,7 @@ class VotesFit:
     ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
     the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
     position. ``doubt`` is a reading of the votes that is nearly as likely as the model's. The votes of
-    ``constant`` arms have no weight in either.
+    ``constant`` arms have no weight in either. What earlier projects taught counts as ``head_start`` rounds.
     """
 
     rows: VoteRows
@@ -53,6 +55,7 @@ class VotesFit:
     taught: int | None = None
     doubt: Doubt | None = None
     constant: tuple[int, ...] = ()
+    head_start: float = 0.0
 
     @property
     def arms(self) -> int:
@@ -74,23 +77,39 @@ class VotesFit:
 
     @classmethod
     @lru_cache(maxsize=32)
-    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> VotesFit:
+    def of(
+        cls,
+        evidence: PatternCounts,
+        arms: tuple[str, ...],
+        labels: tuple[str, ...],
+        earlier: Earlier = NOTHING_EARLIER,
+    ) -> VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
         rows = VoteRows.of(evidence.patterns, arms, labels)
-        return VotesFit.of_rows(rows, len(labels), _constant_arms(evidence, arms, labels))
+        constant = _constant_arms(evidence, arms, labels)
+        return VotesFit.of_rows(rows, len(labels), constant, earlier.prior(arms))
 
     @classmethod
-    def of_rows(cls, rows: VoteRows, labels: int, constant: tuple[int, ...] = ()) -> VotesFit:
+    def of_rows(
+        cls, rows: VoteRows, labels: int, constant: tuple[int, ...] = (), prior: SkillPrior | None = None
+    ) -> VotesFit:
         """Fit the model of votes on M labels to vote rows; the votes of constant arms have no weight."""
         if constant:
-            return _with_constant(cls.of_rows(_without(rows, constant, labels), labels), rows, constant)
+            others = [arm for arm in range(rows.rows.shape[1]) if arm not in constant]
+            of_others = prior and prior.among(others)
+            fit = cls.of_rows(_without(rows, constant, labels), labels, prior=of_others)
+            return _with_constant(fit, rows, constant)
         possible = possible_excess(rows, labels)
         excess, unclear = confirmed_excess(possible, rows, labels)
         model = _fit_model(rows, labels, excess)
+        moved = None if prior is None else prior.beside(model.skill, float(rows.counts.sum()))
+        if moved is not None:
+            model = _moved(model, moved.by)
         doubt = doubt_of(model, rows, labels)
         if doubt is None and unclear:
             doubt = Doubt(unclear, _fit_model(rows, labels, possible))
-        return cls(rows, model, excess, possible, doubt=doubt)
+        head_start = 0.0 if moved is None or doubt is not None else moved.rounds
+        return cls(rows, model, excess, possible, doubt=doubt, head_start=head_start)
 
     def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
         """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
@@ -104,6 +123,14 @@ def _fit_model(rows: VoteRows, labels: int, excess: Array) -> TwoCoins | Kinds:
     partial = rows.partial.sum()
     weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
     return fit_vote_model(rows.rows, weights, labels, tempers(excess))
+
+
+def _moved(model: TwoCoins | Kinds, by: Array) -> TwoCoins | Kinds:
+    """The model with other log-odds of being right.
+
+    Earlier projects have no part in the fit itself: a model that believes an arm finds reasons to.
+    """
+    return replace(model, accuracy=expit(logit(model.accuracy) + by[:, None]))
 
 
 def _without(rows: VoteRows, arms: Sequence[int], labels: int) -> VoteRows:
@@ -141,10 +168,13 @@ def _shifted(arms: Sequence[int], by: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def fit_votes_and_student(
-    evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
+    evidence: PatternCounts,
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+    earlier: Earlier = NOTHING_EARLIER,
 ) -> VotesFit:
     """The same model with the student added (:mod:`camvo.joint.models`)."""
-    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels, earlier)
     rows = VoteRows.of(evidence.patterns, arms, labels)
     return _with_student(others, rows, arms.index(STUDENT), len(labels))
 
@@ -233,7 +263,27 @@ def _with_possible_families(votes: VotesFit, labels: int) -> VotesFit:
         )
         others = VotesFit(rows, _fit_model(rows, labels, possible), possible, possible)
         return _with_constant(others, votes.rows, votes.constant)
-    return replace(votes, model=_fit_model(votes.rows, labels, votes.possible), excess=votes.possible)
+    return replace(
+        votes,
+        model=_fit_model(votes.rows, labels, votes.possible),
+        excess=votes.possible,
+    )
+
+
+def lesson_of(
+    project: str, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> Lesson | None:
+    """What a project's own votes say of its arms; ``None`` if they are few or do not say whom to believe.
+
+    Neither earlier projects nor human labels have a part in it.
+    """
+    votes = VotesFit.of(evidence, arms, labels)
+    rounds = float(votes.rows.counts.sum())
+    known = [arm for arm in range(len(arms)) if arm not in votes.constant]
+    if votes.doubt is not None or rounds < LEAST_ROUNDS or len(known) < 2:
+        return None
+    skills = [(arms[arm], round(float(votes.model.skill[arm]), 4)) for arm in known]
+    return Lesson(project, tuple(skills), rounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

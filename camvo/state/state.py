@@ -30,6 +30,7 @@ from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.confidences import ConfidenceSums
 from camvo.state.contribution import Change, Contribution, Restart
 from camvo.state.drift_tests import DriftTests
+from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import ContextRounds, ExplorationSums
 from camvo.state.kept_rounds import KeptRounds
 from camvo.student.taught_texts import TaughtTexts
@@ -65,6 +66,7 @@ class State:
         histories: which history of each arm is current.
         restarted_at: t at the last restart; 0 if there was none.
         restarts: the restarts, the oldest first.
+        earlier: what earlier projects taught about the arms.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -95,6 +97,7 @@ class State:
         self.histories = Histories()
         self.restarted_at = 0
         self.restarts: list[Restart] = []
+        self.earlier = NOTHING_EARLIER
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -211,6 +214,8 @@ class State:
             self._add_sure_and_taught(contribution, names)
             for arm, version in contribution.versions.items():
                 self.histories.note_version(arm, version)
+            if contribution.earlier is not None:
+                self.earlier = contribution.earlier
             if contribution.exploration is not None:
                 explored = contribution.exploration.renamed(names)
                 self.exploration.add(explored, contribution.rounds)
@@ -302,6 +307,7 @@ class State:
             "histories": self.histories.to_list(),
             "restarted_at": self.restarted_at,
             "restarts": [restart.to_dict() for restart in self.restarts],
+            "earlier": self.earlier.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -369,6 +375,7 @@ class State:
                 state.histories = Histories.from_list(header["histories"])
                 state.restarted_at = header["restarted_at"]
                 state.restarts = [Restart.from_dict(restart) for restart in header["restarts"]]
+                state.earlier = Earlier.from_list(header.get("earlier", []))
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     inverse, b = None, None
                     if keep:

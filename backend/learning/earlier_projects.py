@@ -34,14 +34,14 @@ from camvo.student.taught_texts import STUDENT
 _CHECK: Final = 60.0
 """Seconds after which a state is checked for lessons that it must not use any more."""
 
-_FEW, _MANY: Final = 2, 6
+_MANY: Final = 6
 
 _log = structlog.get_logger(__name__)
 
 
 def question_kind(tag: str, labels: int) -> str:
     """The kind of a question: lessons about one are no lessons about others."""
-    size = f"{_FEW}" if labels <= _FEW else f"{_FEW + 1}-{_MANY}" if labels <= _MANY else f"{_MANY + 1}+"
+    size = "2" if labels <= 2 else f"3-{_MANY}" if labels <= _MANY else f"{_MANY + 1}+"
     return f"{tag}:{size}"
 
 

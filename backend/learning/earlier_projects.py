@@ -20,7 +20,7 @@ from backend.learning.states import StateKey
 from backend.ledger import Ledger, Writer, carried
 from backend.ledger.database import writer as outages
 from backend.ledger.events import NewEvent, ProjectEvents
-from backend.ledger.lessons import Lessons
+from backend.ledger.lessons import ProjectLessons
 from camvo.errors import CamvoError
 from camvo.joint.rare_labels import labels_of_votes
 from camvo.joint.votes_fit import lesson_of
@@ -80,7 +80,7 @@ class EarlierProjects:
         def right(connection: Connection) -> Earlier:
             if not wanted:
                 return NOTHING_EARLIER
-            lessons = Lessons(connection)
+            lessons = ProjectLessons(connection)
             return lessons.of_kind(kind, key.project) if begins else known.without(lessons.forgotten())
 
         earlier = await outages.read(self._ledger, self._readers, right)
@@ -122,7 +122,7 @@ def _lesson(project: str, data: JointFitData) -> Lesson | None:
 
 
 def _store(connection: Connection, key: StateKey, kind: str, lesson: Lesson, now: float) -> None:
-    Lessons(connection).store(key.control, key.epoch, kind, lesson, now)
+    ProjectLessons(connection).store(key.control, key.epoch, kind, lesson, now)
 
 
 def _append(  # noqa: PLR0917 - a state, and its event

@@ -1,4 +1,4 @@
-"""What the votes of each project taught about its models, for the projects after it; no texts and no labels."""
+"""What the votes of each project taught about its models: skills for later projects, no texts or labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class ProjectLessons:
     """The lessons of all projects.
 
     A kind of question is a control tag and a class of numbers of labels. A lesson is one project's on one

@@ -102,13 +102,14 @@ class VotesFit:
         possible = possible_excess(rows, labels)
         excess, unclear = confirmed_excess(possible, rows, labels)
         model = _fit_model(rows, labels, excess)
-        moved = None if prior is None else prior.beside(model.skill, float(rows.counts.sum()))
-        if moved is not None:
-            model = _moved(model, moved.by)
+        head_start = 0.0
+        if prior is not None:
+            by, head_start = prior.beside(model.skill, float(rows.counts.sum()))
+            model = _moved(model, by)
         doubt = doubt_of(model, rows, labels)
         if doubt is None and unclear:
             doubt = Doubt(unclear, _fit_model(rows, labels, possible))
-        head_start = 0.0 if moved is None or doubt is not None else moved.rounds
+        head_start = 0.0 if doubt is not None else head_start
         return cls(rows, model, excess, possible, doubt=doubt, head_start=head_start)
 
     def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:

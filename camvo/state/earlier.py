@@ -157,7 +157,7 @@ class SkillPrior:
         """The prior of some of the arms."""
         return SkillPrior(self.means[[*positions]], self.precision[[*positions]])
 
-    def beside(self, skills: Array, rounds: float) -> SkillsMoved:
+    def beside(self, skills: Array, rounds: float) -> tuple[Array, float]:
         """What it adds to the skills that a project's own votes say.
 
         The difference of an arm's skill from its prior has heavy tails: an arm that is clearly another one
@@ -166,10 +166,14 @@ class SkillPrior:
         Args:
             skills: by the project's own votes, shape (K,).
             rounds: how many rounds that asked all arms these are.
+
+        Returns:
+            What is added to each arm's log-odds, shape (K,); and as how many rounds that asked all arms the
+            earlier projects count, 0 if an arm is new.
         """
         known = self.precision > 0.0
         if not known.any():
-            return SkillsMoved(np.zeros(len(skills)), 0.0)
+            return np.zeros(len(skills)), 0.0
         own, prior = _INFORMATION * max(rounds, 1.0), self.precision[known]
         apart, variance = (skills - self.means)[known], 1.0 / prior + 1.0 / own
         apart -= weighted_median(apart, 1.0 / variance)
@@ -177,17 +181,4 @@ class SkillPrior:
         by, prior = np.zeros(len(skills)), prior * kept
         by[known] = -apart * prior / (prior + own)
         worth = float(prior.mean()) / _INFORMATION * float(kept.mean()) ** 2 if known.all() else 0.0
-        return SkillsMoved(by - by.mean(), min(worth, MOST_ROUNDS))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SkillsMoved:
-    """What earlier projects add to the skills that a project's own votes say.
-
-    Attributes:
-        by: what is added to each arm's log-odds, shape (K,).
-        rounds: as how many rounds that asked all arms the earlier projects count; 0 if an arm is new.
-    """
-
-    by: Array
-    rounds: float
+        return by - by.mean(), min(worth, MOST_ROUNDS)

@@ -477,7 +477,11 @@ def _on_the_scale(scale: ScaleReport) -> str:
 
 
 def _worth(control: str, votes: VotesReport) -> str:
-    return f"{control}: {of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
+    earlier = (
+        f", starts from {of(votes.earlier_projects, 'earlier project')}" if votes.earlier_projects else ""
+    )
+    worth = f"{of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
+    return f"{control}: {worth}{earlier}"
 
 
 def _stops(question: QuestionReport) -> list[str]:

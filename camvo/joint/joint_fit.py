@@ -121,7 +121,8 @@ class JointFit:
         doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
         constant: the positions of the arms that say the same label whatever the others say. Their votes have
             no weight.
-        head_start: as how many rounds that asked all arms the lessons of earlier projects count.
+        earlier: the number of earlier projects that the skills start from.
+        head_start: as how many rounds that asked all arms these count.
         losses: what missing each label loses; empty if all labels are worth the same.
     """
 
@@ -144,6 +145,7 @@ class JointFit:
     rare: RareLabels | None = None
     doubt: Doubt | None = None
     constant: tuple[int, ...] = ()
+    earlier: int = 0
     head_start: float = 0.0
     losses: LabelLosses = NO_LOSSES
 
@@ -331,8 +333,8 @@ class JointFit:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
         if self.constant:
             described |= {"constant": [self.arms[arm] for arm in self.constant]}
-        if self.head_start:
-            described |= {"head_start": round(self.head_start, 1)}
+        if self.earlier:
+            described |= {"earlier": {"projects": self.earlier, "rounds": round(self.head_start, 1)}}
         if self.losses:
             described |= {"losses": dict(self.losses)}
         if self.sure.grades.arms:
@@ -398,7 +400,7 @@ class JointFit:
         asked = _shortlist_of(of_others, others, silent.arms, fewer)
         shortlist = tuple(sorted((*asked, STUDENT)))
         fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
-        return replace(fit, silent=silent, head_start=silent.head_start)
+        return replace(fit, silent=silent, earlier=silent.earlier, head_start=silent.head_start)
 
     @classmethod
     def label_free(
@@ -454,6 +456,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         rare=rare,
         doubt=votes.doubt,
         constant=votes.constant,
+        earlier=votes.earlier,
         head_start=votes.head_start,
         losses=losses,
     )

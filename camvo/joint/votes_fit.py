@@ -44,7 +44,8 @@ class VotesFit:
     ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
     the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
     position. ``doubt`` is a reading of the votes that is nearly as likely as the model's. The votes of
-    ``constant`` arms have no weight in either. What earlier projects taught counts as ``head_start`` rounds.
+    ``constant`` arms have no weight in either. What ``earlier`` projects taught, so many of them, counts as
+    ``head_start`` rounds.
     """
 
     rows: VoteRows
@@ -55,6 +56,7 @@ class VotesFit:
     taught: int | None = None
     doubt: Doubt | None = None
     constant: tuple[int, ...] = ()
+    earlier: int = 0
     head_start: float = 0.0
 
     @property
@@ -85,9 +87,9 @@ class VotesFit:
         earlier: Earlier = NOTHING_EARLIER,
     ) -> VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-        rows = VoteRows.of(evidence.patterns, arms, labels)
-        constant = _constant_arms(evidence, arms, labels)
-        return VotesFit.of_rows(rows, len(labels), constant, earlier.prior(arms))
+        rows, prior = VoteRows.of(evidence.patterns, arms, labels), earlier.prior(arms)
+        fit = VotesFit.of_rows(rows, len(labels), _constant_arms(evidence, arms, labels), prior)
+        return fit if prior is None else replace(fit, earlier=len(earlier.lessons))
 
     @classmethod
     def of_rows(
@@ -182,7 +184,9 @@ def fit_votes_and_student(
 
 def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) -> VotesFit:
     temper = float(tempers(excess_agreement(rows, labels))[taught])
-    return replace(_with_arm(others, rows, taught, temper), witnesses=others, taught=taught)
+    return replace(
+        _with_arm(others, rows, taught, temper), witnesses=others, taught=taught, earlier=others.earlier
+    )
 
 
 _FEWEST_ROUNDS: Final = 30

@@ -477,11 +477,10 @@ def _on_the_scale(scale: ScaleReport) -> str:
 
 
 def _worth(control: str, votes: VotesReport) -> str:
-    earlier = (
-        f", starts from {of(votes.earlier_projects, 'earlier project')}" if votes.earlier_projects else ""
-    )
     worth = f"{of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
-    return f"{control}: {worth}{earlier}"
+    if votes.earlier_projects:
+        worth += f", starts from {of(votes.earlier_projects, 'earlier project')}"
+    return f"{control}: {worth}"
 
 
 def _stops(question: QuestionReport) -> list[str]:

@@ -140,7 +140,7 @@ class _StudentReply:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class Planned:
     """A plan, and what is known of the task before anybody is asked."""
 
     plan: Plan
@@ -181,7 +181,7 @@ class Planner:
         questions: Sequence[JobQuestion],
         contexts: Contexts,
         terms: Terms,
-    ) -> _Planned:
+    ) -> Planned:
         """The policy's plan for several questions of a task.
 
         Args:
@@ -226,7 +226,7 @@ class Planner:
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
         plan = policy.plan(observations, costs, terms.conditions)
-        return _Planned(plan, student if studies else None)
+        return Planned(plan, student if studies else None)
 
 
 def _task_name(question: JobQuestion) -> str:

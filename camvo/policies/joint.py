@@ -317,6 +317,7 @@ class Joint(Ensemble, JointParameters):
             count=len(first),
             prices=prices,
             left=conditions.stages,
+            opening=0 if conditions.everyone or rate < 1.0 else max(self._first_rounds(head) - everyone, 0),
         )
 
     @staticmethod
@@ -353,10 +354,15 @@ class Joint(Ensemble, JointParameters):
 
         ``head_start``: as how many such rounds earlier projects count.
         """
-        first = max(FIRST - round(head_start), LEAST_FIRST)
+        if everyone < self._first_rounds(head_start):
+            return 1.0
+        return min(1.0, FIRST / 2.0 / (everyone + head_start))
+
+    def _first_rounds(self, head_start: float) -> int:
+        """How many rounds ask all arms before any round stops early."""
         if self.agreement is not None:
-            first = min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
-        return min(1.0, FIRST / 2.0 / (everyone + head_start)) if everyone >= first else 1.0
+            return min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
+        return max(FIRST - round(head_start), LEAST_FIRST)
 
     def _unit(self, costs: Mapping[str, float], everyone: float, conditions: Conditions) -> float:
         """The worth of a unit of value, in prices of asking all arms; 1 where an agreement is required."""

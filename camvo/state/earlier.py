@@ -35,6 +35,9 @@ MOST_ROUNDS: Final = 100.0
 _TAILS: Final = 4.0
 """The degrees of freedom of Student's t for the difference between an arm's skill and its prior."""
 
+_ODDS: Final = 4.0
+"""The odds that arms differ as they did in earlier projects, before the project's own votes."""
+
 _STEPS: Final = 10
 
 
@@ -160,8 +163,9 @@ class SkillPrior:
     def beside(self, skills: Array, rounds: float) -> tuple[Array, float]:
         """What it adds to the skills that a project's own votes say.
 
-        The difference of an arm's skill from its prior has heavy tails: an arm that is clearly another one
-        than it was keeps little of its prior.
+        It counts as far as it is more probable than that the models' skills are new ones, as different as the
+        earlier ones. The difference of an arm's skill from its prior has heavy tails: an arm that is clearly
+        another one than it was keeps little of its prior.
 
         Args:
             skills: by the project's own votes, shape (K,).
@@ -175,10 +179,18 @@ class SkillPrior:
         if not known.any():
             return np.zeros(len(skills)), 0.0
         own, prior = _INFORMATION * max(rounds, 1.0), self.precision[known]
-        apart, variance = (skills - self.means)[known], 1.0 / prior + 1.0 / own
-        apart -= weighted_median(apart, 1.0 / variance)
-        kept = np.minimum((_TAILS + 1.0) / (_TAILS + apart**2 / variance), 1.0)
-        by, prior = np.zeros(len(skills)), prior * kept
+        variance = 1.0 / prior + 1.0 / own
+        apart, alone = (skills - self.means)[known], skills[known]
+        apart, alone = (gap - weighted_median(gap, 1.0 / variance) for gap in (apart, alone))
+        anew = variance + self.means[known].var()
+        odds = _ODDS * float(np.exp((_log_t(apart, variance) - _log_t(alone, anew)).sum()))
+        prior = prior * np.minimum((_TAILS + 1.0) / (_TAILS + apart**2 / variance), 1.0) * odds / (1.0 + odds)
+        by = np.zeros(len(skills))
         by[known] = -apart * prior / (prior + own)
-        worth = float(prior.mean()) / _INFORMATION * float(kept.mean()) ** 2 if known.all() else 0.0
+        worth = float(prior.mean()) / _INFORMATION if known.all() else 0.0
         return by - by.mean(), min(worth, MOST_ROUNDS)
+
+
+def _log_t(gaps: Array, variance: Array) -> Array:
+    """The log-density of Student's t, up to a constant."""
+    return np.asarray(-0.5 * ((_TAILS + 1.0) * np.log1p(gaps**2 / (_TAILS * variance)) + np.log(variance)))

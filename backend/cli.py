@@ -10,19 +10,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands import (
-    accept_command,
-    connect_command,
-    jobs_command,
-    ledger_commands,
-    quote_command,
-    review_command,
-    show_command,
-    teach_command,
-)
-from backend.commands.instructions import codebook_command, refine_command, trial_command
-from backend.commands.label import label_command
-from backend.commands.predict import predict_command
+from backend.commands import instruction_commands, ledger_commands, project_commands, task_commands
 from backend.commands.relabel import relabel_command
 from backend.commands.replay import replay_command
 from backend.commands.shared.arguments import Config
@@ -65,7 +53,7 @@ def _demo(
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.demo.run import run_demo  # noqa: PLC0415 - the same
+    from backend.commands.demo import run_demo  # noqa: PLC0415 - the same
 
     run_demo(console=Console(), serve=serve, port=port)
 
@@ -165,21 +153,21 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
     print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
 
 
-app.command()(quote_command.quote)
-app.command("try")(trial_command.try_text)
-app.command()(codebook_command.codebook)
-app.command()(refine_command.refine)
+app.command()(task_commands.quote)
+app.command("try")(instruction_commands.try_text)
+app.command()(instruction_commands.codebook)
+app.command()(instruction_commands.refine)
 app.command()(relabel_command.relabel)
-app.command()(label_command.label)
-app.command()(jobs_command.jobs)
-app.command()(teach_command.teach)
+app.command()(task_commands.label)
+app.command()(task_commands.jobs)
+app.command()(task_commands.teach)
 app.command()(replay_command.replay)
-app.command()(connect_command.connect)
-app.command()(connect_command.disconnect)
-app.command()(predict_command.predict)
-app.command()(review_command.review)
-app.command()(show_command.show)
-app.command()(accept_command.accept)
+app.command()(project_commands.connect)
+app.command()(project_commands.disconnect)
+app.command()(project_commands.predict)
+app.command()(project_commands.review)
+app.command()(task_commands.show)
+app.command()(project_commands.accept)
 
 ledger = typer.Typer(
     name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True

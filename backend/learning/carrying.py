@@ -161,6 +161,7 @@ class Carrying:
         everyone: whether every annotated task is learnt again at the end, because the scheme has rounds that
             were made before the latest annotations.
         again: the rounds that are left although their label stays, so that their tasks are asked about again.
+        beside: what carries the question's rounds under earlier instructions over before.
         rounds: how many rounds were carried so far.
         left: how many were not, because their label is dropped or their task is asked about again.
     """
@@ -173,18 +174,30 @@ class Carrying:
     originals: Mapping[int, str] = field(default_factory=dict)
     everyone: bool = False
     again: Set[int] = frozenset()
+    beside: Sequence[Carrying] = ()
     rounds: int = 0
     left: int = 0
 
     def transactions(self) -> Transactions:
-        """What to do, one write transaction after the other; the last one makes the scheme the question's."""
+        """What to do, one write transaction after the other, until the scheme is the question's."""
+        tasks = set[int]()
+        for each in (*self.beside, self):
+            tasks.update((yield from each._steps(self.scheme.epoch)))
+        yield from corrections(self.project, sorted(tasks), self.settings, self.now)
+
+    def _steps(self, present: str) -> Generator[Transaction, Any, Sequence[int]]:
+        """Carry the rounds, and return the tasks that are to be learnt from again.
+
+        Args:
+            present: the epoch that is the question's at the end of all.
+        """
         yield self._begin
         for step in (self._carry_events, self._carry_others):
             while (portion := (yield step)) is not None:
                 self.rounds += portion.rounds
                 self.left += portion.left
-        tasks = yield self._finish
-        yield from corrections(self.project, tasks, self.settings, self.now)
+        tasks: Sequence[int] = yield partial(self._finish, present)
+        return tasks
 
     @property
     def _source(self) -> str:
@@ -369,20 +382,26 @@ class Carrying:
             VotePattern.of(pattern.arms, round_.votes, everyone=pattern.everyone, labels=labels), None
         )
 
-    def _finish(self, connection: Connection) -> Sequence[int]:
+    def _finish(self, present: str, connection: Connection) -> Sequence[int]:
         """Carry what belongs to the rounds; return the tasks that are to be learnt from again."""
         carried.lock(connection, self.project)
-        schemes, epoch = Schemes(connection, self.project), self.scheme.epoch
-        latest = schemes.latest().get(self.scheme.control)
-        if latest is not None and latest.epoch == epoch:
+        schemes, of_question = Schemes(connection, self.project), self._carried(connection)
+        if schemes.epochs().get(self.scheme.control) == present:
+            of_question.end()
             return ()  # another process was faster
-        of_question = self._carried(connection)
         for step in (self._carry_events, self._carry_others):
             while step(connection) is not None:  # what came while the rest was carried
                 pass
         asked_further = of_question.copy_beside(self.relabelling.vote)
         of_question.end()
-        schemes.append(self.scheme)
+        if not self.scheme.beside or not self._is_beside(schemes):
+            schemes.append(self.scheme)
         if self.originals:
             Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)
         return Annotations(connection, self.project).tasks() if self.everyone else asked_further
+
+    def _is_beside(self, schemes: Schemes) -> bool:
+        """Whether the scheme, of earlier instructions, is there since the question's latest one."""
+        latest = schemes.latest()[self.scheme.control].id
+        place = (self.scheme.control, self.scheme.epoch)
+        return any(each.id > latest and (each.control, each.epoch) == place for each in schemes.all())

@@ -39,7 +39,7 @@ class Concern:
         self._near, self._options = frozenset(near), options
         self._closed = aggregation == LABEL_VOTE
         self._others = Relabelling(aggregation, dict.fromkeys(near), options, self._near)
-        self._right = _accuracies(tasks) if self._closed else {}
+        self._right = _accuracies(tasks) if near and self._closed else {}
 
     def __call__(self, task: DecidedTask) -> bool:
         """Whether a task is concerned. What people have said of it decides, unless it is blind."""

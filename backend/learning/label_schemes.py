@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
@@ -16,7 +17,7 @@ from backend.errors import BadLabelConfigError
 from backend.learning.carrying import Carrying, Transactions, carry_prior, run_each_with
 from backend.ledger import Ledger, Writer, carried
 from backend.ledger.database import writer as outages
-from backend.ledger.schemes import Scheme, Schemes
+from backend.ledger.schemes import Scheme, Schemes, latest_of
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.questions.label_config import epoch_of
@@ -27,6 +28,7 @@ from backend.questions.relabelling import (
     OpenLabels,
     label_values,
     read_change,
+    with_own_instructions,
 )
 from backend.settings import Settings
 from camvo.votes.relabelling import LabelMap, Relabelling
@@ -47,6 +49,30 @@ class Asked:
         """The epoch of a question."""
         return epoch_of(question, self.instructions, self.embedder, redactor_named(self.redact))
 
+    def scheme(self, question: ConfigQuestion, now: float) -> Scheme:
+        """The scheme of a question that begins with nothing."""
+        return Scheme(
+            question.name,
+            self.epoch(question),
+            self.config.xml,
+            self.embedder,
+            instructions=self.instructions,
+            created_at=now,
+        )
+
+    def like(self, new: ConfigQuestion, earlier: Scheme) -> tuple[str, str]:
+        """The label config and epoch in which a question is asked with the instructions of an earlier scheme.
+
+        If redaction or the wording of prompts was another one, this is an epoch of its own.
+        """
+        old = question_of(earlier)
+        own = None if old is None else old.instructions
+        xml = with_own_instructions(self.config.xml, new.name, own)
+        asked = replace(self, instructions=earlier.instructions)
+        if old is not None and asked.epoch(old) == earlier.epoch:
+            return xml, asked.epoch(replace(new, instructions=own))
+        return xml, hashlib.sha256(f"{earlier.epoch} {self.epoch(new)}".encode()).hexdigest()[:16]
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -54,14 +80,15 @@ class Transition:
 
     Attributes:
         before: question → what it was, of those that have a scheme and are asked otherwise now.
-        carried: the schemes to which rounds are carried over, each with the way votes are written in it.
+        carried: the schemes to which rounds are carried over, each with the way votes are written in it; of a
+            question first those of earlier instructions, whose labels tasks may keep.
         anew: the schemes that begin with nothing.
         open: question → labels of which nobody has said what becomes of them, or where they come from.
         priors: question → the epoch whose votes say what models are worth, where instructions are all that
             has changed.
         originals: question → annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt from again.
-        again: question → the rounds whose tasks are asked about again although their label stays.
+        again: the rounds whose tasks are asked about again although their label stays.
     """
 
     before: Mapping[str, ConfigQuestion] = field(default_factory=dict)
@@ -71,7 +98,12 @@ class Transition:
     priors: Mapping[str, str] = field(default_factory=dict)
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     everyone: bool = False
-    again: Mapping[str, Set[int]] = field(default_factory=dict)
+    again: Set[int] = frozenset()
+
+    @property
+    def present(self) -> list[tuple[Scheme, Relabelling]]:
+        """The schemes to which rounds are carried over, without those of earlier instructions."""
+        return [(scheme, way) for scheme, way in self.carried if not scheme.beside]
 
     def under_old_labels(self, config: LabelConfig) -> LabelConfig:
         """The label config with the questions that it asked before."""
@@ -91,7 +123,7 @@ def transition(
         fates: what becomes of labels; without it each is expected to stay.
     """
     history = Schemes(connection, project).all()
-    latest = {scheme.control: scheme for scheme in history}
+    latest = latest_of(history)
     epochs = {question.name: asked.epoch(question) for question in asked.config.questions}
     changed = [name for name, epoch in epochs.items() if name not in latest or latest[name].epoch != epoch]
     before = {name: old for name in changed if (old := question_of(latest.get(name))) is not None}
@@ -103,9 +135,10 @@ def transition(
         name for name in change.open if (name, epochs[name]) in known and not latest[name].labels
     }  # a config that was there before finds its own rounds
     open_ = {name: labels for name, labels in change.open.items() if name not in back}
-    made = _made(change.carried, latest, asked, now, fates)
+    carried = {name: way for name, way in change.carried.items() if name in changed}
+    made = _made(carried, history, asked, now, fates)
     left = [name for name in changed if name not in change.carried and name not in open_]
-    anew = [Scheme(name, epochs[name], asked.config.xml, asked.embedder, created_at=now) for name in left]
+    anew = [asked.scheme(question, now) for question in asked.config.questions if question.name in left]
     priors = {
         question.name: latest[question.name].epoch
         for question in asked.config.questions
@@ -114,17 +147,15 @@ def transition(
         and latest[question.name].embedder == asked.embedder
         and _but_instructions(before[question.name]) == _but_instructions(question)
     }
-    mapped = [each for each in made if each[0].control in changed]
-    return Transition(before, mapped, anew, open_, priors)
+    known = {(scheme.control, scheme.epoch) for scheme in history}
+    everyone = any(scheme.labels and (scheme.control, scheme.epoch) in known for scheme, _ in made)
+    return Transition(before, made, anew, open_, priors, everyone=everyone)
 
 
 def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
     """Return question → its epochs with other instructions and all else the same, the latest first."""
     history = Schemes(connection, project).all()
-    now = (
-        Scheme(question.name, asked.epoch(question), asked.config.xml, asked.embedder)
-        for question in asked.config.questions
-    )
+    now = (asked.scheme(question, 0.0) for question in asked.config.questions)
     return {
         scheme.control: epochs
         for scheme in now
@@ -134,17 +165,21 @@ def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[s
 
 def epochs_with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[str]:
     """The epochs of a scheme's question where only the instructions were others, the latest first."""
+    return list(dict.fromkeys(each.epoch for each in _with_other_instructions(history, scheme)))
+
+
+def _with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[Scheme]:
+    """The schemes of a scheme's question where only the instructions were others, the latest first."""
     question = question_of(scheme)
-    epochs = (
-        earlier.epoch
+    return [
+        earlier
         for earlier in reversed(history)
         if (earlier.control, earlier.embedder) == (scheme.control, scheme.embedder)
         and earlier.epoch != scheme.epoch
         and question is not None
         and (old := question_of(earlier)) is not None
         and _but_instructions(old) == _but_instructions(question)
-    )
-    return list(dict.fromkeys(epochs))
+    ]
 
 
 def _but_instructions(question: ConfigQuestion) -> str:
@@ -154,28 +189,43 @@ def _but_instructions(question: ConfigQuestion) -> str:
 
 def _made(
     carried: Mapping[str, Relabelling],
-    latest: Mapping[str, Scheme],
+    history: Sequence[Scheme],
     asked: Asked,
     now: float,
     fates: LabelFates,
 ) -> list[tuple[Scheme, Relabelling]]:
-    questions = {question.name: question for question in asked.config.questions}
-    return [
-        (
-            Scheme(
-                name,
-                asked.epoch(questions[name]),
-                asked.config.xml,
-                asked.embedder,
-                source=latest[name].epoch,
-                labels=_changed(each.labels, fates.new(name)),
-                parts=fates.parts.get(name, {}),
-                created_at=now,
-            ),
-            each,
+    questions, latest = {question.name: question for question in asked.config.questions}, latest_of(history)
+    made: list[tuple[Scheme, Relabelling]] = []
+    for name, way in carried.items():
+        labels, parts = _changed(way.labels, fates.new(name)), fates.parts.get(name, {})
+        scheme = replace(
+            asked.scheme(questions[name], now), source=latest[name].epoch, labels=labels, parts=parts
         )
-        for name, each in carried.items()
-    ]
+        beside = _beside(history, latest[name], scheme, lambda each: asked.like(questions[name], each))  # noqa: B023
+        made += [(each, way) for each in [*beside, scheme]]
+    return made
+
+
+def _beside(
+    history: Sequence[Scheme], latest: Scheme, scheme: Scheme, like: Callable[[Scheme], tuple[str, str]]
+) -> list[Scheme]:
+    """The schemes of earlier instructions that are made beside one of the present ones, the earliest first.
+
+    Args:
+        history: the project's schemes.
+        latest: the question's scheme now.
+        scheme: the one that is made of it.
+        like: the label config and epoch that an earlier scheme gets.
+    """
+    found = dict[str, Scheme]()
+    for each in _with_other_instructions(history, latest):
+        found.setdefault(each.epoch, each)
+    made = []
+    for each in reversed(found.values()):
+        xml, epoch = like(each)
+        beside = {"source": each.epoch, "instructions": each.instructions, "beside": True}
+        made.append(replace(scheme, epoch=epoch, label_config=xml, **beside))  # type: ignore[arg-type]
+    return made
 
 
 def _changed(labels: LabelMap, new: Sequence[str]) -> LabelMap:
@@ -183,40 +233,68 @@ def _changed(labels: LabelMap, new: Sequence[str]) -> LabelMap:
     return labels if new or any(old != to for old, to in labels.items()) else {}
 
 
-def undone(history: Sequence[Scheme], changes: Sequence[Scheme], now: float) -> tuple[Transition, str]:
-    """The way back from changes of labels that were made together, and the label config before them.
+def undone(history: Sequence[Scheme], changes: Sequence[Scheme], asked: Asked, now: float) -> Transition:
+    """The way back from changes of labels that were made together.
 
     Labels that became one are apart again. What was asked about or labelled since then under their common
-    name cannot be told apart, and is asked about again.
+    name cannot be told apart, and is asked about again. Instructions stay what they are now.
 
     Args:
         history: the project's schemes, the earliest first.
-        changes: those of them that are taken back; each is its question's latest.
+        changes: those of them that are taken back; each is its question's latest change of labels.
+        asked: the label config with the labels before them.
         now: unix seconds.
-
-    Raises:
-        BadLabelConfigError: the label config cannot be read any more.
     """
-    before, made, xml = dict[str, ConfigQuestion](), list[tuple[Scheme, Relabelling]](), ""
+    before, made = dict[str, ConfigQuestion](), list[tuple[Scheme, Relabelling]]()
+    questions = {question.name: question for question in asked.config.questions}
     for change in changes:
-        earlier = [each for each in history if each.control == change.control and each.id < change.id]
-        to = next(each for each in reversed(earlier) if each.epoch == change.source)
-        old, new = question_of(to), question_of(change)
+        old, new = questions.get(change.control), question_of(change)
         if old is None or new is None:
-            parse_label_config(to.label_config)
-            parse_label_config(change.label_config)
             continue
-        xml, before[change.control] = to.label_config, new
-        whole = {part: label for label, parts in change.parts.items() for part in parts}
-        options = label_values(old)
-        back = {label: whole.get(label, _only_source(change.labels, label)) for label in label_values(new)}
-        back = {label: source if source in options else None for label, source in back.items()}
-        labels = back if change.labels else {}
-        apart = frozenset(label for label, to in back.items() if to is None)
-        relabelling = Relabelling(old.control.aggregation, back, label_values(old), apart)
-        scheme = Scheme(change.control, to.epoch, xml, to.embedder, change.epoch, labels, created_at=now)
-        made.append((scheme, relabelling))
-    return Transition(before, made, everyone=True), xml
+        before[change.control] = new
+        way = _way_back(change, old, new)
+        latest = latest_of(history)[change.control]
+        like = partial(_like_before, old, asked, _sources(history, change))
+        scheme = replace(
+            latest,
+            epoch=like(latest)[1],
+            label_config=asked.config.xml,
+            source=latest.epoch,
+            labels=way.labels if change.labels else {},
+            parts={},
+            created_at=now,
+            undo=True,
+        )
+        made += [(each, way) for each in [*_beside(history, latest, scheme, like), scheme]]
+    return Transition(before, made, everyone=True)
+
+
+def _sources(history: Sequence[Scheme], change: Scheme) -> dict[str, str]:
+    """Epoch of a change of labels, or of one that was made beside it → the epoch that it was made of."""
+    of = (change.control, change.created_at)
+    return {
+        each.epoch: each.source
+        for each in history
+        if each.source is not None and (each.control, each.created_at) == of
+    }
+
+
+def _like_before(
+    old: ConfigQuestion, asked: Asked, sources: Mapping[str, str], scheme: Scheme
+) -> tuple[str, str]:
+    """The label config and epoch of a scheme once its question has its old labels again."""
+    xml, epoch = asked.like(old, scheme)
+    return xml, sources.get(scheme.epoch, epoch)
+
+
+def _way_back(change: Scheme, old: ConfigQuestion, new: ConfigQuestion) -> Relabelling:
+    """How votes on a question are written once a change of its labels is taken back."""
+    whole = {part: label for label, parts in change.parts.items() for part in parts}
+    options = label_values(old)
+    back = {label: whole.get(label, _only_source(change.labels, label)) for label in label_values(new)}
+    back = {label: source if source in options else None for label, source in back.items()}
+    apart = frozenset(label for label, to in back.items() if to is None)
+    return Relabelling(old.control.aggregation, back, options, apart)
 
 
 def taken_back_by(scheme: Scheme, history: Sequence[Scheme]) -> Scheme | None:
@@ -269,20 +347,25 @@ def open_labels(connection: Connection, project: str, config: LabelConfig) -> di
 
 
 def carryings(found: Transition, project: str, settings: Settings) -> list[Carrying]:
-    """What carries a project's rounds over."""
-    return [
-        Carrying(
+    """What carries a project's rounds over, of each question those of earlier instructions too."""
+    made, beside = list[Carrying](), list[Carrying]()
+    for scheme, relabelling in found.carried:
+        carrying = Carrying(
             project,
             scheme,
             relabelling,
             settings,
             scheme.created_at,
-            originals=found.originals.get(scheme.control, {}),
+            originals={} if scheme.beside else found.originals.get(scheme.control, {}),
             everyone=found.everyone,
-            again=found.again.get(scheme.control, frozenset()),
+            again=found.again,
         )
-        for scheme, relabelling in found.carried
-    ]
+        if scheme.beside:
+            beside.append(carrying)
+        else:
+            made.append(replace(carrying, beside=tuple(beside)))
+            beside.clear()
+    return made
 
 
 def begin_anew(project: str, found: Transition) -> Transactions:

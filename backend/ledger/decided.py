@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ class DecidedTask:
 
     Attributes:
         round_id: the round.
+        place: the task, and what models were shown of it.
         label: its label, by the latest counting.
         score: the probability that it is right, by the latest counting.
         votes: arm → vote, ``None`` where the model gave none.
@@ -34,6 +35,7 @@ class DecidedTask:
     """
 
     round_id: int
+    place: tuple[int, str]
     label: str
     score: float
     votes: Mapping[str, str | None]
@@ -53,7 +55,7 @@ class DecidedTask:
 
 def decided_tasks(connection: Connection, project: str, control: str, epoch: str) -> Iterator[DecidedTask]:
     """Read the rounds of a question in one epoch, by id."""
-    decided = (_rounds.id, _rounds.label, _rounds.score, _rounds.votes)
+    decided = (_rounds.id, _rounds.task, _rounds.question, _rounds.label, _rounds.score, _rounds.votes)
     columns = (*decided, _rounds.human, _rounds.audit, _rounds.carried_from)
     of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
     query, last = select(*columns).where(*of).order_by(_rounds.id).limit(_PORTION), 0
@@ -63,25 +65,17 @@ def decided_tasks(connection: Connection, project: str, control: str, epoch: str
         for row in rows:
             now = counted.get(row.id, row)
             carried = row.carried_from is not None
-            yield DecidedTask(row.id, now.label, now.score, row.votes, row.human, row.audit, carried)
+            votes = (row.votes, row.human, row.audit, carried)
+            yield DecidedTask(row.id, (row.task, row.question), now.label, now.score, *votes)
 
 
-def count_held_tasks(
-    connection: Connection, project: str, control: str, epoch: str, earlier: Sequence[str]
-) -> int:
-    """Count the tasks of a question that have a round in one of the earlier epochs, and none in this one."""
-    now = tables.rounds.alias().c
-    there = select(now.id).where(
-        now.project == project,
-        now.control == control,
-        now.epoch == epoch,
-        now.task == _rounds.task,
-        now.question == _rounds.question,
-    )
-    held = select(func.count(_rounds.task.distinct())).where(
-        _rounds.project == project, _rounds.control == control, _rounds.epoch.in_(earlier), ~there.exists()
-    )
-    return connection.scalars(held).one()
+def decided_places(connection: Connection, project: str, control: str, epoch: str) -> set[tuple[int, str]]:
+    """Return the tasks with a round on a question in one epoch, each with what models were shown of it."""
+    of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
+    return {
+        (row.task, row.question)
+        for row in connection.execute(select(_rounds.task, _rounds.question).where(*of))
+    }
 
 
 class TaskCosts(NamedTuple):
@@ -196,6 +190,5 @@ def _both(project: str, control: str, before: str, after: str) -> tuple[Any, Any
         second.c.epoch == after,
         second.c.task == first.c.task,
         second.c.question == first.c.question,
-        second.c.carried_from.is_(None),
     )
     return first.c, second.c, first.join(second, and_(*same))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -28,6 +28,11 @@ class Scheme:
             changed.
         created_at: unix seconds.
         id: the row's id, 0 before the scheme is stored.
+        parts: label of the source that is split → its parts here.
+        instructions: what models read besides the label config; ``None`` for nothing.
+        beside: whether it is of earlier instructions, whose labels were carried over beside those of the
+            present ones, so that it was never the question's scheme of its time.
+        undo: whether it takes back an earlier change of labels.
     """
 
     control: str
@@ -39,6 +44,9 @@ class Scheme:
     created_at: float = 0.0
     id: int = 0
     parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    instructions: str | None = None
+    beside: bool = False
+    undo: bool = False
 
     @property
     def change(self) -> LabelChange:
@@ -60,13 +68,13 @@ class Schemes:
 
     def latest(self) -> dict[str, Scheme]:
         """Return control → its scheme now."""
-        return {scheme.control: scheme for scheme in self.all()}
+        return latest_of(self.all())
 
     def epochs(self) -> dict[str, str]:
         """Return control → the epoch of its scheme now."""
         columns = (_table.c.control, _table.c.epoch)
-        query = select(*columns).where(_table.c.project == self.project).order_by(_table.c.id)
-        return {row.control: row.epoch for row in self.connection.execute(query)}
+        query = select(*columns).where(_table.c.project == self.project, ~_table.c.beside)
+        return {row.control: row.epoch for row in self.connection.execute(query.order_by(_table.c.id))}
 
     def append(self, scheme: Scheme) -> None:
         """Store a scheme, which is the question's from now on."""
@@ -76,6 +84,11 @@ class Schemes:
         self.connection.execute(insert(_table), row)
 
 
+def latest_of(history: Iterable[Scheme]) -> dict[str, Scheme]:
+    """Return control → its scheme now, of schemes whose earliest comes first."""
+    return {scheme.control: scheme for scheme in history if not scheme.beside}
+
+
 def relabelled_in(
     connection: Connection, projects: Collection[str]
 ) -> dict[str, dict[str, list[LabelChange]]]:
@@ -83,6 +96,7 @@ def relabelled_in(
     found: dict[str, dict[str, list[LabelChange]]] = {}
     columns = (_table.c.project, _table.c.control, _table.c.labels, _table.c.parts)
     query = select(*columns).where(_table.c.project.in_(projects), _table.c.source.is_not(None))
+    query = query.where(~_table.c.beside)  # the same change as the scheme beside which it was made
     for row in connection.execute(query.order_by(_table.c.id)):
         if row.labels:
             of_control = found.setdefault(row.project, {}).setdefault(row.control, [])

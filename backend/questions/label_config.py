@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 from backend.errors import BadLabelConfigError
 from backend.questions.controls import TaskContent
@@ -20,6 +20,9 @@ from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
 from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Tree, attribute, targets
 from camvo.votes.ordered import has_vote_model
+
+OWN_INSTRUCTIONS: Final = "camvo_instructions"
+"""The attribute of a control with instructions for its question alone."""
 
 
 def epoch_of(
@@ -157,7 +160,7 @@ def _question(element: Element, tree: Tree) -> ConfigQuestion:
         tag=str(element.tag),
         control=CONTROL_TAGS[str(element.tag).lower()].read_control(element, tree),
         fields=question_fields(element, tree),
-        instructions=attribute(element, "camvo_instructions"),
+        instructions=attribute(element, OWN_INSTRUCTIONS),
         category=(attribute(element, "camvo_context") or "").strip() or None,
         conditions=sight_of(tree).conditions(element),
         words=words_for(element, tree),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Final, TypeAlias, TypeVar
 
-from backend.questions.label_config import LabelConfig
+from backend.questions.label_config import OWN_INSTRUCTIONS, LabelConfig
 from backend.questions.question import ConfigQuestion
 from backend.questions.spans import RegionChoices
 from backend.questions.xml import Element, Label, attribute, stored_name
@@ -201,6 +201,21 @@ def relabelled_config(xml: str, fates: LabelFates) -> str:
             if key.lower() in map(str.lower, _REFERENCES):
                 kept = _named(fates, questions, str(value).split(","))
                 element.set(key, ",".join(dict.fromkeys(kept)))
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def with_own_instructions(xml: str, name: str, instructions: str | None) -> str:
+    """A label config in which a control has these instructions of its own; ``None`` for none."""
+    from lxml import etree  # noqa: PLC0415 - slow
+
+    root = etree.fromstring(xml.encode())
+    control = next((each for each in root.iter("*") if each.get("name") == name), None)
+    if control is None or attribute(control, OWN_INSTRUCTIONS) == instructions:
+        return xml
+    for key in [key for key in control.attrib if str(key).lower() == OWN_INSTRUCTIONS]:
+        del control.attrib[key]
+    if instructions is not None:
+        control.set(OWN_INSTRUCTIONS, instructions)
     return str(etree.tostring(root, encoding="unicode"))
 
 

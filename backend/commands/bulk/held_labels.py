@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.annotation.job import JobQuestion
-from backend.commands.shared.asking_again import ALL, ScoreLevels, is_below
 from backend.learning.label_schemes import Asked, earlier_epochs
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.status.formats import count, dollars
 from backend.settings import Settings
+
+ALL: Final = 1.0
+"""The score below which every task counts, also one that is certain."""
+
+LEVELS: Final = (0.5, 0.7, 0.9, ALL)
+"""The scores for which the quote says how many tasks are below."""
+
+
+def is_below(score: float, level: float) -> bool:
+    """Whether a score is below a level; every score is below 1."""
+    return score < level or level >= ALL
+
+
+@dataclass(slots=True)
+class ScoreLevels:
+    """How many tasks have a score below each level."""
+
+    tasks: Counter[float] = field(default_factory=Counter)
+
+    def add(self, score: float) -> None:
+        """Count a task."""
+        self.tasks.update(level for level in LEVELS if is_below(score, level))
+
+    def lines(self, usd: float) -> Iterator[str]:
+        """The quote as sentences.
+
+        Args:
+            usd: the price of a task, in $.
+        """
+        for level in LEVELS:
+            number = self.tasks[level]
+            which = "all" if level >= ALL else f"those with a score below {level:g}"
+            yield f"  --below {level:g}: {which}, {count(number)} for about {dollars(number * usd)}"
 
 
 @dataclass(frozen=True, slots=True)

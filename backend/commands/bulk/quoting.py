@@ -16,9 +16,8 @@ from rich.table import Table
 
 from backend.annotation.job import Job, random_draw
 from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs
-from backend.commands.bulk.held_labels import count_held
+from backend.commands.bulk.held_labels import ALL, ScoreLevels, count_held
 from backend.commands.bulk.labelling import label_tasks
-from backend.commands.shared.asking_again import ALL, ScoreLevels
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from importlib import metadata
 from itertools import product
 from pathlib import Path
@@ -17,7 +19,6 @@ from backend.annotation.job import JobQuestion, random_draw
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import ledger_to_read
 from backend.commands.instructions.asking import annotated_tasks, kept_blind, opened, peoples_label
-from backend.commands.instructions.writing import change_instructions
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
@@ -34,6 +35,55 @@ from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text, split_
 from backend.server.status import formats
 from camvo.student.taught_texts import STUDENT
 from camvo.twins.twins import twins
+
+
+def change_instructions(  # noqa: PLR0917 - a change, and what it must not do
+    client: Client, number: int, old: str, new: str, read: str, console: Console, *, yes: bool, where: str
+) -> None:
+    """Show how a project's instructions change, and change them.
+
+    Args:
+        client: the project's Label Studio.
+        number: the project's number.
+        old: the instructions now, as HTML.
+        new: those to write.
+        read: what models are to read of them.
+        console: where the lines that change are shown.
+        yes: whether the change was agreed to.
+        where: the option that asks for the change.
+
+    Raises:
+        ConfigError: the change was not agreed to; or Label Studio stores another text for models, and has the
+            old one again.
+    """
+    for line in unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""):
+        if not line.startswith(("---", "+++", "@@")):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if not yes:
+        raise ConfigError(
+            f"would change the instructions of project {number} as shown; nothing was changed",
+            where=where,
+            fix="add --yes to write them",
+        )
+    stored = client.change_project(number, {"expert_instruction": new}).get("expert_instruction")
+    if instructions_text(str(stored or "")) != read:
+        client.change_project(number, {"expert_instruction": old})
+        raise ConfigError(
+            "Label Studio stores another text for models than the one that was agreed to, so the instructions"
+            " were put back",
+            where=where,
+            fix="change them by hand in Settings > Instructions",
+        )
+
+
+def with_new_text(written: str, text: str) -> str:
+    """The instructions, as HTML, with a new text for models; what is for annotators alone stays."""
+    _, below = split_instructions(written)
+    paragraphs = "\n".join(f"<p>{html.escape(line, quote=False)}</p>" for line in text.splitlines())
+    kept = instructions_text(paragraphs) == text
+    above = paragraphs if kept else html.escape(text, quote=False)
+    return f"{above}\n{below}" if below else above
+
 
 _CONFUSIONS: Final = 3
 """The confusions of a label that are shown."""

@@ -17,11 +17,11 @@ from backend.annotation.queue import AUDIT, UNREADABLE
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import Spending, annotate_in_bulk
+from backend.commands.bulk.prediction_run import PredictionRun, Tally
 from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import complete_and_count, results, write_results
-from backend.commands.predict.prediction_run import PredictionRun, Tally
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.certificate import print_outcome

@@ -24,6 +24,7 @@ from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.held_labels import HeldLabels
 from backend.commands.bulk.labelling import RunTally, label_tasks
+from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.bulk.process import annotation_process, remembered_settings
 from backend.commands.bulk.quoting import RandomSample, agreed
 from backend.commands.label.columns import (
@@ -34,7 +35,6 @@ from backend.commands.label.columns import (
     added_values,
     label_columns,
 )
-from backend.commands.predict.recount_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar

@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from backend.commands.relabel.asked_again import AskedAgain, asked_again
+from backend.commands.bulk.held_labels import is_below
+from backend.commands.relabel.carried_tasks import CarriedTasks, carried_tasks
 from backend.commands.relabel.label_changes import LabelChanges
-from backend.commands.shared.asking_again import is_below
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
 from backend.learning.label_schemes import (
@@ -23,11 +23,10 @@ from backend.learning.label_schemes import (
 )
 from backend.learning.teaching import answering
 from backend.ledger import Ledger
-from backend.ledger.decided import costs_of_a_task, count_held_tasks, decided_tasks
+from backend.ledger.decided import decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Project, is_of_label_studio, short_name
-from backend.ledger.reports import QuestionSums
-from backend.ledger.schemes import Scheme, Schemes
+from backend.ledger.schemes import Scheme, Schemes, latest_of
 from backend.questions import ConfigQuestion, parse_label_config
 from backend.questions.relabelling import (
     AS_THEY_ARE,
@@ -37,7 +36,6 @@ from backend.questions.relabelling import (
     relabelled_config,
     restored_config,
 )
-from backend.server.status import formats
 from backend.settings import Settings
 from camvo.votes.registry import is_answer
 from camvo.votes.relabelling import Relabelling
@@ -78,14 +76,14 @@ class RelabelPlan:
         originals: question → annotation → what it said before labels became one, where that is taken back.
         kept: the same, of what is said now and kept, so that it can be taken back.
         back: question → what becomes of its labels on the way back.
-        again: question → what is asked about again, where labels are split or added.
+        tasks: question → what becomes of its tasks.
         done: the schemes that the same command has carried rounds to before it failed.
         late: question → annotation → what it says, of those that came since then and are not kept yet.
     """
 
     found: Transition
     xml: str
-    again: Mapping[str, AskedAgain] = field(default_factory=dict)
+    tasks: Mapping[str, CarriedTasks] = field(default_factory=dict)
     done: Sequence[Scheme] = ()
     late: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
@@ -95,7 +93,7 @@ class RelabelPlan:
     @property
     def schemes(self) -> list[Scheme]:
         """The schemes that Label Studio is to show."""
-        return [*self.done, *(scheme for scheme, _ in self.found.carried)]
+        return [*self.done, *(scheme for scheme, _ in self.found.present)]
 
 
 def source_of(opened: Opened) -> str:
@@ -111,7 +109,7 @@ def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPl
         ConfigError: it loses a label, or is not clear.
     """
     history = schemes.all()
-    latest = {scheme.control: scheme for scheme in history}
+    latest = latest_of(history)
     if not latest:
         raise ConfigError(
             "nothing was labelled yet, so no label can change", where=source_of(opened), fix="label it first"
@@ -129,23 +127,27 @@ def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPl
     _require_clear(found, before, fates, latest, opened.asked(xml))
     _require_new_names(history, found)
     originals = {
-        scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.carried
+        scheme.control: _originals(schemes, before[scheme.control], each) for scheme, each in found.present
     }
-    back = {scheme.control: back_from(scheme.labels) for scheme, _ in found.carried}
-    again = asked_again(schemes, found, fates, before, wanted.below)
-    rounds = {name: each.rounds for name, each in again.items()}
-    found = replace(found, originals=originals, again=rounds)
-    return RelabelPlan(found, xml, kept=originals, back=back, again=again)
+    back = {scheme.control: back_from(scheme.labels) for scheme, _ in found.present}
+    made = {(scheme.control, scheme.epoch) for scheme in history}
+    again = [scheme for scheme, _ in found.present if (scheme.control, scheme.epoch) in made]
+    _require_asked_again(schemes, history, again, wanted.below)
+    tasks = carried_tasks(schemes, found, fates, before, wanted.below)
+    found = replace(found, originals=originals, again=_rounds_of(tasks))
+    return RelabelPlan(found, xml, kept=originals, back=back, tasks=tasks)
+
+
+def _rounds_of(tasks: Mapping[str, CarriedTasks]) -> frozenset[int]:
+    """The rounds that are left, so that their tasks are asked about again."""
+    return frozenset(number for each in tasks.values() for number in each.rounds)
 
 
 def _begun_anew(found: Transition, xml: str, opened: Opened) -> Transition:
     """The questions whose labels are not clear begin anew, and nothing of them is carried."""
     asked = opened.asked(xml)
     questions = {question.name: question for question in asked.config.questions}
-    new = [
-        Scheme(name, asked.epoch(questions[name]), xml, asked.embedder, created_at=time.time())
-        for name in found.open
-    ]
+    new = [asked.scheme(questions[name], time.time()) for name in found.open]
     return replace(found, anew=[*found.anew, *new], open={})
 
 
@@ -234,7 +236,9 @@ def _require_clear(
 
 def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
     """Check that no label gets the name that another one had: answers under the old name could be either."""
-    for scheme, way in found.carried:
+    for scheme, way in found.present:
+        if any(_is_the_same(scheme, way, each) for each in history):
+            continue  # its names mean what they meant
         earlier = {label for each in history if each.control == scheme.control for label in each.labels}
         fresh = [(None, label) for label in way.options if label not in way.labels.values()]
         for old, new in [*scheme.labels.items(), *fresh]:
@@ -246,6 +250,17 @@ def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
                     where="--rename",
                     fix="take a name that no label had, or take the earlier change back with --undo",
                 )
+
+
+def _is_the_same(scheme: Scheme, way: Relabelling, earlier: Scheme) -> bool:
+    """Whether an earlier change of labels, which was taken back since, was the same."""
+    options = () if (question := question_of(earlier)) is None else label_values(question)
+    return (
+        (scheme.control, scheme.labels) == (earlier.control, earlier.labels)
+        and {old: {*parts} for old, parts in scheme.parts.items()}
+        == {old: {*parts} for old, parts in earlier.parts.items()}
+        and {*options} == {*way.options}
+    )
 
 
 def _originals(
@@ -286,9 +301,9 @@ def _resumed(
 
     Repeating a change that did reach its end does nothing.
     """
-    latest = {scheme.control: scheme for scheme in history}
-    done = _together(history, max(history, key=lambda scheme: scheme.id))
-    done = [scheme for scheme in done if latest[scheme.control].id == scheme.id]
+    latest = latest_of(history)
+    done = _together(history, max(latest.values(), key=lambda scheme: scheme.id))
+    done = [scheme for scheme in done if latest[scheme.control].id == scheme.id and not scheme.undo]
     sources = {scheme.control: _source_of(scheme, history) for scheme in done}
     before = {name: old for name, scheme in (latest | sources).items() if (old := question_of(scheme))}
     after = {scheme.control: new for scheme in done if (new := question_of(scheme))}
@@ -308,7 +323,7 @@ def _resumed(
     if found.open or {scheme.control for scheme in found.anew} & before.keys():
         return None
     ways = [
-        *found.carried,
+        *found.present,
         *((each, _way(each, before[each.control], after[each.control])) for each in done),
     ]
     kept = {
@@ -319,18 +334,18 @@ def _resumed(
         name: {number: said for number, said in kept[name].items() if number not in stored[name]}
         for name in after
     }
-    again = asked_again(schemes, found, left, before, wanted.below)
+    tasks = carried_tasks(schemes, found, left, before, wanted.below)
     found = replace(
         found,
         before={**found.before, **{name: before[name] for name in after}},
-        originals={scheme.control: kept[scheme.control] for scheme, _ in found.carried},
-        again={name: each.rounds for name, each in again.items()},
+        originals={scheme.control: kept[scheme.control] for scheme, _ in found.present},
+        again=_rounds_of(tasks),
     )
-    _require_asked_again(schemes, done, wanted.below)
+    _require_asked_again(schemes, history, done, wanted.below)
     return RelabelPlan(
         found,
         xml,
-        again=again,
+        tasks=tasks,
         kept=kept,
         back={scheme.control: back_from(scheme.labels) for scheme, _ in ways},
         done=done,
@@ -338,19 +353,27 @@ def _resumed(
     )
 
 
-def _require_asked_again(schemes: Schemes, done: Sequence[Scheme], below: float | None) -> None:
+def _require_asked_again(
+    schemes: Schemes, history: Sequence[Scheme], done: Sequence[Scheme], below: float | None
+) -> None:
     """Check that no task that was carried over already has a score below the one that is given now."""
     for scheme in done if below is not None else ():
-        tasks = decided_tasks(schemes.connection, schemes.project, scheme.control, scheme.epoch)
-        low = sum(
-            task.carried and task.deciding is None and is_below(task.score, below or 0.0) for task in tasks
+        place = (schemes.connection, schemes.project, scheme.control)
+        epochs = [scheme.epoch, *epochs_with_other_instructions(history, scheme)]
+        low = len(
+            {
+                task.place
+                for epoch in epochs
+                for task in decided_tasks(*place, epoch)
+                if task.carried and task.deciding is None and is_below(task.score, below or 0.0)
+            }
         )
         if low:
             raise ConfigError(
                 f"{scheme.control}: this change is made already, and {low:,} labels with a lower score were"
                 " carried over",
                 where="--below",
-                fix="take it back with --undo, and repeat it with --below and new names",
+                fix="after --undo, make it with --below and new names",
             )
 
 
@@ -366,7 +389,9 @@ def _is_made(scheme: Scheme, fates: LabelFates, after: ConfigQuestion) -> bool:
 def _together(history: Sequence[Scheme], change: Scheme) -> list[Scheme]:
     """The schemes that one command made."""
     return [
-        scheme for scheme in history if scheme.source is not None and scheme.created_at == change.created_at
+        scheme
+        for scheme in history
+        if scheme.source is not None and scheme.created_at == change.created_at and not scheme.beside
     ]
 
 
@@ -397,43 +422,49 @@ def _stored_originals(schemes: Schemes, names: Collection[str]) -> dict[str, dic
 
 def _undo(opened: Opened, schemes: Schemes, history: Sequence[Scheme]) -> RelabelPlan:
     """The way back from the latest change of labels, or its rest if it failed before it reached its end."""
-    latest = {scheme.control: scheme for scheme in history}
-    newest = max(
-        (scheme for scheme in latest.values() if scheme.labels), key=lambda each: each.id, default=None
-    )
+    latest = latest_of(scheme for scheme in history if scheme.labels)
+    newest = max(latest.values(), key=lambda each: each.id, default=None)
     if newest is None:
         raise ConfigError("no label was changed", where="--undo", fix="there is nothing to take back")
-    change = taken_back_by(newest, history) or newest
+    change = (taken_back_by(newest, history) if newest.undo else None) or newest
     together = _together(history, change)
-    try:
-        found, xml = undone(history, together, time.time())
-    except BadLabelConfigError as error:
-        raise ConfigError("the earlier label config cannot be read", where="--undo", fix=error.fix) from error
-    before = [each.control for each in together if latest[each.control].id != each.id]
-    done = [latest[name] for name in before]
+    done = [
+        each
+        for each in history
+        if each.undo and not each.beside and each.id > change.id and each.created_at == newest.created_at
+    ]
     if len(done) == len(together) and opened.client is None:
         raise taken_back()
-    xml = _restored(opened.config, xml, found, together)
-    carried = [
-        (replace(scheme, label_config=xml), how)
-        for scheme, how in found.carried
-        if scheme.control not in before
-    ]
+    before = {each.control: question for each in together if (question := question_of(each)) is not None}
+    try:
+        earlier = _source_of(change, history).label_config
+        xml = _restored(opened.config, earlier, before, together)
+        names = {each.control for each in done}
+        found = undone(
+            history, [each for each in together if each.control not in names], opened.asked(xml), time.time()
+        )
+    except BadLabelConfigError as error:
+        raise ConfigError("the earlier label config cannot be read", where="--undo", fix=error.fix) from error
+    found = replace(found, before=before)
     originals = _stored_originals(schemes, [scheme.control for scheme in together])
     back = {scheme.control: scheme.labels for scheme in together}
-    return RelabelPlan(replace(found, carried=carried), xml, originals=originals, back=back, done=done)
+    tasks = carried_tasks(schemes, found, AS_THEY_ARE, before, None)
+    found = replace(found, again=_rounds_of(tasks))
+    return RelabelPlan(found, xml, tasks=tasks, originals=originals, back=back, done=done)
 
 
-def _restored(present: str, earlier: str, found: Transition, changes: Sequence[Scheme]) -> str:
+def _restored(
+    present: str, earlier: str, before: Mapping[str, ConfigQuestion], changes: Sequence[Scheme]
+) -> str:
     """The present label config with the earlier labels, and with all else that people have added to it."""
     xml = restored_config(present, earlier, _fates_of(changes))
     now, then, after = (
         {question.name: question.digest for question in parse_label_config(each).questions}
         for each in (present, earlier, xml)
     )
-    if all(now.get(name) == then[name] for name in found.before):
+    if all(now.get(name) == then[name] for name in before):
         return present
-    for name, changed in found.before.items():
+    for name, changed in before.items():
         if now.get(name) != changed.digest or after.get(name) != then[name]:
             raise ConfigError(
                 f"{name}: the label config asks another question since the change of labels",
@@ -455,46 +486,23 @@ def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
     """The plan as sentences."""
     for scheme in plan.done:
         yield f"{scheme.control}: its labels are carried over already; what people say is learnt again"
-    with opened.ledger.read() as connection:
-        for scheme, relabelling in plan.found.carried:
-            sums = QuestionSums(connection, opened.stored.key, scheme.control, scheme.source or "")
-            counts, again = sums.labels(), plan.again.get(scheme.control)
-            everything = sum(row.rounds for row in counts)
-            left = sum(row.rounds for row in counts if relabelling.vote(row.label) is None)
-            labels = everything - (left if again is None else len(again.rounds))
-            people = sum(row.people for row in counts) - (0 if again is None else again.unclear)
-            yield f"{scheme.control}: {labels:,} labels and {people:,} human labels are carried over, 0 calls"
-            new = [label for label in relabelling.options if label not in scheme.labels.values()]
-            for old, to in scheme.labels.items():
-                if old in scheme.parts:
-                    yield f"  {old} → {' or '.join(scheme.parts[old])}"
-                elif old != to:
-                    yield f"  {old} → {'(dropped)' if to is None else to}"
-            parts = {part for of in scheme.parts.values() for part in of}
-            yield from (f"  {label} is new" for label in new if scheme.labels and label not in parts)
-            if again is not None:
-                yield from again.lines(_how_to_look(opened))
-            elif left:
-                yield f"  {left:,} tasks have a label that is dropped: they are asked about again"
-            yield from _held_lines(Schemes(connection, opened.stored.key), scheme)
+    for scheme, way in plan.found.present:
+        tasks = plan.tasks[scheme.control]
+        yield (
+            f"{scheme.control}: {tasks.labels:,} labels and {tasks.people:,} human labels are carried over, 0"
+            " calls"
+        )
+        for old, to in scheme.labels.items():
+            if old in scheme.parts:
+                yield f"  {old} → {' or '.join(scheme.parts[old])}"
+            elif old != to:
+                yield f"  {old} → {'(dropped)' if to is None else to}"
+        known = {*scheme.labels.values(), *(part for of in scheme.parts.values() for part in of)}
+        yield from (f"  {label} is new" for label in way.options if scheme.labels and label not in known)
+        yield from tasks.lines(_how_to_look(opened))
     for scheme in plan.found.anew:
         yield f"{scheme.control}: begins anew; its tasks are asked about again when they are predicted next"
     yield "Certificates of the labels before are void."
-
-
-def _held_lines(schemes: Schemes, scheme: Scheme) -> Iterator[str]:
-    """What becomes of tasks that keep labels of earlier instructions, which are not carried over."""
-    history, place = schemes.all(), (schemes.connection, schemes.project, scheme.control)
-    source = next(
-        each for each in reversed(history) if (each.control, each.epoch) == (scheme.control, scheme.source)
-    )
-    earlier = epochs_with_other_instructions(history, source)
-    if held := count_held_tasks(*place, source.epoch, earlier):
-        about, most = (formats.dollars(held * usd) for usd in costs_of_a_task(*place))
-        yield (
-            f"  {formats.of(held, 'task')} with a label of earlier instructions only will have none: it is"
-            f" not carried over, and to ask again costs about {about}, at most {most}"
-        )
 
 
 def _how_to_look(opened: Opened) -> str:

@@ -135,8 +135,11 @@ def relabel(
 
     for carrying in carryings(plan.found, key, opened.settings):
         run_each(carrying.transactions(), write)
+        earlier = sum(each.rounds for each in carrying.beside)
         console.print(
-            f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over, 0 calls"
+            f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over"
+            + (f", and {earlier:,} of earlier instructions" if earlier else "")
+            + ", 0 calls"
             + (f"; {carrying.left:,} left to be asked about again" if carrying.left else ""),
             highlight=False,
         )
@@ -149,7 +152,7 @@ def relabel(
     if plan.done:
         _learn_again(opened, plan, write)
     changed = deliver(opened, plan, console)
-    if wanted.undo and not plan.found.carried and not changed:
+    if wanted.undo and not plan.found.present and not changed:
         raise taken_back()
     if plan.schemes:
         console.print(f"Take it back with: camvo relabel {source_of(opened)} --undo", highlight=False)

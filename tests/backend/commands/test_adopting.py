@@ -11,7 +11,7 @@ import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 
-from backend.commands.instructions.adopting import how_to_adopt
+from backend.commands.instructions.refine import how_to_adopt
 from backend.learning.projects import remember_project
 from backend.ledger import Ledger, migrate
 from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text

@@ -10,8 +10,8 @@ import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 
-from backend.commands import connect_command
-from backend.commands.predict.prediction_run import Tally
+from backend.commands import project_commands
+from backend.commands.bulk.prediction_run import Tally
 from backend.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:1"
@@ -93,13 +93,13 @@ def test_a_private_address_is_named_and_ends_with_1(tmp_path: Path, api: LabelSt
     ],
 )
 def test_extra_params_are_an_object_or_pairs(given: list[str], read: object) -> None:
-    assert connect_command.parse_extra_params(given) == read
+    assert project_commands.parse_extra_params(given) == read
 
 
 @pytest.mark.parametrize("text", ["", "=1", "delta", "{", "{delta", "[1]", "delta=["])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        connect_command.parse_extra_params([text])
+        project_commands.parse_extra_params([text])
 
 
 # -- the summary of predict

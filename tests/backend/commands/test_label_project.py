@@ -15,8 +15,8 @@ from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
+from backend.commands.bulk.prediction_run import Tally
 from backend.commands.label.project import predict_project
-from backend.commands.predict.prediction_run import Tally
 from backend.commands.quote import quote_project
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects

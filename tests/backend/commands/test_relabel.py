@@ -25,7 +25,8 @@ from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
-from backend.ledger.rounds import ProjectRounds
+from backend.ledger.rounds import ProjectRounds, QuestionRounds
+from backend.ledger.schemes import Schemes
 from backend.testing import Reply
 from backend.upkeep.verification import problems
 from camvo.state.contribution import Contribution
@@ -304,16 +305,150 @@ def configured(folder: LabelFolder, **settings: Any) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **settings}))
 
 
-def test_the_plan_says_which_labels_of_earlier_instructions_are_lost(folder: LabelFolder) -> None:
+@pytest.fixture
+def edited(folder: LabelFolder) -> LabelFolder:
+    """Other instructions since, under which models were asked about one task; others keep their labels."""
     configured(folder, instructions="Be brave.")
     folder.table(*TEXTS, "fog 99")
     labels(folder, *LABELS)
-    lost = "24 tasks with a label of earlier instructions only will have none"
-    assert lost in changed(folder, renames=["Calm=Quiet"])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names", "expected"),
+    [
+        ({"renames": ["Calm=Quiet"]}, ("Glad", "Sad", "Quiet"), {"Calm": "Quiet"}),
+        ({"merges": ["Sad,Calm=Low"]}, ("Glad", "Low"), {"Sad": "Low", "Calm": "Low"}),
+    ],
+)
+def test_tasks_keep_their_labels_of_earlier_instructions(
+    edited: LabelFolder, wanted: dict[str, list[str]], names: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    before, calls = labels(edited, *LABELS), edited.server.count()
+    printed = changed(edited, **wanted)
+    assert "25 labels and 6 human labels are carried over, 0 calls" in printed
+    assert "24 of these labels are of earlier instructions" in printed
+    assert labels(edited, *names) == {text: expected.get(label, label) for text, label in before.items()}
+    changed(edited, undo=True)
+    assert labels(edited, *LABELS) == before
+    assert edited.server.count() == calls
+    assert problems_of(edited) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({"splits": ["Calm=Quiet,Misty"]}, ("Glad", "Sad", "Quiet", "Misty")),
+        ({"drops": ["Calm"]}, ("Glad", "Sad")),
+        ({"adds": ["Misty=Calm"]}, (*LABELS, "Misty")),
+    ],
+)
+def test_labels_of_earlier_instructions_are_asked_about_again_only_where_a_change_concerns_them(
+    edited: LabelFolder, wanted: dict[str, list[str]], names: tuple[str, ...]
+) -> None:
+    before, calls = labels(edited, *LABELS), edited.server.count()
+    assert "9 of 25 tasks (36.0%) are asked about again" in changed(edited, **wanted)
+    edited.server.script = always("Sad" if "drops" in wanted else "Misty")
+    after = labels(edited, *names)
+    assert edited.server.count() - calls == 3 * 9
+    assert {text for text in before if after[text] != before[text]} == {
+        text for text in before if before[text] == "Calm"
+    }
+    changed(edited, undo=True)
+    assert labels(edited, *LABELS) == before
+    assert edited.server.count() - calls == 3 * 9
+    assert problems_of(edited) == []
+
+
+def test_low_scores_under_earlier_instructions_are_asked_about_again_too(edited: LabelFolder) -> None:
+    changed(edited, adds=["Wild"], below=1.0)
+    calls = edited.server.count()
+    labels(edited, *LABELS, "Wild")
+    assert edited.server.count() - calls == 3 * 25
+
+
+def test_people_s_labels_of_earlier_instructions_are_read_in_the_new_labels(edited: LabelFolder) -> None:
+    def said() -> list[str | None]:
+        with edited.ledger.read() as connection:
+            of_task = map(ProjectRounds(connection, "in").of_task, Annotations(connection, "in").tasks())
+            return [found[-1].human for found in of_task]
+
+    before = said()
+    changed(edited, merges=["Sad,Calm=Low"])
+    assert before.count("Calm") > 0
+    assert said() == ["Glad" if label == "Glad" else "Low" for label in before]
+
+
+def test_instructions_that_come_back_after_a_change_of_labels_find_their_rounds(edited: LabelFolder) -> None:
+    calls = edited.server.count()
+    changed(edited, renames=["Calm=Quiet"])
+    configured(edited, instructions=None)
+    edited.table(*TEXTS, "fog 99", "sun 98")
+    labels(edited, "Glad", "Sad", "Quiet")
+    with edited.ledger.read() as connection:
+        epoch = Schemes(connection, "in").epochs()["label"]
+        found = QuestionRounds(connection, "in", "label", epoch).after(0, 100)
+    assert [round_.label for round_ in found].count("Quiet") == 8
+    assert len(found) == len(TEXTS) + 1
+    assert edited.server.count() - calls == 3
+
+
+def test_a_change_is_taken_back_after_instructions_were_edited(folder: LabelFolder) -> None:
+    before, said = labels(folder, *LABELS), humans(folder)
+    changed(folder, merges=["Sad,Calm=Low"])
+    configured(folder, instructions="Be brave.")
+    folder.table(*TEXTS, "sun 99")
+    labels(folder, "Glad", "Low")
+    calls = folder.server.count()
+    changed(folder, undo=True)
+    after = labels(folder, *LABELS)
+    assert (after.pop("sun 99"), after) == ("Glad", before)
+    assert folder.server.count() == calls
+    configured(folder, instructions=None)
+    folder.table(*TEXTS, "sun 98")
+    labels(folder, *LABELS)
+    assert humans(folder) == said
+    assert problems_of(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({"splits": ["Calm=Quiet,Misty"]}, ("Glad", "Sad", "Quiet", "Misty")),
+        ({"renames": ["Calm=Quiet"]}, ("Glad", "Sad", "Quiet")),
+        ({"merges": ["Sad,Calm=Low"]}, ("Glad", "Low")),
+        ({"adds": ["Misty=Calm"]}, (*LABELS, "Misty")),
+    ],
+)
+def test_the_same_change_can_be_made_again_after_it_was_taken_back(
+    folder: LabelFolder, wanted: dict[str, list[str]], names: tuple[str, ...]
+) -> None:
+    before, said = labels(folder, *LABELS), humans(folder)
+    changed(folder, **wanted)
+    folder.server.script = split_fog if "splits" in wanted else always("Misty")
+    first, then = labels(folder, *names), humans(folder)
+    calls = folder.server.count()
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    changed(folder, **wanted)
+    assert labels(folder, *names) == first
+    assert humans(folder) == then
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    assert humans(folder) == said
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
 
 
 def test_a_change_that_is_made_already_is_not_repeated_with_tasks_below_a_score(folder: LabelFolder) -> None:
     changed(folder, adds=["Wild"])
+    with pytest.raises(ConfigError, match="24 labels with a lower score were carried over"):
+        changed(folder, adds=["Wild"], below=1.0)
+
+
+def test_a_change_that_was_taken_back_is_not_made_again_with_tasks_below_a_score(folder: LabelFolder) -> None:
+    changed(folder, adds=["Wild"])
+    changed(folder, undo=True)
     with pytest.raises(ConfigError, match="24 labels with a lower score were carried over"):
         changed(folder, adds=["Wild"], below=1.0)
 

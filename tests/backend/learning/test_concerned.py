@@ -18,7 +18,7 @@ ARMS = ("red", "green", "blue", "grey")
 
 
 def task(votes: Mapping[str, str | None], label: str, human: str | None = None) -> DecidedTask:
-    return DecidedTask(1, label, 0.9, votes, human)
+    return DecidedTask(1, (1, ""), label, 0.9, votes, human)
 
 
 def voted(*votes: str | None, label: str = "hat", human: str | None = None) -> DecidedTask:

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 from labelling import LabelFolder
+from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
+from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.teach import teach_file
 from backend.learning.text_comparisons import TextComparison, compare_texts_so_far
 from backend.server.status.alarms import Alert
@@ -68,6 +71,15 @@ def test_a_text_whose_labels_are_right_more_often_is_better(folder: LabelFolder)
     found = compared(folder)
     assert (found.before, found.after, found.tasks) == (0.5, 1.0, len(TEXTS))
     assert found.verdict == "better"
+
+
+def test_a_change_of_labels_leaves_the_comparison_of_texts_as_it_was(folder: LabelFolder) -> None:
+    instructed(folder, HELPS)
+    judged(folder, TEXTS)
+    before = compared(folder)
+    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+        relabel(opened, LabelChanges(renames=["Sad=Low"]), folder.console, lambda question: True)
+    assert compared(folder) == before
 
 
 def test_a_few_tasks_do_not_tell_two_texts_apart(folder: LabelFolder) -> None:

@@ -15,7 +15,7 @@ from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
-from backend.commands.predict.recount_run import AskMoreRun, RecountRun
+from backend.commands.bulk.predict_run import AskMoreRun, RecountRun
 from backend.commands.shared.certificate import issue_certificate
 from backend.ledger import certificates, money, recounts
 from backend.ledger.certificates import Certificates

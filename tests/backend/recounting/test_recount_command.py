@@ -8,8 +8,8 @@ import pytest
 from recount_project import LABELLED, LEFT, NEW, TASKS, Studio
 from served_app import served
 
-from backend.commands.predict.prediction_run import PredictionRun
-from backend.commands.predict.recount_run import RecountRun
+from backend.commands.bulk.predict_run import RecountRun
+from backend.commands.bulk.prediction_run import PredictionRun
 from backend.commands.shared.backend_client import BackendClient
 
 

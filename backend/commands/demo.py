@@ -1,15 +1,20 @@
-"""Handwritten digits, labelled by eight classifiers that really err."""
+"""``camvo demo``: a server labels texts, and eight classifiers that really err label digits."""
 
 from __future__ import annotations
 
+import socket
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
 
 import camvo
+from backend.commands.demo_texts import LabelledTexts, label_texts, running_server
 from camvo.policies.past_rounds import PastRound, recount
 from camvo.scores.guarantee import ScoreCounts
 from camvo.typing import Array
@@ -39,7 +44,7 @@ class _Classifier:
 
 
 @dataclass(frozen=True, slots=True)
-class DigitLabels:
+class _DigitLabels:
     """The share of right labels, and what their votes cost, in dollars."""
 
     right: float
@@ -47,7 +52,7 @@ class DigitLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class _Estimate:
     """CaMVo's estimate of the share of its labels that are right, with a 95% interval."""
 
     share: float
@@ -56,7 +61,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class _Review:
     """What a person's labels of the least certain images changed.
 
     Attributes:
@@ -76,11 +81,11 @@ class Review:
     mended: int
     broken: int
     right: float
-    before: Estimate
-    after: Estimate
+    before: _Estimate
+    after: _Estimate
 
 
-def vote_on_digits() -> Digits:
+def _vote_on_digits() -> _Digits:
     """Train the classifiers on some of scikit-learn's handwritten digits, and let them vote on the others.
 
     The pool resembles one of language models: the better models are the dearer ones, one is poor, two are of
@@ -119,10 +124,10 @@ def vote_on_digits() -> Digits:
         _Classifier(name, images, price / 1000.0, share)
         for (name, (_, images, price)), share in zip(pool.items(), right, strict=True)
     ]
-    return Digits(classifiers, pixels[_STUDIED:], np.stack(votes, axis=1), truth[_STUDIED:])
+    return _Digits(classifiers, pixels[_STUDIED:], np.stack(votes, axis=1), truth[_STUDIED:])
 
 
-class Digits:
+class _Digits:
     """The votes of all classifiers on some images, and CaMVo's way through them.
 
     Args:
@@ -154,12 +159,12 @@ class Digits:
         """The classifier that is most often right."""
         return max(self.classifiers, key=lambda each: each.right)
 
-    def ask_everyone(self) -> DigitLabels:
+    def ask_everyone(self) -> _DigitLabels:
         """Ask every classifier about every image, and take the label with the most votes."""
         labels = np.array([np.bincount(row, minlength=len(_LABELS)).argmax() for row in self._votes])
         return self._outcome(labels, sum(self._prices.values()) * len(self))
 
-    def ask_camvo(self) -> DigitLabels:
+    def ask_camvo(self) -> _DigitLabels:
         """Label the images with CaMVo, as the library's users do: the default policy, no human label."""
         cost = 0.0
         for context, row in zip(self._contexts, self._votes, strict=True):
@@ -172,7 +177,7 @@ class Digits:
             self._tasks.append(task)
         return self._outcome(self._decided[0], cost)
 
-    def review(self, count: int) -> Review:
+    def review(self, count: int) -> _Review:
         """Label the images with the lowest scores as a person would, and count the other votes again."""
         labels, scores = self._decided
         reviewed = np.argsort(scores, kind="stable")[:count]
@@ -183,7 +188,7 @@ class Digits:
         others[reviewed] = False
         changed = others & (new_labels != labels)
         checked = [(float(scores[i]), float(labels[i] == self._truth[i])) for i in reviewed]
-        return Review(
+        return _Review(
             labelled=count,
             corrected=int((labels != self._truth)[reviewed].sum()),
             changed=int(changed.sum()),
@@ -211,10 +216,146 @@ class Digits:
             labels.append(int(decision.label))
         return np.array(labels)
 
-    def _outcome(self, labels: NDArray[np.int64], cost: float) -> DigitLabels:
-        return DigitLabels(float((labels == self._truth).mean()), cost)
+    def _outcome(self, labels: NDArray[np.int64], cost: float) -> _DigitLabels:
+        return _DigitLabels(float((labels == self._truth).mean()), cost)
 
 
-def _estimate(scores: Array, checked: list[tuple[float, float]]) -> Estimate:
+def _estimate(scores: Array, checked: list[tuple[float, float]]) -> _Estimate:
     found = ScoreCounts.of(scores.tolist(), checked).share_right()
-    return Estimate(found.share, found.low, found.high)
+    return _Estimate(found.share, found.low, found.high)
+
+
+_REVIEWED = 20
+"""Digits that "you" label."""
+
+
+def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
+    """Run the demo.
+
+    Args:
+        console: where it prints.
+        serve: whether the server runs on until Ctrl-C.
+        port: the server's port; a free one by default.
+
+    Raises:
+        CamvoError: the server does not start.
+    """
+    started = time.monotonic()
+    console.rule("[bold]1. A real server labels texts")
+    _say(
+        console,
+        "Texts are sent as Label Studio sends them, to seven weak zero-shot classifiers that need no API key"
+        " and no network.\n",
+    )
+    with console.status("starting the server (importing torch takes a while) …"):
+        context = running_server(port or _free_port())
+        server = context.__enter__()
+    try:
+        _print_texts(console, label_texts(console, server))
+        _show_digits(console)
+        _print_next_steps(console, time.monotonic() - started)
+        if serve:
+            console.rule("[bold]Still running")
+            _say(
+                console,
+                f"What the server has learnt: [bold]{server.url}/status[/]\n"
+                f"For Label Studio: the backend [bold]{server.url}[/] with the title [bold]camvo[/]\n"
+                "Its ledger is temporary. Press Ctrl-C to stop it.",
+            )
+            server.process.wait()
+    except KeyboardInterrupt:
+        console.print("stopped")
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False)
+
+
+def _print_texts(console: Console, labelled: LabelledTexts) -> None:
+    bought = "all votes were" if labelled.calls == labelled.full else f"{labelled.calls} votes were"
+    _say(
+        console,
+        f"…\n{labelled.right} of {labelled.texts} labels are right. Here {bought} bought: a project first"
+        f" learns how its models vote. {labelled.annotations} human labels came back by webhook.\n",
+    )
+
+
+def _show_digits(console: Console) -> None:
+    """Label the digits in three ways and review some, printing each result as soon as it is there."""
+    console.rule("[bold]2. Real errors: handwritten digits")
+    with console.status("training eight classifiers …"):
+        digits = _vote_on_digits()
+    studied = sorted(each.images for each in digits.classifiers)
+    _say(
+        console,
+        f"Eight classifiers studied {studied[0]} to {studied[-1]} of scikit-learn's digits, and vote on"
+        f" {len(digits):,} others. Prices are nominal.\n",
+    )
+    _print_classifiers(console, digits)
+    everyone = digits.ask_everyone()
+    _print_outcome(console, "asking everyone", everyone, everyone)
+    best = digits.best()
+    alone = _DigitLabels(best.right, best.price * len(digits))
+    _print_outcome(console, "the best single one", alone, everyone, "unknown beforehand")
+    with console.status("CaMVo asks, decides and learns …"):
+        found = digits.ask_camvo()
+    _print_outcome(console, "CaMVo", found, everyone, "no human label")
+    with console.status("counting the votes again …"):
+        review = digits.review(_REVIEWED)
+    _print_review(console, review, found)
+
+
+def _print_classifiers(console: Console, digits: _Digits) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("classifier", "studied", "right", "$ per 1,000"):
+        table.add_column(name, justify="left" if name == "classifier" else "right", no_wrap=True)
+    for each in digits.classifiers:
+        table.add_row(each.name, str(each.images), f"{each.right:.1%}", f"{1000 * each.price:.2f}")
+    console.print(table)
+    console.print()
+
+
+def _print_outcome(
+    console: Console, name: str, outcome: _DigitLabels, everyone: _DigitLabels, remark: str = ""
+) -> None:
+    cost, share = f"${outcome.cost:.2f}", outcome.cost / everyone.cost
+    what = f"[bold]{name:<20}[/] {outcome.right:>6.1%} right  {cost:>6}  {share:>4.0%} of the cost"
+    _say(console, f"{what}  [dim]{remark}[/]" if remark else what)
+
+
+def _print_review(console: Console, review: _Review, found: _DigitLabels) -> None:
+    flipped = "1 other label flipped" if review.changed == 1 else f"{review.changed} other labels flipped"
+    rows = (
+        f"lowest scores first: {review.corrected} were wrong",
+        f"{flipped}: {review.mended} to right, {review.broken} to wrong",
+        f"estimate of CaMVo's share of right labels: {_interval(review.before)},",
+        f"now {_interval(review.after)} (95% intervals; in truth {found.right:.1%})",
+    )
+    _say(console, f"[bold]{f'you label {review.labelled}':<20}[/] {review.right:>6.1%} right  {rows[0]}")
+    for row in rows[1:]:
+        _say(console, f"{'':<20} {row}")
+    console.print()
+
+
+def _interval(estimate: _Estimate) -> str:
+    return f"{estimate.low:.0%} to {estimate.high:.0%}"
+
+
+def _print_next_steps(console: Console, seconds: float) -> None:
+    console.rule("[bold]Next")
+    _say(
+        console,
+        "camvo demo --serve                   the same, and then shows /status\n"
+        "camvo serve --config camvo.yaml      a server with your models, as in the README\n"
+        "camvo connect --config camvo.yaml --project 1      your Label Studio project\n\n"
+        f"Every number above was computed in these {seconds:.0f} seconds.",
+    )

@@ -1,4 +1,4 @@
-"""A real server, and texts that are sent to it as Label Studio sends them."""
+"""The demo's server, and texts that are sent to it as Label Studio sends them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""``camvo label``: its options. Heavy modules are imported when it runs, which keeps the help fast."""
+"""The options of the commands for tasks of a file or project. Heavy modules are imported when one runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from backend.commands.shared.arguments import (
     options_of,
     refuse,
     require_one_source,
+    source_and_options,
 )
 from backend.errors import ConfigError
 
@@ -160,3 +161,143 @@ def _file_of(out: str) -> Path:
             fix="add --engine asyncio, or name a file",
         )
     return Path(out)
+
+
+def quote(  # noqa: PLR0917 - a command's options
+    source: arguments.SourceFile = None,
+    project: arguments.ProjectInstead = None,
+    label_config: arguments.LabelConfigFile = None,
+    labels: arguments.Labels = None,
+    text_column: arguments.TextColumn = None,
+    config: Config = None,
+    id_column: arguments.IdColumn = None,
+    name: arguments.Name = None,
+    pilot: arguments.Pilot = 0,
+    batch: arguments.Batch = False,
+    budget: arguments.Budget = None,
+    yes: arguments.Yes = False,
+    below: arguments.Below = 0.0,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target",
+            min=0.01,
+            max=0.999,
+            help="Also say which mix of models and people makes this share of all labels right at the lowest"
+            " price.",
+        ),
+    ] = None,
+    label_studio: LabelStudioUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what labelling a file or a project will cost, and how long it takes.
+
+    It counts the tokens of every task for every model, and spends nothing without --pilot. --pilot asks every
+    model about some random tasks for real. They are part of the job: camvo label does not ask about them
+    again.
+
+    Example: camvo quote reviews.csv --labels Positive,Negative --text-column review --pilot 200
+    """
+    from backend.commands.quote import print_quote_of  # noqa: PLC0415 - keeps the help fast
+
+    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
+    spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes, "below": below}
+    chosen, options = source_and_options(
+        source,
+        project,
+        {**of_file, "id_column": id_column, "name": name},
+        {"label_studio": label_studio},
+        **spending,
+    )
+    print_quote_of(chosen, options, config, label_studio, as_json=as_json, target=target)
+
+
+def jobs(
+    project: Annotated[
+        str | None, typer.Option("--project", help="Only the jobs of this project.", show_default="all")
+    ] = None,
+    cancel: Annotated[
+        str | None, typer.Option("--cancel", help="Cancel the jobs whose ids begin with this, or 'all'.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """List the batches that camvo label sent to providers, with their costs, or cancel them.
+
+    Answers that a provider gave before the end are paid and kept. camvo label fetches them.
+
+    Example: camvo jobs --cancel 3f2a
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.jobs import list_jobs  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
+
+    list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
+
+
+def show(  # noqa: PLR0917 - a command's options
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task", help="The task's number in Label Studio; of a file's row, its id or its line."
+        ),
+    ],
+    source: arguments.SourceFile = None,
+    project: arguments.ProjectInstead = None,
+    label_config: arguments.LabelConfigFile = None,
+    labels: arguments.Labels = None,
+    text_column: arguments.TextColumn = None,
+    config: Config = None,
+    id_column: arguments.IdColumn = None,
+    name: arguments.Name = None,
+    label_studio: LabelStudioUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show one task: the messages that models are sent, their answers, the votes, prices and seconds.
+
+    Sends nothing to a model, and spends nothing. It prints the task's texts.
+
+    Example: camvo show --project 1 --task 12 --config camvo.yaml
+    """
+    from backend.commands.show import show_task  # noqa: PLC0415 - keeps the help fast
+
+    require_one_source(source, project)
+    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
+    if source is None:
+        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name)
+        show_task(
+            int(project or 0), task, options_of(None, None, None), config, label_studio, as_json=as_json
+        )
+        return
+    refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
+    options = options_of(**of_file, id_column=id_column, name=name)  # type: ignore[arg-type]
+    show_task(source, task, options, config, None, as_json=as_json)
+
+
+def teach(
+    source: Annotated[
+        Path, typer.Argument(help="The labels: blind.csv, or any table with its columns.", show_default=False)
+    ],
+    annotator: Annotated[
+        str | None,
+        typer.Option(
+            "--annotator",
+            help="Whose labels: a number of Label Studio's, or a name.",
+            show_default="the column camvo_annotator",
+        ),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Take people's labels of a file back, also changed and emptied ones. Spends nothing.
+
+    Several people may label the same tasks, each in a file of their own or in rows of their own.
+
+    Example: camvo teach blind.csv --annotator anna
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.teach import teach_file  # noqa: PLC0415 - keeps the help fast
+
+    tally = teach_file(source, config, annotator)
+    Console().print(tally.summary(), highlight=False, soft_wrap=True)

@@ -1,1 +1,0 @@
-"""``camvo predict``: the predictions of a whole project."""

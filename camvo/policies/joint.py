@@ -46,7 +46,7 @@ from camvo.votes.ordered import OrderedVote, has_vote_model
 FIRST: Final = 36
 """The number of rounds that ask all arms before any round stops early; counted anew when an arm joins."""
 
-LEAST_FIRST: Final = 12
+LEAST_FIRST: Final = 18
 """The same where earlier projects taught what can be expected of the arms: these rounds test it."""
 
 MOST_FIRST: Final = 200

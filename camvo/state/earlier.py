@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from scipy.special import expit
 
 from camvo.numerics.small import weighted_median
 from camvo.typing import Array
@@ -23,20 +24,17 @@ _SPREAD: Final = 0.4
 _SPREAD_WEIGHT: Final = 8.0
 """As how many arms' skills in one more project that default counts."""
 
-_INFORMATION: Final = 0.08
-"""The information of one round about a skill: p(1 − p), halved because nobody knows which votes are right."""
+_INFORMATION: Final = 0.2
+"""The information of one round about a skill, p(1 − p): a bold one, so that few rounds overrule the prior."""
 
 LEAST_ROUNDS: Final = 30.0
 """A project with fewer rounds that asked all arms teaches nothing."""
 
-MOST_ROUNDS: Final = 100.0
-"""What earlier projects taught counts as at most so many rounds that asked all arms."""
+MOST_ROUNDS: Final = 60.0
+"""What earlier projects taught counts as so many rounds that asked all arms, if votes fully bear it out."""
 
-_TAILS: Final = 4.0
+_TAILS: Final = 2.0
 """The degrees of freedom of Student's t for the difference between an arm's skill and its prior."""
-
-_ODDS: Final = 4.0
-"""The odds that arms differ as they did in earlier projects, before the project's own votes."""
 
 _STEPS: Final = 10
 
@@ -183,12 +181,11 @@ class SkillPrior:
         apart, alone = (skills - self.means)[known], skills[known]
         apart, alone = (gap - weighted_median(gap, 1.0 / variance) for gap in (apart, alone))
         anew = variance + self.means[known].var()
-        odds = _ODDS * float(np.exp((_log_t(apart, variance) - _log_t(alone, anew)).sum()))
-        prior = prior * np.minimum((_TAILS + 1.0) / (_TAILS + apart**2 / variance), 1.0) * odds / (1.0 + odds)
-        by = np.zeros(len(skills))
+        as_before = expit((_log_t(apart, variance) - _log_t(alone, anew)).sum())
+        trust = as_before * np.minimum((_TAILS + 1.0) / (_TAILS + apart**2 / variance), 1.0)
+        by, prior = np.zeros(len(skills)), prior * trust
         by[known] = -apart * prior / (prior + own)
-        worth = float(prior.mean()) / _INFORMATION if known.all() else 0.0
-        return by - by.mean(), min(worth, MOST_ROUNDS)
+        return by - by.mean(), MOST_ROUNDS * float(trust.mean()) if known.all() else 0.0
 
 
 def _log_t(gaps: Array, variance: Array) -> Array:

@@ -41,7 +41,7 @@ from backend.ledger import Ledger, Writer, projects
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.testing import Reply
-from backend.upkeep.copying import copy
+from backend.upkeep import copy
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 

@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
-from camvo.stages.stages import uniform_draw
+from camvo.stages import uniform_draw
 from camvo.state.contribution import Restart
-from camvo.state.drift_tests import DriftTests
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.state import State
+from camvo.state.state import DriftTests, State
 
 KINDS = ("harder", "breaks", "sorted", "none")
 _TASKS = {"harder": 12_000, "breaks": 16_000, "sorted": 10_000, "none": 20_000}

@@ -23,8 +23,7 @@ from backend.commands.replay.inputs import Shuffle, VotesFile, read_prices
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.replays import measures
-from camvo.replays.replay import VotesTable, replay
-from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.replay import SyntheticModel, VotesTable, replay
 
 MODELS = {
     "largest": SyntheticModel(0.9, 10.0),

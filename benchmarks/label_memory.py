@@ -20,10 +20,9 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from backend.datasets.index import Index
 from backend.datasets.sinks import Result, open_sink
 from backend.datasets.sources import open_source
-from backend.datasets.tasks import Columns, Dataset, plain_label_config
+from backend.datasets.tasks import Columns, Dataset, Index, plain_label_config
 
 WORDS = [
     "good",

@@ -20,8 +20,7 @@ from quotes import some, votes_of
 from backend.commands.replay import inputs
 from camvo.joint.votes import renumber
 from camvo.policies.joint import Joint
-from camvo.quotes.forecast import JointProject, KnownVotes
-from camvo.quotes.mixes import LabelledVotes, Mix, mixes
+from camvo.quotes import JointProject, KnownVotes, LabelledVotes, Mix, mixes
 from camvo.state.exploration import UNASKED
 
 

@@ -16,9 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from camvo.policies.joint import Joint
-from camvo.replays.replay import VotesTable, replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.twins.twins import packed_arm
+from camvo.replays.replay import SyntheticModel, VotesTable, draw_votes_table, replay
+from camvo.twins import packed_arm
 
 MODELS = {
     "large": SyntheticModel(0.88, 10.0),

@@ -5,7 +5,7 @@
 Each run draws a job from a table, asks everyone about the pilot, and forecasts the rest. Then the rest is
 replayed with its real votes: free, and keeping to the upper end of the forecast, as ``camvo label`` does.
 With --exact the free bill is that of :func:`camvo.replays.replay`, which takes minutes. One JSON line for
-each run goes to --out; a run that is in it is not computed again. DRIFT in ``camvo/quotes/forecast.py`` is
+each run goes to --out; a run that is in it is not computed again. DRIFT in ``camvo/quotes.py`` is
 from it.
 """
 
@@ -26,7 +26,7 @@ from camvo.numerics.small import clopper_pearson
 from camvo.policies.ensemble import Choice, Situation
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Plan
-from camvo.quotes.forecast import JointProject, KnownVotes, forecast
+from camvo.quotes import JointProject, KnownVotes, forecast
 from camvo.replays.replay import VotesTable, replay
 from camvo.typing import Array
 

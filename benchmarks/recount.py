@@ -27,7 +27,7 @@ import camvo
 from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
-from camvo.questions.question import Task
+from camvo.questions import Task
 from camvo.replays.replay import VotesTable
 from camvo.scores.calibration import FinishedRound, Scorer
 from camvo.votes.aggregation import Decision

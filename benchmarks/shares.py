@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.commands.replay.inputs import VotesFile
-from camvo.shares.shares import LabelShares, label_shares
+from camvo.shares import LabelShares, label_shares
 from camvo.typing import Array
 
 DRAWN = (100, 300, 1000)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from camvo.replays.replay import VotesTable
-from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.replay import SyntheticModel, VotesTable
 from camvo.typing import Array
 
 _OWN_WORDS, _COMMON_WORDS = 300, 600

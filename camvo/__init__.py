@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from camvo.policies.joint import Joint
     from camvo.policies.policy import Observation, Plan, Policy
     from camvo.policies.rivals import BestSingle, Cascade, Router
-    from camvo.questions.question import Question, ScoredLabel, Task
+    from camvo.questions import Question, ScoredLabel, Task
     from camvo.replays.replay import VotesTable, replay
     from camvo.scores.calibration import Scorer
     from camvo.scores.guarantee import Guarantee
@@ -78,7 +78,7 @@ _MODULES: Final = {
     "camvo.policies.joint": ("Joint",),
     "camvo.policies.policy": ("Observation", "Plan", "Policy"),
     "camvo.policies.rivals": ("BestSingle", "Cascade", "Router"),
-    "camvo.questions.question": ("Question", "ScoredLabel", "Task"),
+    "camvo.questions": ("Question", "ScoredLabel", "Task"),
     "camvo.replays.replay": ("VotesTable", "replay"),
     "camvo.scores.calibration": ("Scorer",),
     "camvo.scores.guarantee": ("Guarantee",),

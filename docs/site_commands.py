@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
 from backend.cli import app
+from backend.commands.shared.arguments import TasksOf
 
 PAGE = Path(__file__).with_name("commands.md")
 
 _HEAD = """# Commands
 
-Every command with its options, as `camvo COMMAND --help` prints them. This page is made from the help by
+Every command with its options; `camvo COMMAND --help` says more. This page is made from the help by
 `python docs/site_commands.py`.
 
 An expected error is one line on standard error that says what went wrong, where, and what to do. The exit
@@ -31,6 +33,9 @@ command was interrupted.
 
 _KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER", "list[str]": "TEXT"}
 """What the help calls the kinds of values."""
+
+_TASKS = {field.name for field in fields(TasksOf)}
+"""The options of commands about the tasks of a file or a project."""
 
 _SHARED = 4
 """An option with the same words in so many commands is described once."""
@@ -53,30 +58,34 @@ def page() -> str:
     )
     shared = {item: None for item, count in counted.items() if count >= _SHARED}
     sections = (_section(name, command, shared) for name, command in commands())
-    return "\n".join([_HEAD, "## Options of several commands", "", *shared, "", *sections])
+    tasks = dict.fromkeys(
+        _item(each) for each in _parameters(dict(commands())["camvo quote"]) if each.name in _TASKS
+    )
+    others = [item for item in shared if item not in tasks]
+    options = ["## Options of several commands", "", *others, "", "### Which tasks", "", *tasks, ""]
+    return "\n".join([_HEAD, *options, *sections])
 
 
 def _section(name: str, command: Any, shared: Mapping[str, None]) -> str:
     prose, _, example = command.help.partition("Example:")
-    lines = [f"## {name}", "", *_paragraphs(prose), "```sh", " ".join(example.split()), "```", ""]
-    items = {_item(each): each.opts[0] for each in _parameters(command)}
+    summary = " ".join(prose.strip().partition("\n\n")[0].split())
+    lines = [f"## {name}", "", summary, "", "```sh", " ".join(example.split()), "```", ""]
+    parameters = _parameters(command)
+    if {each.name for each in parameters} >= _TASKS:
+        parameters = [each for each in parameters if each.name not in _TASKS]
+        lines.append("- [which tasks](#which-tasks)")
+    items = {_item(each): each.opts[0] for each in parameters}
     also = ", ".join(f"`{option}`" for item, option in items.items() if item in shared)
     lines += [item for item in items if item not in shared]
     if also:
         lines.append(f"- [also](#options-of-several-commands): {also}")
-    return "\n".join([*lines, ""] if items else lines)
+    return "\n".join([*lines, ""])
 
 
 def _parameters(command: Any) -> list[Any]:
     """The arguments of a command, then its options."""
     options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     return [*(each for each in command.params if each.param_type_name == "argument"), *options]
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    for paragraph in text.strip().split("\n\n"):
-        yield " ".join(paragraph.split())
-        yield ""
 
 
 def _item(parameter: Any) -> str:

@@ -1,4 +1,4 @@
-"""The rooms of both packages: their order, imports that only go downwards, and no circles between modules."""
+"""The rooms of both packages: their order, imports that only go downwards, and names that are used."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ MOST_LINES = 450
 LONG: Mapping[str, str] = {
     "backend.ledger.database.tables": "the schema is one table of contents",
     "backend.ledger.migrations.versions.0001_ledger": "a migration is one step",
+    "backend.server.status.report": "the report's schema is one table of contents",
 }
 """Modules with more, each with its reason."""
 
@@ -120,6 +121,11 @@ def modules() -> dict[str, Path]:
     }
 
 
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text())
+
+
 def names_of(node: ast.Import | ast.ImportFrom, importer: str) -> Iterator[str]:
     """The dotted names that one import statement could load."""
     if isinstance(node, ast.Import):
@@ -140,8 +146,8 @@ def imports() -> tuple[Import, ...]:
     """Every import of ours: at the top, in functions, and under ``TYPE_CHECKING``."""
     return tuple(
         Import(importer, node.lineno, name)
-        for importer, file in modules().items()
-        for node in ast.walk(ast.parse(file.read_text()))
+        for importer in modules()
+        for node in ast.walk(tree_of(importer))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in names_of(node, importer)
         if name in modules()
@@ -259,7 +265,7 @@ def lines_of_code(module: str) -> int:
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     strings = [
         ast.get_docstring(node, clean=False)
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(module))
         if isinstance(node, documented)
     ]
     return sum(bool(line.strip()) for line in text.splitlines()) - sum(
@@ -306,7 +312,9 @@ USED_UNSEEN: Mapping[str, str] = {
 
 def code_of_users() -> Iterator[tuple[str, ast.Module]]:
     """The code that may use a public name, and the examples of pages, each with the path of its file."""
-    for folder in (*ROOMS, "tests", "benchmarks", ".ci"):
+    for module, file in modules().items():
+        yield str(file), tree_of(module)
+    for folder in ("tests", "benchmarks", ".ci"):
         for file in (ROOT / folder).rglob("*.py"):
             yield str(file), ast.parse(file.read_text())
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
@@ -331,7 +339,7 @@ def public_names(module: str) -> set[str]:
     """The public functions and classes of a module that no framework is handed by a decorator."""
     return {
         node.name
-        for node in ast.parse(modules()[module].read_text()).body
+        for node in tree_of(module).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and not node.name.startswith("_")
         and not any(
@@ -356,3 +364,13 @@ def test_every_public_name_has_a_user_outside_its_module() -> None:
         if not any(is_within(module, folder) for folder in USED_UNSEEN)
     }
     assert {module: names for module, names in own.items() if names} == {}
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    """One word means one thing in the whole repository."""
+    places: dict[str, list[str]] = {}
+    for module in modules():
+        for node in tree_of(module).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

@@ -14,8 +14,7 @@ from backend.annotation.asking import Asking, Voters
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
-from backend.annotation.openings import Openings
-from backend.annotation.planner import Allowances, Planned, Planner, Terms
+from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
 from backend.annotation.recording import (
     FinishedTask,
     Known,
@@ -31,9 +30,8 @@ from backend.annotation.task_prompt import Contexts, EmbeddedContexts, TaskPromp
 from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
-from backend.learning.fits import Scorers
 from backend.learning.label_schemes import LabelSchemes
-from backend.learning.states import StateKey
+from backend.learning.states import Scorers, StateKey
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.rounds import Round, RoundKey

@@ -40,8 +40,8 @@ from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.ensemble import Single
 from camvo.policies.policy import Conditions, Plan, Policy
-from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import twins
+from camvo.student import STUDENT
+from camvo.twins import twins
 
 _LEAST_WAIT: Final = 10.0
 _LONGEST_WAIT: Final = 5.0

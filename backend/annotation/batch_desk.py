@@ -34,7 +34,7 @@ from backend.ledger.money import Purse
 from backend.models import Pool
 from backend.models.batches.provider import WINDOW, BatchProvider, ProviderBatch
 from backend.settings import BudgetSettings, ModelSettings
-from camvo.twins.twins import same_model
+from camvo.twins import same_model
 
 LEASE: Final = 15.0
 """Seconds until another process may take over a job whose sender is silent."""

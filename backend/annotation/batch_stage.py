@@ -33,7 +33,7 @@ from backend.models.call_ledger import ATTEMPTS, attempt_key
 from backend.models.pack_ledger import pack_key
 from backend.questions.question import TaskQuestion
 from camvo.policies.policy import Conditions, Drawn, Plan, Policy, Waiting
-from camvo.twins.twins import twins
+from camvo.twins import twins
 
 
 @dataclass(frozen=True, slots=True)

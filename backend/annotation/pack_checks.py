@@ -15,7 +15,7 @@ from backend.ledger import Ledger
 from backend.ledger.answers import PackCheck, PackChecks
 from backend.ledger.database.writer import GroupedReads
 from camvo.policies.policy import Plan
-from camvo.twins.twins import judge_pack, twins
+from camvo.twins import judge_pack, twins
 
 COIN: Final = 0.02
 """The share of packed tasks whose models are asked singly, too."""

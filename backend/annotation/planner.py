@@ -1,10 +1,13 @@
-"""What a policy observes of a task's questions before it plans."""
+"""What a policy observes of a task's questions before it plans, and how long the first tasks let others wait."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -15,8 +18,7 @@ from backend.annotation.job import Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
 from backend.learning.earlier_projects import EarlierProjects, question_kind
-from backend.learning.fits import BackgroundFits, Students
-from backend.learning.states import StateKey, States
+from backend.learning.states import BackgroundFits, StateKey, States, Students
 from backend.ledger import Ledger, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
@@ -25,9 +27,8 @@ from backend.ledger.rounds import ProjectRounds
 from camvo.policies.joint import Joint
 from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
 from camvo.state.state import State
-from camvo.student.student import Student
-from camvo.student.taught_texts import STUDENT, StudiedText, hashed_ngrams
-from camvo.twins.twins import once_each
+from camvo.student import STUDENT, Student, StudiedText, hashed_ngrams
+from camvo.twins import once_each
 from camvo.votes.labels import LABEL_VOTE
 
 _SECONDS: Final = 2.0
@@ -232,3 +233,60 @@ class Planner:
 def _task_name(question: JobQuestion) -> str:
     """The name that identifies the task in the exploration draw. It is the same in every process."""
     return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"
+
+
+_PATIENCE: Final = 30.0
+"""Seconds that a task waits at most for the first rounds: a model may be slow, or away."""
+
+
+class Openings:
+    """Holds tasks back while others ask every model about the first tasks. Used from one event loop only.
+
+    The first rounds of a project teach whom to ask about the later ones. Without a limit, all tasks that are
+    worked on at once would be first ones.
+    """
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._begun: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+        self._all_ended: dict[str, asyncio.Event] = {}
+
+    def ended_so_far(self, project: str) -> int:
+        """How many first rounds of a project have ended in this process."""
+        return self._ended[project]
+
+    def is_full(self, project: str, plan: Plan, ended: int) -> bool:
+        """Whether a plan asks every model only because the answers of others are not there yet.
+
+        ``ended``: how many first rounds had ended before it was planned; the plan may not know later ones.
+        """
+        return 0 < _needed(plan) <= self._begun[project] - ended
+
+    async def wait(self, project: str) -> bool:
+        """Wait until the rounds under way have ended; false if that takes longer than is bearable."""
+        event = self._all_ended.setdefault(project, asyncio.Event())
+        try:
+            await asyncio.wait_for(event.wait(), self._patience)
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def asking(self, project: str, plan: Plan) -> Iterator[None]:
+        """Count a round while its models are asked."""
+        if not _needed(plan):
+            yield
+            return
+        self._begun[project] += 1
+        try:
+            yield
+        finally:
+            self._ended[project] += 1
+            if self._ended[project] == self._begun[project] and project in self._all_ended:
+                self._all_ended.pop(project).set()
+
+
+def _needed(plan: Plan) -> int:
+    """How many first rounds the project needs, with this one; 0 if it is none of them."""
+    return 0 if plan.stages is None else plan.stages.opening

@@ -23,9 +23,9 @@ from backend.ledger.rounds import Round, RoundKey
 from backend.telemetry import metrics
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Plan, Policy
-from camvo.stages.stages import on_question
-from camvo.student.taught_texts import STUDENT, StudiedText
-from camvo.twins.twins import once_each
+from camvo.stages import on_question
+from camvo.student import STUDENT, StudiedText
+from camvo.twins import once_each
 from camvo.votes import registry
 from camvo.votes.aggregation import Decision
 

@@ -26,7 +26,7 @@ from backend.errors import (
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 
 @dataclass(frozen=True, slots=True)

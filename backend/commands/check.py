@@ -33,7 +33,7 @@ from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import Messages, answer_schema, prompt_messages
 from backend.questions.question import ConfigQuestion
 from backend.questions.redaction import Redactor, redactor_named
-from backend.runtime.annotation_process import recall_usage
+from backend.runtime import recall_usage
 from backend.server.status.formats import dollars, of, seconds
 from backend.settings import Environment, ModelSettings, Settings
 from backend.settings.policies import policy_in_force, policy_of

@@ -24,7 +24,7 @@ from backend.ledger.rounds import ProjectRounds, Round
 from backend.questions import parse_label_config
 from backend.settings import child_environment
 from camvo.errors import CamvoError
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 _CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, refuse, source_and_options
+from backend.commands.shared.arguments import TasksOf, refuse, with_groups
 from backend.errors import ConfigError
 
 
+@with_groups
 def try_text(  # noqa: PLR0917 - a command's options
-    source: arguments.SourceFile = None,
-    project: arguments.ProjectInstead = None,
+    tasks: TasksOf,
     instructions: Annotated[
         Path | None,
         typer.Option(
@@ -31,15 +32,8 @@ def try_text(  # noqa: PLR0917 - a command's options
     out: Annotated[
         Path, typer.Option("--out", metavar="PATH", help="Where the page goes, an HTML file.")
     ] = Path("try.html"),
-    label_config: arguments.LabelConfigFile = None,
-    labels: arguments.Labels = None,
-    text_column: arguments.TextColumn = None,
-    config: Config = None,
-    id_column: arguments.IdColumn = None,
-    name: arguments.Name = None,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
-    label_studio: LabelStudioUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare new instructions with the present ones, side by side, before anything changes.
@@ -53,23 +47,10 @@ def try_text(  # noqa: PLR0917 - a command's options
     from backend.commands.instructions.trial import TrialOptions, run_trial  # noqa: PLC0415 - keeps the help fast
 
     new = new_label_config
-    if source is None:  # the project has a label config, so this can only be the new one
-        refuse("is given twice", "leave it out", label_config=new and label_config)
-        new, label_config = new or label_config, None
-    chosen, options = source_and_options(
-        source,
-        project,
-        {
-            "label_config": label_config,
-            "labels": labels,
-            "text_column": text_column,
-            "id_column": id_column,
-            "name": name,
-        },
-        {"label_studio": label_studio},
-        budget=budget,
-        yes=yes,
-    )
+    if tasks.source is None:  # the project has a label config, so this can only be the new one
+        refuse("is given twice", "leave it out", label_config=new and tasks.label_config)
+        new, tasks = new or tasks.label_config, replace(tasks, label_config=None)
+    chosen, options = tasks.chosen(budget=budget, yes=yes)
     if instructions is None and new is None:
         raise ConfigError(
             "say what to try",
@@ -77,12 +58,12 @@ def try_text(  # noqa: PLR0917 - a command's options
             fix="give a file with new instructions, or a label config",
         )
     trial = TrialOptions(instructions, new, sample, out)
-    run_trial(chosen, trial, options, config, label_studio, as_json=as_json)
+    run_trial(chosen, trial, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@with_groups
 def codebook(  # noqa: PLR0917 - a command's options
-    source: arguments.SourceFile = None,
-    project: arguments.ProjectInstead = None,
+    tasks: TasksOf,
     out: Annotated[
         Path, typer.Option("--out", metavar="PATH", help="Where the codebook goes, as Markdown.")
     ] = Path("codebook.md"),
@@ -100,16 +81,9 @@ def codebook(  # noqa: PLR0917 - a command's options
             help="Also write it below the project's instructions in Label Studio, for annotators alone.",
         ),
     ] = False,
-    label_config: arguments.LabelConfigFile = None,
-    labels: arguments.Labels = None,
-    text_column: arguments.TextColumn = None,
-    config: Config = None,
-    id_column: arguments.IdColumn = None,
-    name: arguments.Name = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="With --into-project: change the project's instructions.")
     ] = False,
-    label_studio: LabelStudioUrl = None,
 ) -> None:
     """Write what each label means: its hint, examples that people confirmed, and what it is taken for.
 
@@ -120,18 +94,7 @@ def codebook(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.instructions.codebook import CodebookOptions, run_codebook  # noqa: PLC0415
 
-    chosen, options = source_and_options(
-        source,
-        project,
-        {
-            "label_config": label_config,
-            "labels": labels,
-            "text_column": text_column,
-            "id_column": id_column,
-            "name": name,
-        },
-        {"into_project": into_project, "label_studio": label_studio},
-    )
+    chosen, options = tasks.chosen({"into_project": into_project})
     refuse("needs --into-project", "leave it out", yes=yes and not into_project)
     refuse(
         "would show annotators the labels of blind tasks",
@@ -139,12 +102,12 @@ def codebook(  # noqa: PLR0917 - a command's options
         quote_blind=quote_blind and into_project,
     )
     wanted = CodebookOptions(out, examples, quote_blind, into_project, yes)
-    run_codebook(chosen, wanted, options, config, label_studio)
+    run_codebook(chosen, wanted, options, tasks.config, tasks.label_studio)
 
 
+@with_groups
 def refine(  # noqa: PLR0917 - a command's options
-    source: arguments.SourceFile = None,
-    project: arguments.ProjectInstead = None,
+    tasks: TasksOf,
     by: Annotated[
         str | None,
         typer.Option("--by", help="The model of the pool that proposes.", show_default="the dearest one"),
@@ -163,18 +126,11 @@ def refine(  # noqa: PLR0917 - a command's options
         bool,
         typer.Option("--take-back", help="Ask nobody: write the project's text before this one into it."),
     ] = False,
-    label_config: arguments.LabelConfigFile = None,
-    labels: arguments.Labels = None,
-    text_column: arguments.TextColumn = None,
-    config: Config = None,
-    id_column: arguments.IdColumn = None,
-    name: arguments.Name = None,
     budget: arguments.Budget = None,
     yes: Annotated[
         bool,
         typer.Option("--yes", help="Spend what the quote says, or change the project's text."),
     ] = False,
-    label_studio: LabelStudioUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Let a model propose changes of the instructions, and judge them on labelled tasks that it never saw.
@@ -184,20 +140,7 @@ def refine(  # noqa: PLR0917 - a command's options
 
     Example: camvo refine --project 1 --by opus --budget 5
     """
-    chosen, options = source_and_options(
-        source,
-        project,
-        {
-            "label_config": label_config,
-            "labels": labels,
-            "text_column": text_column,
-            "id_column": id_column,
-            "name": name,
-        },
-        {"adopt": adopt, "take_back": take_back, "label_studio": label_studio},
-        budget=budget,
-        yes=yes,
-    )
+    chosen, options = tasks.chosen({"adopt": adopt, "take_back": take_back}, budget=budget, yes=yes)
     refuse("is another text than that of --adopt", "leave one out", take_back=take_back and adopt)
     if adopt is not None or take_back:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
@@ -205,9 +148,9 @@ def refine(  # noqa: PLR0917 - a command's options
         from backend.commands.instructions.refine import adopt_text  # noqa: PLC0415 - the same
 
         refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
-        adopt_text(int(project or 0), adopt, config, label_studio, Console(), yes=yes)
+        adopt_text(int(tasks.project or 0), adopt, tasks.config, tasks.label_studio, Console(), yes=yes)
         return
     from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
 
     wanted = RefineOptions(by, sample, out)
-    run_refine(chosen, wanted, options, config, label_studio, as_json=as_json)
+    run_refine(chosen, wanted, options, tasks.config, tasks.label_studio, as_json=as_json)

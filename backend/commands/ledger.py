@@ -16,7 +16,7 @@ from typing import IO
 from rich.console import Console
 from sqlalchemy import Connection
 
-from backend import settings
+from backend import settings, upkeep
 from backend.commands.shared.output import Advance, progress_bar
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError, LedgerError
@@ -25,8 +25,7 @@ from backend.learning.actions import AffectedLabels
 from backend.ledger import Ledger, projects
 from backend.ledger.human_annotations import Withdrawal
 from backend.settings import Environment, Settings
-from backend.upkeep import copying, pruning, verification
-from backend.upkeep.pruning import Pruned
+from backend.upkeep import Pruned
 
 _TASKS_PER_TRANSACTION = 20
 """Bounds how long the server's writes wait."""
@@ -160,7 +159,7 @@ def prune_ledger(
             stored = projects.list_all(connection)
             if project is not None:
                 stored = [stored_project(connection, project)]
-        plans = [pruning.planned(ledger, each.key, age) for each in stored]
+        plans = [upkeep.planned(ledger, each.key, age) for each in stored]
         plans = [plan for plan in plans if plan.events or plan.rounds]
         for plan in plans:
             console.print(_described(plan, "to be"), highlight=False, soft_wrap=True)
@@ -172,14 +171,14 @@ def prune_ledger(
         for plan in plans:
             with progress_bar(console, "events", plan.events, transient=True) as advance:
                 lambda_l = loaded.policy.lambda_l
-                done = pruning.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
+                done = upkeep.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
             console.print(
                 f"{_described(done, 'were')}, {done.answers} answers were deleted, "
                 f"{done.lines} lines of batches too",
                 highlight=False,
                 soft_wrap=True,
             )
-        pruning.forget_orphans(ledger)
+        upkeep.forget_orphans(ledger)
         if compact:
             ledger.compact()
 
@@ -192,7 +191,7 @@ def verify_ledger(console: Console, environment: Environment, url: str | None) -
     with _readable_ledger(environment) as ledger, ledger.read() as connection:
         total = len(projects.list_all(connection))
         with progress_bar(console, "projects", total, transient=True) as advance:
-            for problem in verification.problems(connection, advance):
+            for problem in upkeep.problems(connection, advance):
                 found += 1
                 console.print(
                     f"{problem.kind}: {problem.where}: {problem.what}", highlight=False, soft_wrap=True
@@ -208,7 +207,7 @@ def export_ledger(environment: Environment, out: Path | None, project: str | Non
     with _readable_ledger(environment) as ledger, ledger.read() as connection:
         keys = None if project is None else [stored_project(connection, project).key]
         with _opened(out) as stream:
-            for line in copying.lines(connection, keys):
+            for line in upkeep.lines(connection, keys):
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
@@ -218,14 +217,14 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
         source.migrate()
         target.migrate()
         with source.read() as connection:
-            total = sum(copying.row_counts(connection).values())
+            total = sum(upkeep.row_counts(connection).values())
         with progress_bar(console, "rows", total, transient=True) as advance:
-            copied = copying.copy(source, target, advance)
+            copied = upkeep.copy(source, target, advance)
         console.print(
             f"{sum(copied.values())} rows copied to {target.place}", highlight=False, soft_wrap=True
         )
         with target.read() as connection:
-            wrong = list(verification.problems(connection, lambda _: None))
+            wrong = list(upkeep.problems(connection, lambda _: None))
     if wrong:
         raise LedgerError(
             f"the copy has {len(wrong)} problems, as its source probably has",

@@ -21,8 +21,8 @@ from backend.commands.bulk.quoting import print_quote, quote_after_pilot
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.index import Index
 from backend.datasets.sources import open_source
+from backend.datasets.tasks import Index
 from backend.errors import ConfigError
 from backend.label_studio.client import Client
 from backend.ledger import migrate

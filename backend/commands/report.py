@@ -27,11 +27,16 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
-from backend.server.status.agreement import AgreementReport, beyond_chance, points, replaceable
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, moment, of, percent, seconds
-from backend.server.status.people_and_models import LEAST_LABELS
+from backend.server.status.people_and_models import (
+    LEAST_LABELS,
+    beyond_chance,
+    points,
+    replaceable,
+)
 from backend.server.status.report import (
+    AgreementReport,
     Alert,
     AnnotatorReport,
     EstimateReport,

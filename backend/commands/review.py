@@ -47,11 +47,11 @@ from backend.server.status.formats import dollars, of
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from backend.threads import Threads
-from camvo.annotators.annotators import PRIOR_PERSON
+from camvo.annotators import PRIOR_PERSON
 from camvo.policies.joint import Joint
 from camvo.scores import reviews
 from camvo.scores.reviews import NOTHING_SEEN, Candidate, Suggestion, TaughtBefore, teaches
-from camvo.student.taught_texts import without_silent_student
+from camvo.student import without_silent_student
 from camvo.votes.labels import label_posterior
 from camvo.votes.ordered import has_vote_model
 

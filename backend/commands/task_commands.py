@@ -11,11 +11,9 @@ import typer
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import (
     Config,
-    LabelStudioUrl,
-    options_of,
+    TasksOf,
     refuse,
-    require_one_source,
-    source_and_options,
+    with_groups,
 )
 from backend.errors import ConfigError
 
@@ -23,17 +21,11 @@ if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
 
 
+@with_groups
 def label(  # noqa: PLR0917 - a command's options
-    source: arguments.SourceFile = None,
-    project: arguments.ProjectInstead = None,
-    label_config: arguments.LabelConfigFile = None,
-    labels: arguments.Labels = None,
-    text_column: arguments.TextColumn = None,
+    tasks: TasksOf,
     out: arguments.Out = None,
     spreadsheet: arguments.Spreadsheet = False,
-    config: Config = None,
-    id_column: arguments.IdColumn = None,
-    name: arguments.Name = None,
     blind: arguments.Blind = 0,
     sample: arguments.Sample = 0,
     pilot: arguments.Pilot = 0,
@@ -49,7 +41,6 @@ def label(  # noqa: PLR0917 - a command's options
     certificate: arguments.Certificate = None,
     shard: arguments.ShardOf = None,
     engine: arguments.Engine = None,
-    label_studio: LabelStudioUrl = None,
 ) -> None:
     """Label a whole file, or a Label Studio project in this process. Calls models, which costs money.
 
@@ -61,34 +52,29 @@ def label(  # noqa: PLR0917 - a command's options
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
-    require_one_source(source, project)
+    of_run = {"blind": blind, "sample": sample}
+    tasks.require_one(of_file={**of_run, "shard": shard, "engine": engine})
     if ask_more is not None and not recount:
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
-    spending: dict[str, Any] = {"budget": budget, "yes": yes, "pilot": pilot}
-    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
-    of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
-    counting = {"recount": recount, "ask_more": ask_more}
     of_batches = {"batch": batch, "wait": wait}
-    spending |= {"retry_failed": retry_failed, "no_wait": no_wait, "spreadsheet": spreadsheet, "below": below}
-    if project is not None:
-        fix = "leave it out: Label Studio has the tasks and the label config"
-        refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
+    counting = {"recount": recount, "ask_more": ask_more}
+    spending: dict[str, Any] = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
+    spending |= {"no_wait": no_wait, "spreadsheet": spreadsheet, "below": below}
+    if tasks.project is not None:
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
-        ending = _label_project(project, config, label_studio, out, **spending, **of_batches, **counting)
+        ending = _label_project(tasks, out, **spending, **of_batches, **counting)
     else:
-        refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
-        if source is None or out is None:
+        if tasks.source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
         if engine is not None:
             refuse("is for CSV, and parts are Parquet", "leave it out", spreadsheet=spreadsheet)
-        of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
-        parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
+        parts = _checked_parts(shard, engine, recount, of_batches, **of_run, pilot=pilot)
         blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
-        options = options_of(**of_file, **run)  # type: ignore[arg-type]
-        ending = _label_file(source, out, options, config, engine)
+        options = tasks.run_options(**run)
+        ending = _label_file(tasks.source, out, options, tasks.config, engine)
         if certificate is not None:
-            _issue(certificate, options.project(source), config)
+            _issue(certificate, options.project(tasks.source), tasks.config)
     if ending:
         raise typer.Exit(ending)
 
@@ -140,15 +126,14 @@ def _issue(certificate: Path, project: str, config: Path | None) -> None:
     issue_certificate(Console(), environment_with(config), project, certificate)
 
 
-def _label_project(
-    project: int, config: Path | None, label_studio: str | None, out: str | None, **spending: Any
-) -> int:
+def _label_project(tasks: TasksOf, out: str | None, **spending: Any) -> int:
     """Label a project in this process; returns the exit code."""
     from backend.commands.label.project import label_project  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
+    file = None if out is None else _file_of(out)
     return label_project(
-        project, config, label_studio, LabelOptions(**spending), None if out is None else _file_of(out)
+        int(tasks.project or 0), tasks.config, tasks.label_studio, LabelOptions(**spending), file
     )
 
 
@@ -163,15 +148,9 @@ def _file_of(out: str) -> Path:
     return Path(out)
 
 
+@with_groups
 def quote(  # noqa: PLR0917 - a command's options
-    source: arguments.SourceFile = None,
-    project: arguments.ProjectInstead = None,
-    label_config: arguments.LabelConfigFile = None,
-    labels: arguments.Labels = None,
-    text_column: arguments.TextColumn = None,
-    config: Config = None,
-    id_column: arguments.IdColumn = None,
-    name: arguments.Name = None,
+    tasks: TasksOf,
     pilot: arguments.Pilot = 0,
     batch: arguments.Batch = False,
     budget: arguments.Budget = None,
@@ -187,7 +166,6 @@ def quote(  # noqa: PLR0917 - a command's options
             " price.",
         ),
     ] = None,
-    label_studio: LabelStudioUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what labelling a file or a project will cost, and how long it takes.
@@ -200,16 +178,8 @@ def quote(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.quote import print_quote_of  # noqa: PLC0415 - keeps the help fast
 
-    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
-    spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes, "below": below}
-    chosen, options = source_and_options(
-        source,
-        project,
-        {**of_file, "id_column": id_column, "name": name},
-        {"label_studio": label_studio},
-        **spending,
-    )
-    print_quote_of(chosen, options, config, label_studio, as_json=as_json, target=target)
+    chosen, options = tasks.chosen(pilot=pilot, batch=batch, budget=budget, yes=yes, below=below)
+    print_quote_of(chosen, options, tasks.config, tasks.label_studio, as_json=as_json, target=target)
 
 
 def jobs(
@@ -236,22 +206,15 @@ def jobs(
     list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
 
 
-def show(  # noqa: PLR0917 - a command's options
+@with_groups
+def show(
     task: Annotated[
         str,
         typer.Option(
             "--task", help="The task's number in Label Studio; of a file's row, its id or its line."
         ),
     ],
-    source: arguments.SourceFile = None,
-    project: arguments.ProjectInstead = None,
-    label_config: arguments.LabelConfigFile = None,
-    labels: arguments.Labels = None,
-    text_column: arguments.TextColumn = None,
-    config: Config = None,
-    id_column: arguments.IdColumn = None,
-    name: arguments.Name = None,
-    label_studio: LabelStudioUrl = None,
+    tasks: TasksOf,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show one task: the messages that models are sent, their answers, the votes, prices and seconds.
@@ -262,17 +225,8 @@ def show(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.show import show_task  # noqa: PLC0415 - keeps the help fast
 
-    require_one_source(source, project)
-    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
-    if source is None:
-        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name)
-        show_task(
-            int(project or 0), task, options_of(None, None, None), config, label_studio, as_json=as_json
-        )
-        return
-    refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
-    options = options_of(**of_file, id_column=id_column, name=name)  # type: ignore[arg-type]
-    show_task(source, task, options, config, None, as_json=as_json)
+    chosen, options = tasks.chosen()
+    show_task(chosen, task, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
 def teach(

@@ -22,7 +22,7 @@ from backend.ledger.learning_data import JudgedRound, LearningRounds, Reliabilit
 from backend.ledger.reports import QuestionSums
 from backend.ledger.rounds import ProjectRounds
 from backend.settings import Settings
-from camvo.annotators.annotators import PeoplesTask, fit_reliabilities
+from camvo.annotators import PeoplesTask, fit_reliabilities
 from camvo.errors import CamvoError
 from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation

@@ -29,7 +29,7 @@ from camvo.state.contribution import Contribution
 from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson
 from camvo.state.exploration import PatternCounts
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 _CHECK: Final = 60.0
 """Seconds after which a state is checked for lessons that it must not use any more."""

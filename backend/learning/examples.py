@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from backend.errors import TaskError
 from backend.label_studio.payloads import WebhookEvent
-from backend.learning.fits import PAUSE, FitCache
-from backend.learning.states import StateKey
+from backend.learning.states import PAUSE, FitCache, StateKey
 from backend.ledger import Ledger, projects
 from backend.ledger.database.writer import outlast
 from backend.ledger.human_annotations import Annotations

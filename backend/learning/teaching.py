@@ -32,10 +32,10 @@ from backend.ledger.recounts import FurtherVote, Recounts
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.telemetry import metrics
-from camvo.annotators.annotators import PRIOR_PERSON, weighed_label
+from camvo.annotators import PRIOR_PERSON, weighed_label
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, Restart, revision
-from camvo.student.taught_texts import sealed
+from camvo.student import sealed
 from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE

@@ -1,7 +1,7 @@
 """New instructions compared with earlier ones as they go: which text's labels are right more often.
 
 Both labels of a task that models were asked about under both texts are judged by what people say. The test
-holds at every look (:mod:`camvo.numerics.races`), because a person looks whenever they like.
+holds at every look (:mod:`camvo.numerics.comparisons`), because a person looks whenever they like.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from backend.learning.label_schemes import epochs_with_other_instructions
 from backend.ledger.decided import JudgedTwice, asked_by_score, judged_twice
 from backend.ledger.schemes import Schemes
-from camvo.numerics.races import Race
+from camvo.numerics.comparisons import Race
 
 Verdict = Literal["better", "worse", "undecided", "selected"]
 

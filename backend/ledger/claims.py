@@ -20,10 +20,10 @@ from sqlalchemy import insert as insert_rows
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger import money
+from backend.ledger.answers import store_received
 from backend.ledger.database import tables
 from backend.ledger.database.statements import insert, now
 from backend.ledger.database.writer import Writer
-from backend.ledger.received import store_received
 
 
 @cache

@@ -28,7 +28,7 @@ from backend.ledger import projects, recounts
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context, unpack_text, with_context, without_context
 from backend.ledger.database.statements import among, insert_new, insert_or_replace
-from camvo.student.taught_texts import Ngrams
+from camvo.student import Ngrams
 from camvo.typing import Array
 
 _table, _contexts = tables.events, tables.contexts

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, or
 from backend.errors import BadAnswerError, CutOffError, RefusedError
 from backend.ledger.database import tables
 from backend.ledger.money import from_picodollars
-from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import model_of
+from camvo.student import STUDENT
+from camvo.twins import model_of
 
 _rounds, _votes, _calls = tables.rounds.c, tables.votes.c, tables.calls.c
 _failed, _answers = tables.failed_tasks.c, tables.answers.c

@@ -36,7 +36,7 @@ from backend.ledger.database.statements import (
     insert_or_replace,
 )
 from backend.ledger.schemes import Schemes, relabelled_in
-from camvo.student.taught_texts import Ngrams, sealed
+from camvo.student import Ngrams, sealed
 from camvo.typing import Array
 from camvo.votes.relabelling import LabelChange
 

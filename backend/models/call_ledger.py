@@ -26,12 +26,11 @@ from backend.errors import (
     TaskError,
 )
 from backend.ledger import Writer, answers, money, projects
-from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
+from backend.ledger.answers import BoughtAnswer, CallOutcome, ReceivedAnswers, settle_calls, store_answers
 from backend.ledger.claims import Claim, Claims, Contacts, process_owner
 from backend.ledger.database.statements import now
 from backend.ledger.database.writer import GroupedWrite, is_temporary
 from backend.ledger.money import MoneyQueue, Purse, Reservation, Settlements
-from backend.ledger.received import ReceivedAnswers
 from backend.questions.prompts.messages import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import BudgetSettings

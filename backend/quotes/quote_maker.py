@@ -17,32 +17,30 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions.question import hidden_questions
 from backend.quotes.quote import (
+    NONE_TO_COME,
     AskingMode,
     JobTally,
+    KnownRounds,
     ModelQuote,
     Quote,
     QuoteEvidence,
     Range,
+    TargetQuote,
     asking_now,
     label_price,
     levers,
     model_quote,
-    total,
-)
-from backend.quotes.target_quote import (
-    NONE_TO_COME,
-    KnownRounds,
-    TargetQuote,
     read_known_rounds,
     read_labelled,
     target_quote,
+    total,
 )
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
-from camvo.quotes.forecast import Forecast, documented_share, forecast
+from camvo.quotes import Forecast, documented_share, forecast
 from camvo.state.exploration import UNASKED
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.ordered import has_vote_model

@@ -47,8 +47,8 @@ from backend.settings.policies import policy_of
 from camvo.errors import CamvoError
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions
-from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import not_voted, twins
+from camvo.student import STUDENT
+from camvo.twins import not_voted, twins
 
 _BULK = 1_000_000
 """The size of request that these calls count as: those of predictions go first."""

@@ -42,7 +42,7 @@ from camvo.policies.policy import Policy
 from camvo.scores.calibration import Scorer
 from camvo.state.state import State
 from camvo.subsets.oracle import MOST_ARMS
-from camvo.twins.twins import not_voted, twins
+from camvo.twins import not_voted, twins
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
 

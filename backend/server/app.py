@@ -42,8 +42,7 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.server.access import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
-from backend.server.status.build import build_report, selected_projects
-from backend.server.status.live import read_live
+from backend.server.status.build import build_report, read_live, selected_projects
 from backend.server.status.missing import missing_of
 from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment

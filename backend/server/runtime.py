@@ -43,8 +43,7 @@ from backend.quotes.quote_maker import QuoteMaker
 from backend.recounting.automatic import AutomaticRecounts, Delivery, RecountStep
 from backend.recounting.further import Completing, Portion, ask_portion
 from backend.recounting.recounter import Doubts, Recounter
-from backend.runtime.annotation_process import AnnotationProcess
-from backend.runtime.loop_thread import LoopThread
+from backend.runtime import AnnotationProcess, LoopThread
 from backend.server.served_projects import ServedProjects
 from backend.server.status.alarm_watch import AlertWatch
 from backend.settings import Environment, Settings

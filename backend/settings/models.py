@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from backend.settings.mistakes import Real, Whole, closest, mistake
-from camvo.twins.twins import packed_arm
+from camvo.twins import packed_arm
 
 _ONE_ANSWER = "leave it out: each call returns one complete answer"
 _LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"

@@ -27,9 +27,9 @@ from backend.settings.models import DEFAULT_MODELS, ModelSettings
 from backend.settings.policies import NotNegative, PolicyOverrides, PolicySettings, Share
 from camvo.policies.named import has_student
 from camvo.policies.policy import Policy
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
-from camvo.twins.twins import model_of
+from camvo.twins import model_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIX = "put the address into an environment variable, and write alerts: {url_env: CAMVO_ALERTS_URL}"

@@ -15,8 +15,7 @@ from scipy.special import ndtr, ndtri, owens_t
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import nearest_psd, root
-from camvo.replays.replay import VotesTable
-from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.replay import SyntheticModel, VotesTable
 from camvo.typing import Array
 
 _ROUNDING = 1e-12

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.joint_fit import JointFit
+from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern, named_labels
-from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 Cast = dict[str, str | None]
 """Arm → label, ``None`` if it gave none. Arms that were not asked are absent."""

@@ -27,7 +27,7 @@ from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import VotesTable, replay
 from camvo.scores import calibration, reviews
-from camvo.scores import panel as panel_fit
+from camvo.scores import calibration as panel_fit
 from camvo.scores.reviews import Candidate
 from camvo.typing import Array
 

@@ -200,7 +200,7 @@ def _name(gamma: float | None) -> str:
     return "heterogeneous" if gamma is None else f"gamma-{gamma:g}"
 
 
-@replay_command.with_groups(delta="0.8,0.85,0.9,0.93,0.95,0.96", k_min="1,3")
+@replay_command.with_policies(delta="0.8,0.85,0.9,0.93,0.95,0.96", k_min="1,3")
 def synthetic(
     *,
     gamma: Annotated[

@@ -16,9 +16,9 @@ from camvo.joint.joint_fit import JointFit
 from camvo.policies.joint import CAUTION_ROUNDS, Joint
 from camvo.policies.policy import JointFitData
 from camvo.replays.replay import VotesTable
-from camvo.stages.stages import QuestionStages, cheapest_first, next_arms
+from camvo.stages import QuestionStages, cheapest_first, next_arms
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern, named_labels
-from camvo.state.kept_rounds import LatestRounds
 from camvo.typing import Array
 
 _GROWTH, _LEAST = 1.2, 64

@@ -24,7 +24,7 @@ from scores import read, shuffled
 from camvo.policies.joint import Joint
 from camvo.policies.parameters import ByLabel
 from camvo.replays.replay import VotesTable
-from camvo.scores.recall import label_found
+from camvo.scores.guarantee import label_found
 
 KINDS = ("plain", "drift", "early", "missing", "copies")
 

@@ -23,8 +23,8 @@ from typing import Any, Final
 import numpy as np
 
 from camvo.joint.plans import ArmGrades
-from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, level_of
-from camvo.student.taught_texts import STUDENT
+from camvo.state.contribution import TOP_LEVEL, ConfidenceCounts, level_of
+from camvo.student import STUDENT
 from camvo.typing import Array
 
 _BELOW: Final = (0.2, 0.5)

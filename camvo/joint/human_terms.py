@@ -22,7 +22,7 @@ from camvo.joint.grades import NO_GRADES, Grades
 from camvo.joint.votes import Rows, row_of
 from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_averaged_logit, fit_proven_logit
 from camvo.numerics.small import EPSILON
-from camvo.state.kept_rounds import KeptRound
+from camvo.state.contribution import KeptRound
 from camvo.typing import Array
 
 _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0

@@ -35,10 +35,10 @@ from camvo.joint.skills import ContextSkills
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known, weighted_median
+from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
-from camvo.state.kept_rounds import LatestRounds
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import Array
 
 

@@ -25,8 +25,8 @@ from camvo.joint.scale_readings import ScaleReadings
 from camvo.joint.scale_votes import ScaleVotes
 from camvo.joint.votes import Rows, VoteRows
 from camvo.numerics.small import weighted_median
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import UNASKED, PatternCounts
-from camvo.state.kept_rounds import LatestRounds
 from camvo.typing import Array
 from camvo.votes.ordered import OrderedVote
 

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from camvo.numerics.small import EPSILON, TIE
 from camvo.state.exploration import UNASKED, VotePattern
-from camvo.twins.twins import same_model
+from camvo.twins import same_model
 from camvo.typing import Array
 
 Rows = NDArray[np.int64]

@@ -26,10 +26,10 @@ from camvo.joint.votes import (
     tempers,
 )
 from camvo.numerics.small import EPSILON
+from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson, SkillPrior
 from camvo.state.exploration import UNASKED, PatternCounts
-from camvo.state.kept_rounds import LatestRounds
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import Array
 
 _PARTIAL_ROUNDS: Final = 300.0

@@ -28,7 +28,7 @@ from camvo.policies.policy import (
     Plan,
     fitted,
 )
-from camvo.stages.stages import (
+from camvo.stages import (
     QuestionStages,
     Stages,
     cheapest_first,
@@ -37,7 +37,7 @@ from camvo.stages.stages import (
     shares_of_waits,
     uniform_draw,
 )
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -137,7 +137,7 @@ class Joint(Ensemble, JointParameters):
             label, the worth of not missing it (:class:`.ByLabel`).
         worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
             asking all models costs for a task then says how many askings a right label is worth there.
-        recall: label → the share of the tasks with it that must be found (:mod:`camvo.scores.recall`).
+        recall: label → the share of the tasks with it that must be found (:mod:`camvo.scores.guarantee`).
             Missing such a label counts as 1 / (1 − recall) wrong labels, unless ``worth`` names it.
         agreement: the smallest share of labels that must equal those of the votes of all models, in [0, 1];
             ``None`` to stop by ``worth``. With 1 a round stops only where no further vote can change the

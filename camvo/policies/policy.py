@@ -28,13 +28,11 @@ from camvo.joint.joint_fit import JointFit
 from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.votes_fit import VotesFit
-from camvo.stages.stages import Exploration, Stages
-from camvo.state.beta_mixture import EstimatorName, posterior
-from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
-from camvo.state.contribution import Contribution
+from camvo.stages import Exploration, Stages
+from camvo.state.arm import EstimatorName, posterior
+from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts
-from camvo.state.kept_rounds import LatestRounds
 from camvo.state.state import State, check_contexts
 from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from camvo.policies.policy import Plan
-from camvo.stages.stages import UNKNOWN, Cast, Sure, on_question
-from camvo.state.confidences import SureVote
-from camvo.state.contribution import Change, Contribution
+from camvo.stages import UNKNOWN, Cast, Sure, on_question
+from camvo.state.contribution import Change, Contribution, KeptRound, SureVote
 from camvo.state.exploration import ExplorationRound
-from camvo.state.kept_rounds import KeptRound
-from camvo.student.taught_texts import Ngrams, StudiedText
+from camvo.student import Ngrams, StudiedText
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE

@@ -21,8 +21,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring
-from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
-from camvo.state.beta_mixture import BetaSums
+from camvo.state.arm import NOT_LINEAR, Arm, BetaSums, Inverse, Update, score
 from camvo.state.state import State, check_contexts
 from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import Demand, cheapest_subsets

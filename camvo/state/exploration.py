@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.twins.twins import same_model
+from camvo.twins import same_model
 from camvo.typing import Array
 
 SILENT, UNASKED = -1, -2

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend import threads
-from backend.runtime import loop_thread
-from backend.runtime.loop_thread import LoopThread
+from backend import runtime, threads
+from backend.runtime import LoopThread
 from backend.threads import Threads
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "ENDING", 0.1)
-    monkeypatch.setattr(loop_thread, "ENDING", 0.1)
+    monkeypatch.setattr(runtime, "ENDING", 0.1)
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ import sys, threading, asyncio
 from backend import threads
 threads.ENDING = 0.1
 from backend.threads import Threads
-from backend.runtime.loop_thread import LoopThread
+from backend.runtime import LoopThread
 
 def spin():
     while True:

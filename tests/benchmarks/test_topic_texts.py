@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from topic_texts import draw_topic_texts
 
-from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.replay import SyntheticModel
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.7, 1.0)}
 

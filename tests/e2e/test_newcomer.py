@@ -38,7 +38,7 @@ from sqlalchemy import select
 from backend.ledger.database import tables
 from backend.ledger.recounts import latest
 from backend.testing import OpenAIServer, Reply, task_text
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 

@@ -9,8 +9,8 @@ import pytest
 from ledger_audit import audited
 from light_workers import AT_ONCE, MODELS, Killing, books_of, run_in_process
 
+from backend import upkeep
 from backend.ledger import Ledger
-from backend.upkeep import verification
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -32,7 +32,7 @@ def test_nothing_is_lost_or_bought_twice_when_workers_are_killed(
     with closing(Ledger(ledger_url)) as ledger:
         audit = audited(ledger, books)
         with ledger.read() as connection:
-            verified = [*verification.problems(connection, lambda _: None)]
+            verified = [*upkeep.problems(connection, lambda _: None)]
     assert (audit.problems, verified) == ({}, [])
     assert len(books.killed) >= KILLS[policy]
     assert set(books.predicted) == set(killing.tasks)

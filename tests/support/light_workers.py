@@ -39,12 +39,12 @@ from ledger_audit import Books
 from scripted_litellm import LABELS, HashedTexts, ScriptedLitellm
 from server_process import child, open_calls, wait_until
 
+from backend import runtime as annotation_process
 from backend import settings
 from backend.label_studio.payloads import parse_webhook
 from backend.models import model as litellm_info
 from backend.models.call_ledger import CallLedger
 from backend.questions import parse_label_config
-from backend.runtime import annotation_process
 from backend.server.runtime import Runtime
 from backend.settings import Environment
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from camvo.annotators.annotators import PeoplesTask
+from camvo.annotators import PeoplesTask
 
 MODELS = (0.7, 0.75, 0.8)
 

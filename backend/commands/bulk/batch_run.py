@@ -24,11 +24,11 @@ from backend.errors import BatchesUnsupportedError
 from backend.ledger import batches
 from backend.ledger.batches import Jobs, Lines
 from backend.ledger.rounds import ProjectRounds
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.ensemble import Baseline, Majority, Single
-from camvo.twins.twins import twins
+from camvo.twins import twins
 
 FIRST_WINDOW: Final = 150
 """The most tasks that are labelled first, so that stopping is learnt before the large batches."""

@@ -18,7 +18,7 @@ from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
 from backend.questions.question import hidden_questions
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.settings import Settings
 
 AT_ONCE = 200

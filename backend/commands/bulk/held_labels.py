@@ -11,7 +11,7 @@ from backend.annotation.job import JobQuestion
 from backend.learning.label_schemes import Asked, earlier_epochs
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.server.status.formats import count, dollars
 from backend.settings import Settings
 

@@ -27,7 +27,7 @@ from backend.ledger import Ledger, money
 from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending, Missing, missing_of
 from backend.telemetry import tracing
 from camvo.errors import CamvoError

@@ -31,7 +31,7 @@ from backend.ledger.projects import is_of_label_studio, short_name
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
 
 PAGE = 200

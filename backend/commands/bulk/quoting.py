@@ -27,7 +27,7 @@ from backend.ledger.projects import is_of_label_studio, short_name
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
 from backend.server.status.formats import of
-from camvo.quotes.forecast import KEPT_FROM, REPLAYS
+from camvo.quotes import KEPT_FROM, REPLAYS
 
 _COLUMNS = ("in a prompt", "input tokens", "output tokens", "for all tasks", "hours", "asked about")
 

@@ -22,9 +22,8 @@ from backend.commands.bulk.process import annotation_process, open_project, reme
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.index import Index
 from backend.datasets.sources import open_source
-from backend.datasets.tasks import DatasetTask, IndexedTasks
+from backend.datasets.tasks import DatasetTask, Index, IndexedTasks
 from backend.errors import ConfigError, TaskError
 from backend.learning.projects import project_settings
 from backend.learning.teaching import answering, person

@@ -33,8 +33,8 @@ from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text, split_instructions
 from backend.server.status import formats
-from camvo.student.taught_texts import STUDENT
-from camvo.twins.twins import twins
+from camvo.student import STUDENT
+from camvo.twins import twins
 
 
 def change_instructions(  # noqa: PLR0917 - a change, and what it must not do

@@ -71,8 +71,7 @@ from backend.questions.prompts.proposals import (
 )
 from backend.server.status import formats
 from backend.settings import Environment, Settings
-from camvo.numerics.paired import Paired, compare_paired
-from camvo.numerics.races import Race
+from camvo.numerics.comparisons import Paired, Race, compare_paired
 
 
 def how_to_adopt(text: str | Path, number: int | None, config: Path | None = None) -> str:

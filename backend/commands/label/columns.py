@@ -15,7 +15,7 @@ from backend.commands.bulk.dataset_jobs import Stored
 from backend.datasets.sinks import PREFIX
 from backend.ledger.rounds import Round
 from backend.questions import LabelConfig
-from camvo.student.taught_texts import without_silent_student
+from camvo.student import without_silent_student
 
 PROJECT, TASK, ID, _LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
 """The columns of the file of blind tasks, beside the texts."""

@@ -24,11 +24,9 @@ from backend.commands.label.run import dataset_jobs, print_absent, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.index import Index, Part, PartTasks
-from backend.datasets.object_folder import PartsFolder, parts_folder
-from backend.datasets.sinks import parquet_sink
+from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
-from backend.datasets.tasks import Columns, Dataset
+from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks
 from backend.errors import ConfigError
 from backend.ledger import Ledger, migrate
 from backend.models.embedder import Embedder

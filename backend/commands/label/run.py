@@ -39,7 +39,6 @@ from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.index import Index
 from backend.datasets.sinks import (
     Kinds,
     Result,
@@ -50,7 +49,7 @@ from backend.datasets.sinks import (
     whole_file,
 )
 from backend.datasets.sources import Source, open_source
-from backend.datasets.tasks import Columns, Dataset, DatasetTask, IndexedTasks, task_name
+from backend.datasets.tasks import Columns, Dataset, DatasetTask, Index, IndexedTasks, task_name
 from backend.errors import ConfigError, DatasetError
 from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, money
@@ -62,7 +61,7 @@ from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending
 from backend.settings import Environment, Settings
 from backend.threads import Threads

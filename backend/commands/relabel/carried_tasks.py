@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backend.commands.bulk.held_labels import ScoreLevels, is_below
-from backend.learning.concerned import Concern
-from backend.learning.label_schemes import Transition
+from backend.learning.label_schemes import Concern, Transition
 from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
 from backend.ledger.schemes import Schemes
 from backend.questions import ConfigQuestion

@@ -37,7 +37,7 @@ from backend.ledger.projects import short_name
 from backend.ledger.schemes import Schemes
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
-from backend.runtime.annotation_process import AnnotationProcess
+from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.commands.shared.output import Advance
-from backend.datasets.csv_tables import CsvError, CsvRecord, csv_records
+from backend.datasets.sources import CsvError, CsvRecord, csv_records
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from camvo.numerics.small import with_category

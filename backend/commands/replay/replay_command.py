@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
-from backend.commands.shared.arguments import numbers, value_by_label
+from backend.commands.shared.arguments import OptionGroup, numbers, value_by_label, with_groups
 from camvo.policies.parameters import CLASSES, declared_by
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PolicyNames: TypeAlias = Annotated[
     ),
 ]
 PolicyParameters: TypeAlias = Mapping[str, object]
-"""The parameters of the policies by name, with which :func:`with_groups` replaces the options made of them.
+"""The parameters of the policies by name, with which :func:`with_policies` replaces the options made of them.
 
 The values of ``delta``, ``k_min`` and ``agreement`` are lists, as text; that of ``worth`` may be by label.
 """
@@ -131,56 +131,30 @@ def policy_options(
     return options
 
 
-def with_groups(**defaults: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_policies(**defaults: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give Typer a command in which parameters that represent several options are replaced by these options.
 
-    A parameter that is a dataclass becomes an option for each of its fields; one that is
-    :data:`PolicyParameters` becomes an option for each parameter of the policies.
+    A parameter that is a dataclass becomes an option for each of its fields; ``parameters`` becomes an option
+    for each parameter of the policies.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
-        groups: dict[str, type[Any]] = {
-            name: cast("type[Any]", each.annotation)
-            for name, each in own.items()
+        groups = [
+            OptionGroup.of(cast("type[Any]", each.annotation))
+            for each in own.values()
             if is_dataclass(each.annotation)
-        }
-        taken = {*own, *(field.name for group in groups.values() for field in fields(group))}
-        of_policies = policy_options(CLASSES, taken, defaults)
-        parameters: list[inspect.Parameter] = []
-        for name, parameter in own.items():
-            if name in groups:
-                parameters += _options_of(groups[name])
-            elif parameter.annotation == PolicyParameters:
-                parameters += of_policies.values()
-            else:
-                parameters.append(parameter)
+        ]
+        taken = {*own, *(option.name for group in groups for option in group.options)}
+        options = policy_options(CLASSES, taken, defaults)
+        names = {option.name: name for name, option in options.items()}
 
-        def expanded(**options: Any) -> None:
-            given = {name: options.pop(option.name) for name, option in of_policies.items()}
-            grouped = {
-                name: group(**{field.name: options.pop(field.name) for field in fields(group)})
-                for name, group in groups.items()
-            }
-            command(**options, **grouped, parameters=given)
+        def by_parameter(values: Mapping[str, Any]) -> PolicyParameters:
+            return {names[option]: value for option, value in values.items()}
 
-        expanded.__name__, expanded.__doc__ = command.__name__, command.__doc__
-        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
-        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return expanded
+        return with_groups(command, parameters=OptionGroup(list(options.values()), by_parameter))
 
     return with_options
-
-
-def _options_of(group: type[Any]) -> list[inspect.Parameter]:
-    """A command's parameter for each field."""
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(group)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +249,7 @@ class _TableOptions:
         return TableReplay(study=study, votes=votes, **options)
 
 
-@with_groups()
+@with_policies()
 def replay(
     *,
     votes: Annotated[

@@ -18,7 +18,7 @@ from camvo.errors import CamvoError
 from camvo.replays.replay import VotesTable
 
 if TYPE_CHECKING:
-    from backend.charts.charts import Picture
+    from backend.charts import Picture
     from backend.commands.replay.report_data import ReportData
 
 _PAGE = "index.html"
@@ -121,14 +121,14 @@ class _Figure(NamedTuple):
     @property
     def width(self) -> float:
         """How much of the page's width it takes, in percent."""
-        from backend.charts.charts import WIDTH  # noqa: PLC0415 - loads matplotlib
+        from backend.charts import WIDTH  # noqa: PLC0415 - loads matplotlib
 
         return float(round(100 * self.picture.figure.get_figwidth() / WIDTH, 1))
 
 
 def _write_page(folder: Path, data: ReportData, title: str) -> None:
     """Draw every picture and write the page that shows them."""
-    from backend.charts.charts import style  # noqa: PLC0415 - loads matplotlib
+    from backend.charts import style  # noqa: PLC0415 - loads matplotlib
     from backend.commands.replay.report_blocks import PICTURES  # noqa: PLC0415 - loads matplotlib
 
     with style():
@@ -147,7 +147,7 @@ def _write_page(folder: Path, data: ReportData, title: str) -> None:
 
 def _save(folder: Path, picture: Picture) -> Markup:
     """Write the picture as PNG and SVG, and return what the page shows."""
-    from backend.charts.charts import inline, svg  # noqa: PLC0415 - loads matplotlib
+    from backend.charts import inline, svg  # noqa: PLC0415 - loads matplotlib
 
     document = svg(picture)
     (folder / f"{picture.name}.svg").write_text(document, encoding="utf-8")

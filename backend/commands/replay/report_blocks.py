@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from backend.charts.charts import (
+from backend.charts import (
     DOT,
     INK,
     MUTED,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.charts.charts import COLOURS
+from backend.charts import COLOURS
 from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Point, ReplayRun, Summary, student_note
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE

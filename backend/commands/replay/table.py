@@ -34,7 +34,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.parameters import DEFAULT, ByLabel
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
 from camvo.replays.replay import VotesTable
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import Array
 from camvo.votes.numbers import read_number
 from camvo.votes.ordered import ERRORS, OrderedVote

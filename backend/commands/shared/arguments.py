@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_type_hints,
+)
 
 import typer
 
@@ -185,51 +197,127 @@ Engine: TypeAlias = Annotated[
 ]
 
 
-def options_of(
-    label_config: Path | None, labels: str | None, text_column: str | None, **others: object
-) -> LabelOptions:
-    """The options of a run, from those of the command line."""
-    from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksOf:
+    """The options of a command about the tasks of a file or of a project. The help texts explain them."""
 
-    return LabelOptions(
-        label_config=None if label_config is None else _text(label_config),
-        labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],
-        text_column=text_column,
-        **others,  # type: ignore[arg-type]
-    )
+    source: SourceFile = None
+    project: ProjectInstead = None
+    label_config: LabelConfigFile = None
+    labels: Labels = None
+    text_column: TextColumn = None
+    config: Config = None
+    id_column: IdColumn = None
+    name: Name = None
+    label_studio: LabelStudioUrl = None
+
+    def require_one(
+        self, *, of_file: Mapping[str, object] | None = None, of_project: Mapping[str, object] | None = None
+    ) -> None:
+        """Check that there is either a file or a project, and no option of the other one.
+
+        Args:
+            of_file: further options that only a file has.
+            of_project: further options that only a project has.
+
+        Raises:
+            ConfigError: neither or both are given, or an option of the other one.
+        """
+        if (self.source is None) == (self.project is None):
+            raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
+        if self.source is not None:
+            fix = "give --project N in place of a file"
+            refuse("is for projects", fix, **(of_project or {}), label_studio=self.label_studio)
+            return
+        names = "label_config", "labels", "text_column", "id_column", "name"
+        own = {name: getattr(self, name) for name in names}
+        refuse("is for files", "leave it out: Label Studio has the tasks", **own, **(of_file or {}))
+
+    def chosen(
+        self, of_project: Mapping[str, object] | None = None, **others: Any
+    ) -> tuple[Path | int, LabelOptions]:
+        """The file or the project's number, and the options of a run, checked as by :meth:`require_one`.
+
+        Args:
+            of_project: further options that only a project has.
+            others: those that both have.
+        """
+        self.require_one(of_project=of_project)
+        return self.source or int(self.project or 0), self.run_options(**others)
+
+    def run_options(self, **others: Any) -> LabelOptions:
+        """The options of a run on a file."""
+        from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+
+        return LabelOptions(
+            label_config=None if self.label_config is None else _text(self.label_config),
+            labels=[text.strip() for text in (self.labels or "").split(",") if text.strip()],
+            text_column=self.text_column,
+            id_column=self.id_column,
+            name=self.name,
+            **others,
+        )
 
 
-def require_one_source(source: Path | None, project: int | None) -> None:
-    """Check that a command has either a file or a project."""
-    if (source is None) == (project is None):
-        raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
+class OptionGroup(NamedTuple):
+    """Several options of the command line that are one parameter of a command.
+
+    Attributes:
+        options: the parameters of the function that Typer gets.
+        value: makes the command's parameter of the options' values.
+    """
+
+    options: Sequence[inspect.Parameter]
+    value: Callable[[Mapping[str, Any]], object]
+
+    @classmethod
+    def of(cls, kind: type[Any]) -> OptionGroup:
+        """A dataclass: an option for each of its fields."""
+        hints = get_type_hints(kind, include_extras=True)
+        return cls(
+            [
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=hints[field.name],
+                )
+                for field in fields(kind)
+            ],
+            lambda values: kind(**values),
+        )
 
 
-def source_and_options(
-    source: Path | None,
-    project: int | None,
-    of_file: Mapping[str, Any],
-    of_project: Mapping[str, object],
-    **others: Any,
-) -> tuple[Path | int, LabelOptions]:
-    """The file or the project's number, and the options of a run on it.
+def with_groups(command: Callable[..., None], **others: OptionGroup) -> Callable[..., None]:
+    """The command as Typer needs it: parameters that are groups of options are replaced by these.
 
     Args:
-        source: the file.
-        project: the number of the project in its place.
-        of_file: the options that only a file has, by their names; those of :func:`options_of` are among them.
-        of_project: those that only a project has.
-        others: those that both have.
-
-    Raises:
-        ConfigError: neither or both are given, or an option of the other one.
+        command: the command.
+        others: the groups of parameters that are no dataclasses.
     """
-    require_one_source(source, project)
-    if source is None:
-        refuse("is for files", "leave it out", **of_file)
-    else:
-        refuse("is for projects", "give --project N in place of a file", **of_project)
-    return source or int(project or 0), options_of(**of_file, **others)
+    own = inspect.signature(command, eval_str=True).parameters
+    groups = others | {
+        name: OptionGroup.of(cast("type[Any]", each.annotation))
+        for name, each in own.items()
+        if is_dataclass(each.annotation)
+    }
+    parameters = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, each in own.items()
+        for option in (groups[name].options if name in groups else [each])
+    ]
+
+    def expanded(**given: Any) -> None:
+        values = {
+            name: group.value({option.name: given.pop(option.name) for option in group.options})
+            for name, group in groups.items()
+        }
+        command(**given, **values)
+
+    expanded.__name__, expanded.__doc__ = command.__name__, command.__doc__
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return expanded
 
 
 def refuse(message: str, fix: str, **options: object) -> None:

@@ -32,16 +32,25 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.ledger.schemes import Schemes
 from backend.questions import parse_label_config
-from backend.server.status.agreement import AgreementReport, agreement_reports, beyond_chance, replaceable
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
-from backend.server.status.recall import FoundTasks, RecallReport
-from backend.server.status.report import ProjectReport, QuestionReport
+from backend.server.status.people_and_models import (
+    agreement_reports,
+    beyond_chance,
+    replaceable,
+)
+from backend.server.status.report import (
+    AgreementReport,
+    FoundTasks,
+    ProjectReport,
+    QuestionReport,
+    RecallReport,
+)
 from backend.server.status.work import too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.parameters import ByLabel
-from camvo.scores.recall import CONFIDENCE
+from camvo.scores.guarantee import CONFIDENCE
 
 if TYPE_CHECKING:
     from backend.server.status.drawings import Drawing

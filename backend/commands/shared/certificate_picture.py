@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.charts.charts import COLOURS, DOT, Picture, new_figure, percent_tick, short
+from backend.charts import COLOURS, DOT, Picture, new_figure, percent_tick, short
 from backend.server.status.drawings import SIZE, Drawing, drawn
 from backend.server.status.report import QuestionReport
-from camvo.shares.shares import LabelShare
+from camvo.shares import LabelShare
 
 _MOST = 25
 """The labels that are drawn, the most frequent ones."""

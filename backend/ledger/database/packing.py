@@ -11,7 +11,7 @@ from sqlalchemy import Dialect, LargeBinary
 from sqlalchemy.types import TypeDecorator
 
 from camvo.numerics.small import is_known, unknown_context
-from camvo.student.taught_texts import Ngrams
+from camvo.student import Ngrams
 from camvo.typing import Array
 
 _BRACE: Final = b"{"

@@ -23,8 +23,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
-from backend.ledger.database.database import Ledger
-from backend.ledger.database.spare_room import SpareRoom
+from backend.ledger.database.database import Ledger, SpareRoom
 from backend.threads import await_end
 
 _Item = TypeVar("_Item")

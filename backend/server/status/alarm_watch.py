@@ -17,8 +17,7 @@ from backend.ledger import Ledger, Writer
 from backend.ledger.alerts import AlertKey, Alerts
 from backend.ledger.claims import Claims
 from backend.ledger.database.statements import now
-from backend.server.status.build import build_report
-from backend.server.status.live import read_live
+from backend.server.status.build import build_report, read_live
 from backend.server.status.report import Alert, ProjectReport, Report
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics

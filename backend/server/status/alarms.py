@@ -10,11 +10,12 @@ from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
-from backend.server.status.agreement import AgreementReport, points
 from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
+from backend.server.status.people_and_models import points
 from backend.server.status.promises import restart_alert
 from backend.server.status.report import (
+    AgreementReport,
     Alert,
     Budget,
     PackReport,

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from jinja2 import Environment
+import jinja2
+from prometheus_client.samples import Sample
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
@@ -25,7 +26,7 @@ from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.status import agreement, formats
+from backend.server.status import formats, people_and_models
 from backend.server.status.alarms import (
     Found,
     alarms_first,
@@ -35,13 +36,8 @@ from backend.server.status.alarms import (
     server_alerts,
 )
 from backend.server.status.labels import QuestionSource, question_reports
-from backend.server.status.live import Live
 from backend.server.status.missing import missing_of
-from backend.server.status.people_and_models import (
-    annotator_reports,
-    best_single_report,
-    model_reports,
-)
+from backend.server.status.people_and_models import annotator_reports, best_single_report, model_reports
 from backend.server.status.promises import certificate_reports
 from backend.server.status.report import (
     Budget,
@@ -50,6 +46,7 @@ from backend.server.status.report import (
     ModelVersion,
     ProjectReport,
     Report,
+    ServerReport,
     Share,
 )
 from backend.server.status.work import (
@@ -62,11 +59,62 @@ from backend.server.status.work import (
     recount_report,
     reliability_report,
 )
-from backend.settings import Settings
+from backend.settings import Environment, Settings
+from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
 if TYPE_CHECKING:
     from backend.server.status.drawings import Drawing
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The running server: its own part of the report, and counts and times by project."""
+
+    server: ServerReport
+    tasks_under_way: Mapping[str, int]
+    webhook_at: Mapping[str, float]
+
+
+def read_live(environment: Environment) -> _Live:
+    """Read the metrics of the server that runs in this environment."""
+    samples = metrics.samples(several_processes=environment.prometheus_multiproc_dir is not None)
+    webhook_at = _by_label("project", samples.get("camvo_webhook_last_timestamp_seconds", []))
+    under_way = _by_label("project", samples.get("camvo_tasks_under_way", []))
+    tasks = _by_label("outcome", samples.get("camvo_tasks_total", []))
+    requests = samples.get("camvo_requests_total", [])
+    webhooks = [sample for sample in requests if sample.labels["endpoint"] == "/webhook"]
+    server = ServerReport(
+        started_at=_gauge(samples.get("camvo_started_timestamp_seconds", [])) or 0.0,
+        webhooks=_webhook_access(environment),
+        tasks={outcome: int(count) for outcome, count in tasks.items()},
+        webhook_at=max(webhook_at.values(), default=None),
+        webhooks_refused=int(_by_label("status", webhooks).get("401", 0)),
+        webhook_refused_at=_gauge(samples.get("camvo_webhook_refused_last_timestamp_seconds", [])),
+        unsettled=int(_gauge(samples.get("camvo_unsettled_answers", [])) or 0),
+        clock_skew=_gauge(samples.get("camvo_clock_skew_seconds", [])),
+    )
+    return _Live(
+        server=server,
+        tasks_under_way={project: int(count) for project, count in under_way.items()},
+        webhook_at=webhook_at,
+    )
+
+
+def _webhook_access(environment: Environment) -> Literal["open", "guarded", "closed"]:
+    """Who can send a webhook; Label Studio's webhooks carry no basic auth."""
+    if environment.webhook_secret is not None:
+        return "guarded"
+    return "open" if environment.basic_auth_user is None else "closed"
+
+
+def _gauge(samples: Sequence[Sample]) -> float | None:
+    """The value of a gauge without labels; ``None`` before it is set."""
+    return next((sample.value for sample in samples if sample.value), None)
+
+
+def _by_label(label: str, samples: Sequence[Sample]) -> dict[str, float]:
+    return {sample.labels[label]: sample.value for sample in samples}
 
 
 def build_report(
@@ -74,7 +122,7 @@ def build_report(
     settings: Settings,
     *,
     now: float,
-    live: Live | None = None,
+    live: _Live | None = None,
     project: str | None = None,
     label_studio: str | None = None,
     annotators: bool = False,
@@ -153,7 +201,7 @@ class _Around:
 def _with_annotators(connection: Connection, report: ProjectReport) -> ProjectReport:
     """The report with each annotator, and with the agreement of people, models and the vote."""
     questions = answered_questions(connection, report.key)
-    found = agreement.agreement_reports(questions)
+    found = people_and_models.agreement_reports(questions)
     alerts = (*report.alerts, *anchoring_alerts(found))
     return replace(
         report, annotators=annotator_reports(questions), agreement=found, alerts=alarms_first(alerts)
@@ -171,7 +219,7 @@ def _with_examples(connection: Connection, report: ProjectReport) -> ProjectRepo
 
 
 def _project_report(
-    connection: Connection, stored: Project, settings: Settings, live: Live | None, around: _Around
+    connection: Connection, stored: Project, settings: Settings, live: _Live | None, around: _Around
 ) -> ProjectReport:
     key = stored.key
     own_settings, unfit = project_settings(stored, settings)
@@ -327,12 +375,12 @@ def _host(address: str | None) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> jinja2.Environment:
     return formats.templates(
         "backend.server.status",
         "templates",
-        beyond_chance=agreement.beyond_chance,
+        beyond_chance=people_and_models.beyond_chance,
         host=_host,
-        points=agreement.points,
-        replaceable=agreement.replaceable,
+        points=people_and_models.points,
+        replaceable=people_and_models.replaceable,
     )

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.ticker import MaxNLocator
 
-from backend.charts.charts import (
+from backend.charts import (
     COLOURS,
     DOT,
     INK,

@@ -21,7 +21,7 @@ from backend.ledger.rounds import IncompleteRounds
 from backend.server.status.formats import count, dollars, moment, of
 from backend.server.status.report import Alert
 from backend.server.status.work import commands_of
-from camvo.twins.twins import model_of
+from camvo.twins import model_of
 
 INCOMPLETE: Final = "tasks_incomplete"
 """The code of the alarm about labels that were decided without votes which may still come."""

@@ -1,9 +1,12 @@
-"""What is known of each annotator, by their id in Label Studio; nobody is named before 20 labels."""
+"""What is known of annotators and models, how far they agree, and whether people lean on predictions.
+
+An annotator is named by their id in Label Studio, and nobody before 20 labels.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Final, Literal
@@ -11,23 +14,124 @@ from typing import Final, Literal
 from sqlalchemy import Connection
 
 from backend.learning.annotators import AnsweredQuestion
+from backend.learning.teaching import person
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.missing_votes import UNREAD, MissingVotes
 from backend.ledger.reports import CallsRow, ProjectSums, VotesRow
-from backend.server.status.agreement import suggested
 from backend.server.status.report import (
+    AgreementReport,
     AnnotatorReport,
     BestSingleReport,
     ExamplesReport,
     ModelReport,
     Share,
+    VoterAgreement,
     VotesReport,
 )
-from camvo.annotators.anchoring import anchoring
-from camvo.annotators.annotators import AnnotatorReliability, fit_reliabilities
+from camvo.annotators import (
+    EPSILON,
+    Agreement,
+    AltTest,
+    Anchoring,
+    AnnotatorReliability,
+    Suggested,
+    alt_test,
+    anchoring,
+    cohen_kappa,
+    fit_reliabilities,
+    krippendorff_alpha,
+)
 from camvo.scores.reviews import ExampleTrial
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.votes import registry
+
+_VOTE: Final = "the vote"
+_NOTHING: Final = "–"
+
+
+def agreement_reports(questions: Iterable[AnsweredQuestion]) -> tuple[AgreementReport, ...]:
+    """Report on each question whose answers are labels and that people have answered.
+
+    α, κ and the alternative annotator test use only labels of people who did not see the prediction.
+    """
+    reports = (_report(question) for question in questions if question.is_labels)
+    return tuple([found for found in reports if found is not None])
+
+
+def _suggested(question: AnsweredQuestion) -> Iterator[Suggested]:
+    """Every label of a known person beside the vote's label, and whether the person saw it."""
+    for task, said in question.annotations.items():
+        round_ = question.rounds.get(task)
+        for annotation in said if round_ is not None else ():
+            if round_ is not None and annotation.completed_by is not None:
+                agreed = annotation.labels[question.control] == round_.label
+                shown = annotation.prediction_shown
+                yield Suggested(annotation.completed_by, round_.score, shown, agreed)
+
+
+def _report(question: AnsweredQuestion) -> AgreementReport | None:
+    blind = {task: _blind_labels(said, question.control) for task, said in question.annotations.items()}
+    lean = anchoring([*_suggested(question)])
+    votes: dict[str, dict[int, str]] = defaultdict(dict)
+    for task, round_ in question.rounds.items():
+        if blind.get(task):
+            votes[_VOTE][task] = round_.label
+            for arm, label in round_.votes.items():
+                if label is not None:
+                    votes[arm][task] = label
+    if not votes and lean is None:
+        return None
+    by_person: dict[str, dict[int, str]] = defaultdict(dict)
+    for task, said in blind.items():
+        for name, label in said.items():
+            by_person[name][task] = label
+    return AgreementReport(
+        question.control,
+        krippendorff_alpha([[*said.values()] for said in blind.values()]),
+        tuple(_voter(name, votes[name], blind, by_person) for name in sorted(votes, key=_vote_first)),
+        lean,
+    )
+
+
+def _blind_labels(said: Sequence[Annotation], control: str) -> dict[str, str]:
+    """Person → the label that they gave without seeing the prediction; the last one, if there are several."""
+    blind = (annotation for annotation in said if not annotation.prediction_shown)
+    return {person(annotation): annotation.labels[control] for annotation in blind}
+
+
+def _vote_first(name: str) -> tuple[bool, str]:
+    return name != _VOTE, name
+
+
+def _voter(
+    name: str,
+    votes: Mapping[int, str],
+    blind: Mapping[int, Mapping[str, str]],
+    by_person: Mapping[str, Mapping[int, str]],
+) -> VoterAgreement:
+    kappa = cohen_kappa([(label, [*blind[task].values()]) for task, label in votes.items()])
+    tests = {kind: alt_test(by_person, votes, epsilon) for kind, epsilon in EPSILON.items()}
+    return VoterAgreement(name, kappa, {kind: test for kind, test in tests.items() if test is not None})
+
+
+def points(value: Anchoring | None) -> str:
+    """How much more often people give a label that they see, in percentage points, with the 95% interval."""
+    if value is None:
+        return _NOTHING
+    return f"{100.0 * value.more:+.0f} points ({100.0 * value.low:+.0f} to {100.0 * value.high:+.0f})"
+
+
+def beyond_chance(value: Agreement | None) -> str:
+    """α or κ with its 95% interval."""
+    return _NOTHING if value is None else f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
+
+
+def replaceable(tests: Mapping[str, AltTest]) -> str:
+    """The kinds of people whom a voter may replace by the alternative annotator test."""
+    if not tests:
+        return _NOTHING
+    return ", ".join(kind for kind, test in tests.items() if test.passed) or "nobody"
+
 
 LEAST_LABELS: Final = 20
 """People with fewer labels are counted, but neither named nor judged."""
@@ -47,14 +151,14 @@ def annotator_reports(questions: Sequence[AnsweredQuestion]) -> tuple[AnnotatorR
         for question in questions
         if question.is_labels
     }
-    named = {person: labels for person, labels in sorted(of_person.items()) if len(labels) >= LEAST_LABELS}
-    beside_vote = [label for question in questions if question.is_labels for label in suggested(question)]
+    named = {number: labels for number, labels in sorted(of_person.items()) if len(labels) >= LEAST_LABELS}
+    beside_vote = [label for question in questions if question.is_labels for label in _suggested(question)]
     rows = []
-    for person, labels in named.items():
-        own = {control: fits[str(person)] for control, fits in reliabilities.items() if str(person) in fits}
-        lean = anchoring([label for label in beside_vote if label.person == person])
-        rows.append(replace(_judged(person, labels, own), anchoring=lean))
-    few = [labels for person, labels in of_person.items() if person not in named]
+    for number, labels in named.items():
+        own = {control: fits[str(number)] for control, fits in reliabilities.items() if str(number) in fits}
+        lean = anchoring([label for label in beside_vote if label.person == number])
+        rows.append(replace(_judged(number, labels, own), anchoring=lean))
+    few = [labels for number, labels in of_person.items() if number not in named]
     if few:
         rows.append(_counted(None, len(few), [label for labels in few for label in labels]))
     return tuple(rows)

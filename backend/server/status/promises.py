@@ -19,15 +19,16 @@ from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, Question
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.formats import of
-from backend.server.status.recall import FoundTasks, RecallReport
 from backend.server.status.report import (
     Alert,
     Basis,
     CertificateReport,
     CertifyReport,
     EstimateReport,
+    FoundTasks,
     GuaranteeReport,
     QuestionReport,
+    RecallReport,
     RestartReport,
     ScoreCheckReport,
     SharesReport,
@@ -39,10 +40,10 @@ from camvo.scores.guarantee import (
     Certified,
     Guarantee,
     ScoreCounts,
+    label_found,
     labels_to_certify,
 )
-from camvo.scores.recall import label_found
-from camvo.shares.shares import Answer, Arrival, answer_shares, random_sample
+from camvo.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
 from camvo.typing import Array
 from camvo.votes.sets import read_subset

@@ -5,6 +5,7 @@ Times are unix seconds, money is in $.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,15 +17,61 @@ from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
 from backend.questions.label_config import PagePart
-from backend.server.status.agreement import AgreementReport
 from backend.server.status.formats import count, dollars, of, percent
-from backend.server.status.recall import RecallReport
-from camvo.annotators.anchoring import Anchoring
-from camvo.annotators.annotators import AnnotatorReliability
+from camvo.annotators import Agreement, AltTest, Anchoring, AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
-from camvo.shares.shares import LabelShare
+from camvo.scores.guarantee import LabelFound, labels_to_find
+from camvo.shares import LabelShare
 from camvo.state.contribution import RestartKind
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTasks:
+    """The tasks that hold a share of those with a label (:mod:`camvo.scores.guarantee`).
+
+    Attributes:
+        target: the share.
+        sure: the threshold of the label's score, and what it rests on.
+        tasks: the number of tasks from that score on.
+    """
+
+    target: float
+    sure: LabelFound
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecallReport:
+    """Which tasks hold the wanted share of those with one label (docs/recall.md).
+
+    Attributes:
+        label: the label.
+        target: the share that must be found.
+        tasks: the tasks that the blind labels speak for.
+        beyond: other tasks.
+        blind: the blind tasks of the sample.
+        labelled: how many of them have the label by people.
+        found: the tasks that hold the target; ``None`` while that is not certified.
+        easier: those that hold lower shares.
+    """
+
+    label: str
+    target: float
+    tasks: int = 0
+    beyond: int = 0
+    blind: int = 0
+    labelled: int = 0
+    found: FoundTasks | None = None
+    easier: tuple[FoundTasks, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        """About how many more blind labels certify the target; 0 if it is certified."""
+        if self.found is not None:
+            return 0
+        missing = max(labels_to_find(self.target) - self.labelled, 1)
+        return math.ceil(missing * (self.blind + 2) / (self.labelled + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,6 +627,39 @@ class ModelVersion:
 
     shown: str | None
     matches: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class VoterAgreement:
+    """How far the vote or one model agrees with people who did not see the prediction.
+
+    Attributes:
+        voter: the model's name, or ``the vote``.
+        kappa: Cohen's κ; ``None`` if it cannot be computed.
+        alt_test: kind of people (docs/annotators.md) → the alternative annotator test with that kind's ε;
+            empty if nobody labelled enough tasks with others.
+    """
+
+    voter: str
+    kappa: Agreement | None
+    alt_test: dict[str, AltTest]
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementReport:
+    """The agreement on one question (docs/annotators.md).
+
+    Attributes:
+        control: the name of its control tag.
+        people: Krippendorff's α among people who did not see the prediction.
+        voters: the vote first, then each model.
+        anchoring: how much more often people give the vote's label when they see it.
+    """
+
+    control: str
+    people: Agreement | None
+    voters: tuple[VoterAgreement, ...]
+    anchoring: Anchoring | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from backend.server.status.report import (
     Share,
 )
 from camvo.numerics.small import clopper_pearson
-from camvo.twins.twins import judge_pack, model_of
+from camvo.twins import judge_pack, model_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from label_studio_requests import Annotation, annotated, task
 from whole_backend import Backend
 
 from backend.testing import Reply
-from camvo.state.confidences import SureVote, level_of
+from camvo.state.contribution import SureVote, level_of
 
 SURE = {"red": 0.9, "green": 0.6, "blue": None}
 """How sure each model says it is; blue's provider does not say."""

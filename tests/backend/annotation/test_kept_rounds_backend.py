@@ -18,7 +18,7 @@ from label_studio_requests import (
 from same_state import assert_same_state
 from whole_backend import Backend, votes
 
-from camvo.state.kept_rounds import KeptRound
+from camvo.state.contribution import KeptRound
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 JOINT = {"name": "joint"}

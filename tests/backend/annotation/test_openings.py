@@ -11,7 +11,7 @@ import pytest
 from label_studio_requests import task
 from whole_backend import Backend, votes
 
-from backend.annotation.openings import Openings
+from backend.annotation.planner import Openings
 from camvo.policies.joint import FIRST
 from camvo.policies.policy import Plan
 

@@ -14,16 +14,16 @@ from sqlalchemy import Column, select, update
 from stored_events import append_events
 from whole_backend import Backend, votes
 
+from backend import upkeep
 from backend.errors import ConfigError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import decompress
 from backend.ledger.events import StateRecords
 from backend.settings import load
-from backend.upkeep import pruning, verification
-from backend.upkeep.pruning import nothing
+from backend.upkeep import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
+from camvo.student import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 
@@ -106,7 +106,7 @@ def running(backend: Backend) -> list[tuple[bytes, str]]:
 
 def problems(backend: Backend) -> list[Any]:
     with backend.ledger.read() as connection:
-        return list(verification.problems(connection, nothing))
+        return list(upkeep.problems(connection, nothing))
 
 
 def test_the_n_grams_are_stored_once_beside_the_context(backend: Backend) -> None:
@@ -227,7 +227,7 @@ def fold(backend: Backend) -> State:
     key = backend.rounds(2)[0].key
     with backend.ledger.write() as connection:
         connection.execute(update(tables.events).values(created_at=1.0))
-    pruning.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
+    upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
     assert backend.events() == []
     with backend.ledger.read() as connection:
         base = StateRecords(connection, key.project, key.control, key.epoch).base()
@@ -239,7 +239,7 @@ def test_a_base_from_after_the_deletion_never_knew_the_text(backend: Backend) ->
     backend.predict(task(1, text=SUNNY), task(2, text=GREY))
     backend.hook(tasks_deleted(1))
     assert fold(backend).texts.texts == [(hashed_ngrams(GREY), "Glad")]
-    pruning.forget_orphans(backend.ledger)
+    upkeep.forget_orphans(backend.ledger)
     assert len(raw(backend, tables.contexts.c.context)) == 1, "the seal is gone"
     assert problems(backend) == []
 
@@ -262,7 +262,7 @@ def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backen
     with backend.ledger.write() as connection:
         connection.execute(update(tables.rounds).values(created_at=1.0))
         connection.execute(update(tables.events).values(created_at=1.0))
-    pruning.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
+    upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
     [round_] = backend.rounds(1)
     assert (round_.pruned, round_.text, "studied" in round_.plan) == (True, b"", False)
     assert raw(backend, tables.contexts.c.context) == []

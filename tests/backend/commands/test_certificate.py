@@ -19,6 +19,7 @@ from rich.console import Console
 from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
+from backend import upkeep
 from backend.commands.shared.certificate import issue_certificate, outcome_lines, project_report
 from backend.errors import ConfigError
 from backend.ledger import Ledger, deletions, money, projects
@@ -30,8 +31,7 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status.report import CertificateReport
 from backend.settings import Environment, load
-from backend.upkeep import verification
-from backend.upkeep.pruning import nothing
+from backend.upkeep import nothing
 
 SECRET = "Our shop sells garden gnomes"
 ADDRESS = "http://models.invalid:8080/v1"
@@ -262,7 +262,7 @@ def test_without_a_blind_task_the_end_of_a_run_says_how_many_are_needed(
 
 def certificate_problems(certified: Certified) -> list[str]:
     with certified.ledger.read() as connection:
-        found = verification.problems(connection, nothing)
+        found = upkeep.problems(connection, nothing)
         return [problem.what for problem in found if problem.kind == "certificate"]
 
 

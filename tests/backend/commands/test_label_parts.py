@@ -20,9 +20,8 @@ from backend.annotation.annotator import Annotator
 from backend.commands.bulk.labelling import RunCounts, Spending
 from backend.commands.label.engines import PartLabeller, PartOutcome, Work, run_parts
 from backend.commands.shared.options import LabelOptions
-from backend.datasets.index import Part
-from backend.datasets.object_folder import parts_folder
-from backend.datasets.tasks import Shard
+from backend.datasets.sinks import parts_folder
+from backend.datasets.tasks import Part, Shard
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import Ledger, projects
 from backend.server.status.missing import Missing

@@ -14,11 +14,11 @@ from command_line import called
 from labelling import LabelFolder, always
 from scripted_litellm import HashedTexts
 
+from backend import runtime
 from backend.commands.bulk.labelling import RunTally
 from backend.errors import cure_of
 from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
-from backend.runtime import annotation_process
 from backend.server.status.build import build_report
 from backend.server.status.formats import dollars, percent
 from backend.server.status.missing import SEPARATOR, Ending
@@ -273,7 +273,7 @@ def test_the_command_ends_with_the_code_and_its_reason_as_the_last_line(
 
 def _label_by_command(run: LabelFolder, arguments: list[str]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annotation_process, "Embedder", lambda name: HashedTexts())
+        patch.setattr(runtime, "Embedder", lambda name: HashedTexts())
         return _called_to_label(run, arguments)
 
 

@@ -25,7 +25,7 @@ from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import Quote, Range
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 GLAD = votes(red="Glad", green="Glad", blue="Sad")
 DEAR = {"output_price": 20_000.0}

@@ -28,7 +28,7 @@ from backend.ledger.human_annotations import Annotations
 from backend.ledger.rounds import ProjectRounds, QuestionRounds
 from backend.ledger.schemes import Schemes
 from backend.testing import Reply
-from backend.upkeep.verification import problems
+from backend.upkeep import problems
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import called
 from topic_texts import draw_topic_texts
 
-from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.replay import SyntheticModel
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
 ITEMS = 250

@@ -19,7 +19,7 @@ from lxml import etree, html
 from matplotlib.text import Text
 from PIL import Image
 
-from backend.charts.charts import Picture, name_points, new_figure
+from backend.charts import Picture, name_points, new_figure
 from backend.commands.replay.report import draw_report
 from backend.commands.replay.report_blocks import PICTURES, spread
 from backend.commands.replay.report_data import ReportData, SettingRuns

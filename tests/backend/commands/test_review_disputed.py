@@ -17,7 +17,7 @@ from backend.commands.shared.tabs import DISPUTED_TITLE
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.ledger.learning_data import Reliabilities
-from camvo.annotators.annotators import PRIOR_PERSON
+from camvo.annotators import PRIOR_PERSON
 
 PROJECT_7 = Project(number=PROJECT)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datasets.csv_tables import CsvError, csv_records
+from backend.datasets.sources import CsvError, csv_records
 
 PROSE = st.text("abc \n,;\t\"'é", max_size=12)
 

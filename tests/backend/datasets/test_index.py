@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datasets.index import Index
 from backend.datasets.sources import Row
-from backend.datasets.tasks import Dataset, content_number, plain_label_config, task_name, task_number
+from backend.datasets.tasks import Dataset, Index, content_number, plain_label_config, task_name, task_number
 from backend.errors import DatasetError, DiskFullError
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")

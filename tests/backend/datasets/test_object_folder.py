@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from object_store import ObjectStore, Refuses
 
-from backend.datasets.object_folder import PartsFolder, parts_folder, store_errors
+from backend.datasets.sinks import PartsFolder, parts_folder, store_errors
 from backend.errors import ConfigError, DatasetError
 
 MANY = 24 * 2**20

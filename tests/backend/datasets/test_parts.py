@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datasets.index import Index, Part, PartTasks
 from backend.datasets.sources import ParquetRows
-from backend.datasets.tasks import Columns, Dataset, plain_label_config
+from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks, plain_label_config
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datasets.index import Index
 from backend.datasets.sources import Row
-from backend.datasets.tasks import Dataset, Shard, plain_label_config
+from backend.datasets.tasks import Dataset, Index, Shard, plain_label_config
 from backend.errors import ConfigError, DatasetError
 
 CONFIG = plain_label_config(["Glad", "Sad"], "text")

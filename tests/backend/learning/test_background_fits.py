@@ -10,11 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from backend.learning.fits import PAUSE, BackgroundFits
-from backend.learning.states import StateKey
+from backend.learning.states import PAUSE, BackgroundFits, StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
+from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 KEY = StateKey("7.1", "mood", "epoch")
 

@@ -25,8 +25,7 @@ from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.rounds import QuestionRounds
 from backend.ledger.schemes import Scheme, Schemes
-from backend.upkeep.pruning import prune
-from backend.upkeep.verification import problems
+from backend.upkeep import problems, prune
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 from camvo.votes.labels import LABEL_VOTE

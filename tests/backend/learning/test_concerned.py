@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.learning.concerned import Concern
+from backend.learning.label_schemes import Concern
 from backend.ledger.decided import DecidedTask
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE

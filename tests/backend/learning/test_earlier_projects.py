@@ -15,10 +15,9 @@ from backend.ledger import Ledger, Writer
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.lessons import ProjectLessons
 from camvo.policies.policy import JointFitData
-from camvo.state.contribution import Contribution
+from camvo.state.contribution import Contribution, LatestRounds
 from camvo.state.earlier import Lesson
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.state.kept_rounds import LatestRounds
 from camvo.state.state import State
 
 KIND, D = question_kind("Choices", 4), 2

@@ -12,7 +12,7 @@ from whole_backend import Backend, prompt_of, says
 
 from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import ProjectRounds
-from backend.upkeep.verification import problems
+from backend.upkeep import problems
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 

@@ -13,8 +13,7 @@ from sqlalchemy import text
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
-from backend.learning.fits import PAUSE, Scorers
-from backend.learning.states import StateKey
+from backend.learning.states import PAUSE, Scorers, StateKey
 from backend.ledger import Ledger, rounds
 from camvo.scores.calibration import Scorer
 

@@ -22,7 +22,7 @@ from backend.errors import LedgerError, LedgerFullError
 from backend.ledger import Ledger, Writer, projects
 from backend.ledger.database import database
 from backend.ledger.database import writer as outages
-from backend.ledger.database.spare_room import SpareRoom
+from backend.ledger.database.database import SpareRoom
 from backend.ledger.events import ProjectEvents
 
 

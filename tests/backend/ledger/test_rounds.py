@@ -9,7 +9,7 @@ import pytest
 from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey
-from camvo.student.taught_texts import hashed_ngrams, sealed
+from camvo.student import hashed_ngrams, sealed
 
 KEY = RoundKey("1.1", 4, "topic", "hash", "e")
 

@@ -18,9 +18,15 @@ from sqlalchemy import func, select
 
 from backend.errors import Usage
 from backend.ledger import Ledger, Writer, money
-from backend.ledger.answers import BoughtAnswer, CallOutcome
+from backend.ledger.answers import (
+    BoughtAnswer,
+    CallOutcome,
+    ReceivedAnswers,
+    _left_behind,
+    remove_stored,
+    store_received,
+)
 from backend.ledger.database import tables
-from backend.ledger.received import ReceivedAnswers, _left_behind, remove_stored, store_received
 from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
 from backend.models.pool import CachingPool

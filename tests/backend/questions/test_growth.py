@@ -26,7 +26,7 @@ from backend.questions.question import TaskQuestion
 from backend.questions.redaction import Redactor
 from backend.questions.spans import QuotedText
 from camvo.errors import CamvoError
-from camvo.student.taught_texts import hashed_ngrams
+from camvo.student import hashed_ngrams
 from camvo.votes import texts
 
 SIZE = 6_000

@@ -23,8 +23,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import FurtherVote
 from backend.server.status.formats import of
 from backend.settings import Environment
-from backend.upkeep.pruning import nothing
-from backend.upkeep.verification import problems
+from backend.upkeep import nothing, problems
 
 
 @pytest.fixture

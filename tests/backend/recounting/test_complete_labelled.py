@@ -14,7 +14,7 @@ from whole_backend import CALL
 from backend.ledger import money, recounts
 from backend.ledger.money import from_picodollars
 from backend.server.status.build import build_report
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 ON: dict[str, Any] = {"complete_labelled": True, "background_share": 1.0, "budget": {"project_usd": 5.0}}
 

@@ -12,10 +12,10 @@ import pytest
 from label_studio_requests import Annotation, Project, annotated, predict, task
 from whole_backend import Backend, says
 
+from backend import upkeep
 from backend.ledger.rounds import IncompleteRounds
 from backend.models import outages
 from backend.testing import Reply
-from backend.upkeep import verification
 
 LACKS_RED = {"red": "model_unavailable"}
 
@@ -129,4 +129,4 @@ def test_a_missing_vote_on_a_task_that_people_have_labelled_teaches(
         assert backend.post("/complete", body).get_json()["votes"] == 1
         assert backend.learnt()["red"] == (1, 1.0)
         with backend.ledger.read() as connection:
-            assert list(verification.problems(connection, lambda projects: None)) == []
+            assert list(upkeep.problems(connection, lambda projects: None)) == []

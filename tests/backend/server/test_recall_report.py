@@ -11,8 +11,7 @@ from stored_rounds import PROJECT
 from backend.commands.shared.certificate import outcome_lines
 from backend.ledger import Ledger, deletions
 from backend.server.status.build import build_report
-from backend.server.status.recall import RecallReport
-from backend.server.status.report import ProjectReport
+from backend.server.status.report import ProjectReport, RecallReport
 from backend.settings import PolicySettings
 from camvo.policies.parameters import ByLabel
 

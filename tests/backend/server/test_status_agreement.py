@@ -12,7 +12,7 @@ from command_line import called
 from label_studio_requests import Annotation, annotated, task
 from whole_backend import Backend, votes
 
-from camvo.annotators.agreement import alt_test, cohen_kappa, krippendorff_alpha
+from camvo.annotators import alt_test, cohen_kappa, krippendorff_alpha
 
 TASKS = range(1, 81)
 BLIND = 40

@@ -30,7 +30,7 @@ from backend.server.status.people_and_models import best_single_report
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
 from backend.server.status.work import label_studio_address
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 NO_SHARE = Share.of(())
 

@@ -11,7 +11,7 @@ from stored_rounds import PROJECT
 from backend.ledger import Ledger, deletions
 from backend.ledger.blind_tasks import BlindQueues
 from backend.server.status.report import SharesReport
-from camvo.shares.shares import LabelShare
+from camvo.shares import LabelShare
 
 LABELS = ["Glad", "Glad", "Glad", "Sad", "Odd"] * 40
 

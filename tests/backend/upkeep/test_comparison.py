@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from backend.upkeep.copying import differences
+from backend.upkeep import differences
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

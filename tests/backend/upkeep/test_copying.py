@@ -8,12 +8,12 @@ import pytest
 from old_ledger import AGE, PROJECT
 from sqlalchemy import select
 
+from backend import upkeep
 from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
 from backend.ledger.database import tables
 from backend.ledger.rounds import ProjectRounds
-from backend.upkeep import copying, pruning, verification
-from backend.upkeep.pruning import nothing
+from backend.upkeep import nothing
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def postgres(migrated_postgres_url: Callable[[], str]) -> Iterator[Ledger]:
 
 
 def test_a_copy_on_postgresql_has_every_row_and_is_sound(ledger: Ledger, postgres: Ledger) -> None:
-    copied = copying.copy(ledger, postgres, nothing)
+    copied = upkeep.copy(ledger, postgres, nothing)
     with ledger.read() as before, postgres.read() as after:
         for table in tables.metadata.sorted_tables:
             order = list(table.primary_key.columns)
@@ -32,12 +32,12 @@ def test_a_copy_on_postgresql_has_every_row_and_is_sound(ledger: Ledger, postgre
                 for side in (before, after)
             ]
             assert sorted(rows[0], key=repr) == sorted(rows[1], key=repr), table.name
-        assert not list(verification.problems(after, nothing))
+        assert not list(upkeep.problems(after, nothing))
     assert copied["rounds"] == 25
 
 
 def test_new_ids_of_a_copy_continue_those_of_its_source(ledger: Ledger, postgres: Ledger) -> None:
-    copying.copy(ledger, postgres, nothing)
+    upkeep.copy(ledger, postgres, nothing)
     with postgres.write() as connection:
         [last] = ProjectRounds(connection, PROJECT).of_task(25)
         again = rounds.RoundKey(PROJECT, 26, last.key.control, last.key.question, last.key.epoch)
@@ -49,27 +49,27 @@ def _fields(round_: rounds.Round) -> dict[str, object]:
 
 
 def test_a_ledger_that_holds_something_is_not_copied_over(ledger: Ledger, postgres: Ledger) -> None:
-    copying.copy(ledger, postgres, nothing)
+    upkeep.copy(ledger, postgres, nothing)
     with pytest.raises(LedgerError, match="not empty: it has rows in"):
-        copying.copy(ledger, postgres, nothing)
+        upkeep.copy(ledger, postgres, nothing)
 
 
 def test_a_copy_that_fails_leaves_nothing(
     ledger: Ledger, postgres: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "_continue_ids", lambda _: 1 / 0)
+    monkeypatch.setattr(upkeep, "_continue_ids", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        copying.copy(ledger, postgres, nothing)
+        upkeep.copy(ledger, postgres, nothing)
     with postgres.read() as connection:
-        assert not any(copying.row_counts(connection).values())
+        assert not any(upkeep.row_counts(connection).values())
 
 
 def test_a_pruned_ledger_is_copied_back_to_sqlite(ledger: Ledger, postgres: Ledger, tmp_path: Path) -> None:
-    copying.copy(ledger, postgres, nothing)
-    pruning.prune(postgres, PROJECT, AGE, lambda_l=1.0, advance=nothing)
+    upkeep.copy(ledger, postgres, nothing)
+    upkeep.prune(postgres, PROJECT, AGE, lambda_l=1.0, advance=nothing)
     with closing(Ledger(f"sqlite:///{tmp_path / 'back.sqlite'}")) as back:
         back.migrate()
-        copying.copy(postgres, back, nothing)
+        upkeep.copy(postgres, back, nothing)
         with back.read() as connection, postgres.read() as source:
-            assert not list(verification.problems(connection, nothing))
-            assert copying.row_counts(connection) == copying.row_counts(source)
+            assert not list(upkeep.problems(connection, nothing))
+            assert upkeep.row_counts(connection) == upkeep.row_counts(source)

@@ -12,6 +12,7 @@ from old_ledger import AGE, DAY, LABELLED, NEW, OLD, PROJECT, at, label, purchas
 from same_state import assert_same_state
 from sqlalchemy import Table, func, select, update
 
+from backend import upkeep
 from backend.errors import LedgerError
 from backend.learning import states
 from backend.learning.states import StateKey, States
@@ -20,14 +21,13 @@ from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
-from backend.upkeep import pruning, verification
-from backend.upkeep.pruning import StateName, continued, nothing
+from backend.upkeep import StateName, continued, nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
 
-def pruned(ledger: Ledger, age: float = AGE) -> pruning.Pruned:
-    return pruning.prune(ledger, PROJECT, age, lambda_l=1.0, advance=nothing)
+def pruned(ledger: Ledger, age: float = AGE) -> upkeep.Pruned:
+    return upkeep.prune(ledger, PROJECT, age, lambda_l=1.0, advance=nothing)
 
 
 def count(ledger: Ledger, table: Table, *where: Any) -> int:
@@ -185,7 +185,7 @@ def test_feedback_on_a_new_round_is_learnt_after_a_prune(ledger: Ledger, folder:
         with runtime.ledger.read() as connection:
             [round_] = ProjectRounds(connection, PROJECT).of_task(23)
             assert (round_.taught, round_.taught_by) == ("Calm", "human")
-            assert not list(verification.problems(connection, nothing))
+            assert not list(upkeep.problems(connection, nothing))
 
 
 def test_an_old_round_that_people_labelled_lately_is_kept_whole(ledger: Ledger, folder: Path) -> None:
@@ -198,7 +198,7 @@ def test_an_old_round_that_people_labelled_lately_is_kept_whole(ledger: Ledger, 
         with runtime.ledger.read() as connection:
             [round_] = ProjectRounds(connection, PROJECT).of_task(7)
             assert (round_.taught, round_.pruned) == ("Sad", False)
-            assert not list(verification.problems(connection, nothing))
+            assert not list(upkeep.problems(connection, nothing))
     assert before.rounds == len(OLD) + len(NEW)
 
 
@@ -253,7 +253,7 @@ def test_a_second_base_continues_the_first(ledger: Ledger) -> None:
     assert count(ledger, tables.events) == 0
     assert_same_state(with_base(ledger, before), before)
     with ledger.read() as connection:
-        assert not list(verification.problems(connection, nothing))
+        assert not list(upkeep.problems(connection, nothing))
 
 
 def test_nothing_is_deleted_if_a_server_has_summed_something_else(ledger: Ledger) -> None:
@@ -269,7 +269,7 @@ def test_nothing_is_deleted_if_a_server_has_summed_something_else(ledger: Ledger
 
 
 def test_a_plan_changes_nothing_and_says_what_a_prune_would_do(ledger: Ledger) -> None:
-    planned = pruning.planned(ledger, PROJECT, AGE)
+    planned = upkeep.planned(ledger, PROJECT, AGE)
     assert (planned.events, planned.rounds) == (len(OLD) + _revisions(ledger), len(OLD))
     done = pruned(ledger)
     assert (done.events, done.rounds, done.through) == (planned.events, planned.rounds, planned.through)
@@ -278,9 +278,9 @@ def test_a_plan_changes_nothing_and_says_what_a_prune_would_do(ledger: Ledger) -
 def test_contexts_of_deleted_tasks_go_once_their_events_are_folded(ledger: Ledger) -> None:
     with ledger.write() as connection:
         ProjectRounds(connection, PROJECT).forget([1, 21])
-    assert pruning.forget_orphans(ledger) == 0
+    assert upkeep.forget_orphans(ledger) == 0
     pruned(ledger)
-    assert pruning.forget_orphans(ledger) == 1
+    assert upkeep.forget_orphans(ledger) == 1
 
 
 def _revisions(ledger: Ledger) -> int:

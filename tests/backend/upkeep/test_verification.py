@@ -6,10 +6,10 @@ import pytest
 from old_ledger import AGE, PROJECT
 from sqlalchemy import Connection, delete, select, update
 
+from backend import upkeep
 from backend.ledger import Ledger
 from backend.ledger.database import tables
-from backend.upkeep import pruning, verification
-from backend.upkeep.pruning import nothing
+from backend.upkeep import nothing
 from camvo.state.state import State
 
 _events, _rounds, _calls = tables.events, tables.rounds, tables.calls
@@ -17,11 +17,11 @@ _events, _rounds, _calls = tables.events, tables.rounds, tables.calls
 
 def kinds(ledger: Ledger) -> set[str]:
     with ledger.read() as connection:
-        return {problem.kind for problem in verification.problems(connection, nothing)}
+        return {problem.kind for problem in upkeep.problems(connection, nothing)}
 
 
 def prune(ledger: Ledger) -> None:
-    pruning.prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=nothing)
+    upkeep.prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=nothing)
 
 
 def test_a_sound_ledger_has_no_problems(ledger: Ledger) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
-from camvo.annotators.agreement import Agreement, alt_test, cohen_kappa, krippendorff_alpha
+from camvo.annotators import Agreement, alt_test, cohen_kappa, krippendorff_alpha
 from camvo.errors import InvalidParameterError
 
 PUBLISHED = (

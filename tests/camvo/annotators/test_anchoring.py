@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from camvo.annotators.anchoring import Suggested, anchoring
+from camvo.annotators import Suggested, anchoring
 
 RUNS = 100
 

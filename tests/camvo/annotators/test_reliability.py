@@ -10,7 +10,7 @@ import pytest
 from scipy.special import betaincinv
 from simulated_people import simulate
 
-from camvo.annotators.annotators import LEVEL, PRIOR_PERSON, PeoplesTask, fit_reliabilities, weighed_label
+from camvo.annotators import LEVEL, PRIOR_PERSON, PeoplesTask, fit_reliabilities, weighed_label
 from camvo.errors import InvalidParameterError
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import agreed_answer

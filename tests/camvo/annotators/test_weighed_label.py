@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.annotators.annotators import _log_odds, weighed_label
+from camvo.annotators import _log_odds, weighed_label
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import agreed_answer
 

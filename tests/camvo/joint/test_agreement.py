@@ -12,7 +12,7 @@ from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import NEVER, plan_by_worth, walk
 from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
-from camvo.state.kept_rounds import LatestRounds
+from camvo.state.contribution import LatestRounds
 
 MODELS = {2: COINS, 3: made_up_kinds(3, 3), 5: made_up_kinds(4, 5)}
 LABELS = {2: ("neg", "pos"), 4: ("neg", "neutral", "other", "pos")}

@@ -9,8 +9,8 @@ import pytest
 from made_up_votes import draw_votes
 
 from camvo.joint.joint_fit import JointFit
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.state.kept_rounds import LatestRounds
 
 SKILLS = np.array([0.85, 0.8, 0.75, 0.7])
 NAMES = "abcdef"

@@ -14,8 +14,8 @@ from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import vote_lattice
 from camvo.joint.plans import plan_by_worth
 from camvo.joint.skills import _Components
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import LatestContexts, PatternCounts, VotePattern, named_labels
-from camvo.state.kept_rounds import LatestRounds
 
 ARMS = ("a", "b", "c", "d", "e")
 LABELS = ("no", "perhaps", "yes")

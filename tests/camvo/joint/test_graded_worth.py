@@ -12,7 +12,7 @@ from scipy.special import logit
 from camvo.joint.grades import Grades, Scale, SureVotes, tilted
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import plan_by_graded_worth, plan_by_worth
-from camvo.state.kept_rounds import LatestRounds
+from camvo.state.contribution import LatestRounds
 
 ARMS = ("a", "b", "c")
 PRICES = tuple(math.exp(-0.05 * step) for step in (70, 92, 124))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.joint.grades import NO_GRADES, Grades
-from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, SureVote, level_of
+from camvo.state.contribution import TOP_LEVEL, ConfidenceCounts, SureVote, level_of
 
 TABLES = st.dictionaries(
     st.builds(SureVote, st.sampled_from("ab"), st.just("yes"), st.integers(0, TOP_LEVEL), st.booleans()),

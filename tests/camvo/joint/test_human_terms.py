@@ -10,7 +10,7 @@ from made_up_votes import COINS, draw_votes, every_row, made_up_kinds, rows_of
 
 from camvo.joint.human_terms import HumanTerms
 from camvo.joint.models import fit_vote_model
-from camvo.state.kept_rounds import KeptRound
+from camvo.state.contribution import KeptRound
 
 ARMS = ("a", "b", "c")
 LABELS = ("neg", "neutral", "other", "pos")

@@ -10,8 +10,8 @@ from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
+from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts
-from camvo.state.kept_rounds import KeptRound, LatestRounds
 
 ARMS = ("a", "b", "c", "d")
 ACCURACY = np.array([0.85, 0.75, 0.65, 0.8])

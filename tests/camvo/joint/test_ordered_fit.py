@@ -10,8 +10,8 @@ import pytest
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.scale_readings import ScaleReadings
 from camvo.joint.scale_votes import ScaleVotes
+from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.state.kept_rounds import KeptRound, LatestRounds
 from camvo.votes.ordered import OrderedVote
 
 SCALE = ("1", "2", "3", "4", "5")

@@ -8,10 +8,10 @@ from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.rare_labels import labels_of_votes
-from camvo.stages.stages import QuestionStages
+from camvo.stages import QuestionStages
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import PatternCounts
-from camvo.state.kept_rounds import LatestRounds
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 
 ARMS = ("a", "b", "c", "d")
 TWO, THREE, FIVE = ("no", "yes"), ("no", "yes", "unclear"), ("no", "yes", "unclear", "none", "other")

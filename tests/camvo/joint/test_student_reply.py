@@ -12,9 +12,9 @@ from camvo.joint.beliefs import believe
 from camvo.joint.grades import Grades, Scale, SureVotes
 from camvo.joint.joint_fit import JointFit, _updated_by_student
 from camvo.joint.lattice import vote_lattice
-from camvo.stages.stages import QuestionStages
-from camvo.state.kept_rounds import LatestRounds
-from camvo.student.taught_texts import STUDENT
+from camvo.stages import QuestionStages
+from camvo.state.contribution import LatestRounds
+from camvo.student import STUDENT
 
 ARMS = ("a", "b", "c", STUDENT)
 LABELS = {2: ("neg", "pos"), 4: ("w", "x", "y", "z")}

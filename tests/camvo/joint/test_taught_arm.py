@@ -9,8 +9,8 @@ from made_up_votes import draw_votes, evidence_of
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.models import fit_vote_model, with_taught_arm
 from camvo.joint.votes import VoteRows
-from camvo.state.kept_rounds import LatestRounds
-from camvo.student.taught_texts import STUDENT
+from camvo.state.contribution import LatestRounds
+from camvo.student import STUDENT
 
 ARMS = ("a", "b", "c")
 LABELS = {2: ("neg", "pos"), 4: ("w", "x", "y", "z")}

@@ -19,7 +19,7 @@ from camvo.numerics.sequential_tests import (
     _factors,
     _Wager,
 )
-from camvo.state.drift_tests import _needed_evidence
+from camvo.state.state import _needed_evidence
 
 TILTS = (1.0, 4.0, -1.5)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from camvo.policies.policy import JointFitData, fitted
+from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.state.kept_rounds import LatestRounds
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "c")

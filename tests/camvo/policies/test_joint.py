@@ -18,7 +18,7 @@ from camvo.policies.teaching import TaughtRound
 from camvo.replays.replay import VotesTable, replay
 from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.votes.numbers import NumericVote
 
 LABELS = ("neg", "neutral", "other", "pos")

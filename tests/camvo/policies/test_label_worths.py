@@ -14,10 +14,9 @@ from camvo.joint.ordered_fit import OrderedFit
 from camvo.policies.joint import Joint
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Observation
-from camvo.replays.replay import VotesTable, replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.stages.stages import QuestionStages
-from camvo.state.kept_rounds import LatestRounds
+from camvo.replays.replay import SyntheticModel, VotesTable, draw_votes_table, replay
+from camvo.stages import QuestionStages
+from camvo.state.contribution import LatestRounds
 from camvo.state.state import State
 from camvo.votes.aggregation import Decision
 from camvo.votes.ordered import OrderedVote

@@ -10,7 +10,7 @@ import pytest
 from camvo.errors import InvalidParameterError
 from camvo.joint.votes import Rows, renumber
 from camvo.policies.joint import FIRST, Joint
-from camvo.quotes.forecast import (
+from camvo.quotes import (
     KEPT_FROM,
     WIDEST,
     Forecast,

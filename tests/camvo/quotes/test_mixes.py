@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.quotes.forecast import KnownVotes
-from camvo.quotes.mixes import FEWEST, LabelledVotes, _human_shares, mixes
+from camvo.quotes import FEWEST, KnownVotes, LabelledVotes, _human_shares, mixes
 from camvo.state.exploration import UNASKED
 
 LABELS, ARMS = ("a", "b", "c"), ("dear", "fair", "poor")

@@ -7,11 +7,9 @@ import pytest
 
 from camvo.policies.ensemble import Majority
 from camvo.policies.rivals import Cascade
-from camvo.replays.replay import calibrated_scores, replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
+from camvo.replays.replay import SyntheticModel, calibrated_scores, draw_votes_table, replay
 from camvo.scores import calibration
-from camvo.scores.calibration import IDENTITY, FinishedRound, Scorer
-from camvo.scores.panel import Panel
+from camvo.scores.calibration import IDENTITY, FinishedRound, Panel, Scorer
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("yes", "no", "maybe")

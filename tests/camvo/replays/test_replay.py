@@ -12,10 +12,16 @@ from camvo.policies.ensemble import Baseline, Majority, Single
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
 from camvo.replays.lookahead import LookaheadState
-from camvo.replays.replay import QUESTION, VotesTable, _StudentArm, has_student, replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.student.student import LEAST_TEXTS
-from camvo.student.taught_texts import STUDENT
+from camvo.replays.replay import (
+    QUESTION,
+    SyntheticModel,
+    VotesTable,
+    _StudentArm,
+    draw_votes_table,
+    has_student,
+    replay,
+)
+from camvo.student import LEAST_TEXTS, STUDENT
 
 MODELS = {
     "large": SyntheticModel(0.92, 10.0),

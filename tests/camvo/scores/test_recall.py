@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.recall import label_found, labels_to_find
+from camvo.scores.guarantee import label_found, labels_to_find
 
 
 def blind(has, *, others=0, unknown=()):

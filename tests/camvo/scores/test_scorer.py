@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.calibration import IDENTITY, FinishedRound, Scorer
-from camvo.scores.panel import Panel
+from camvo.scores.calibration import IDENTITY, FinishedRound, Panel, Scorer
 from camvo.votes.aggregation import Decision
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")

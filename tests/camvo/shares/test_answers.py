@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.shares.shares import answer_shares, label_shares
+from camvo.shares import answer_shares, label_shares
 
 A, B, BOTH, NONE = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset[str]()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shares import DRAWN, KINDS, Tasks, measure
 
 from camvo.errors import InvalidParameterError
-from camvo.shares.shares import _count_bounds, label_shares
+from camvo.shares import _count_bounds, label_shares
 
 RUNS = 1000
 

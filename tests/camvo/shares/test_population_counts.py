@@ -10,7 +10,7 @@ from scipy.special import betaincinv
 from scipy.stats import hypergeom
 
 from camvo.errors import InvalidParameterError
-from camvo.shares.shares import _count_bounds
+from camvo.shares import _count_bounds
 
 TAIL = 0.025
 

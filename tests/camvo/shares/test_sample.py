@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camvo.shares.shares import Arrival, random_sample
+from camvo.shares import Arrival, random_sample
 
 
 def queue(places, counted):

@@ -13,7 +13,7 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.small import EPSILON
 from camvo.policies.camvo import CaMVo
 from camvo.policies.policy import Observation, estimate
-from camvo.state.beta_mixture import NO_SPREAD, BetaSums, _ClassSums, _fit_beta, posterior
+from camvo.state.arm import NO_SPREAD, BetaSums, _ClassSums, _fit_beta, posterior
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 

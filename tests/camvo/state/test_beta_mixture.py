@@ -10,7 +10,7 @@ from scipy import stats
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import EPSILON
-from camvo.state.beta_mixture import BetaSums, _ClassSums, posterior
+from camvo.state.arm import BetaSums, _ClassSums, posterior
 
 estimates = st.floats(-0.5, 1.5)
 rewards = st.sampled_from([0.0, 1.0])

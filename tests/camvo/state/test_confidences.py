@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.confidences import TOP_LEVEL, ConfidenceSums, SureVote, level_of
-from camvo.state.contribution import Contribution, Restart, revision
-from camvo.state.kept_rounds import KeptRound
+from camvo.state.contribution import (
+    TOP_LEVEL,
+    ConfidenceSums,
+    Contribution,
+    KeptRound,
+    Restart,
+    SureVote,
+    level_of,
+    revision,
+)
 from camvo.state.state import State
 
 EQUAL = {"a": 1.0, "b": 1.0, "c": 1.0}

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from camvo.state.contribution import Change, Contribution, Restart
-from camvo.state.drift_tests import DriftTests
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.state import State
+from camvo.state.state import DriftTests, State
 
 ARMS = tuple("abcde")
 CONTEXT = np.array([1.0])

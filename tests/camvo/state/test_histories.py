@@ -9,9 +9,8 @@ import pytest
 from same_state import assert_same_state
 
 from camvo.state.arm import MOST_VERSIONS, RUN, Histories
-from camvo.state.contribution import Change, Contribution, Restart, revision
+from camvo.state.contribution import Change, Contribution, KeptRound, Restart, revision
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 
 ARMS = ("a", "b", "c")

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.kept_rounds import KeptRound, KeptRounds
+from camvo.state.contribution import KeptRound, KeptRounds
 
 
 def kept_round(number, label="yes"):

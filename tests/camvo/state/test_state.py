@@ -12,7 +12,7 @@ from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import Arm, Inverse
 from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.state import State, check_contexts
-from camvo.student.taught_texts import TaughtText, hashed_ngrams
+from camvo.student import TaughtText, hashed_ngrams
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 24

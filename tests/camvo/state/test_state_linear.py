@@ -10,10 +10,9 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
 from camvo.policies.named import POLICIES
 from camvo.policies.policy import Observation
-from camvo.questions.question import Question
+from camvo.questions import Question
 from camvo.replays import lookahead
-from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, draw_votes_table
+from camvo.replays.replay import SyntheticModel, draw_votes_table, replay
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.votes.labels import LABEL_VOTE

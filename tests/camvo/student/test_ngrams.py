@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.taught_texts import FEATURES, LONGEST, TaughtText, hashed_ngrams, numbers_in
+from camvo.student import FEATURES, LONGEST, TaughtText, hashed_ngrams, numbers_in
 
 
 @given(st.text())

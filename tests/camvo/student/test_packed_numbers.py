@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.taught_texts import BOUND, _pack_numbers, _unpack_numbers
+from camvo.student import BOUND, _pack_numbers, _unpack_numbers
 
 SETS = st.sets(st.integers(0, BOUND - 1), max_size=300)
 

@@ -9,9 +9,8 @@ import pytest
 from scipy import sparse
 from topic_texts import draw_topic_texts
 
-from camvo.replays.synthetic import SyntheticModel
-from camvo.student.student import LEAST_TEXTS, Student, _fit_ridge, teach
-from camvo.student.taught_texts import Lessons, TaughtText, hashed_ngrams
+from camvo.replays.replay import SyntheticModel
+from camvo.student import LEAST_TEXTS, Lessons, Student, TaughtText, _fit_ridge, hashed_ngrams, teach
 
 ITEMS, LEARNT = 1600, 1200
 TABLE = draw_topic_texts({"m": SyntheticModel(0.8, 1.0)}, items=ITEMS, topics=4, seed=0)

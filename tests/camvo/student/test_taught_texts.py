@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.taught_texts import (
+from camvo.student import (
     MOST_TEXTS,
     StudiedText,
     TaughtText,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from camvo.twins.twins import LEVEL, MOST_DISAGREEMENT, judge_pack
+from camvo.twins import LEVEL, MOST_DISAGREEMENT, judge_pack
 
 
 def test_the_share_that_differed_is_reported() -> None:

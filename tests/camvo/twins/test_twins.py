@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from camvo.joint.votes import VoteRows, excess_agreement
-from camvo.state.drift_tests import DriftTests
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern
-from camvo.twins.twins import not_voted, once_each, same_model, twins
+from camvo.state.state import DriftTests
+from camvo.twins import not_voted, once_each, same_model, twins
 
 PRICES = {"haiku": 1.0, "haiku:20": 0.2, "gpt": 2.0, "gpt:20": 0.5, "small": 0.1}
 ARMS = sorted(PRICES)

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from same_state import assert_same_state
 
-from camvo.state.confidences import SureVote
-from camvo.state.contribution import Change, Contribution
+from camvo.state.contribution import Change, Contribution, KeptRound, SureVote
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
-from camvo.student.taught_texts import TaughtText, hashed_ngrams
+from camvo.student import TaughtText, hashed_ngrams
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 from camvo.votes.ordered import OrderedVote

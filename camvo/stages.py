@@ -18,9 +18,9 @@ from camvo.joint.joint_fit import JointFit, best_plan
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
 from camvo.numerics.small import TIE
-from camvo.state.confidences import SureVote, level_of
+from camvo.state.contribution import SureVote, level_of
 from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
-from camvo.student.taught_texts import STUDENT
+from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Decision
 

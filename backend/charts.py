@@ -215,7 +215,7 @@ _DECIMALS = re.compile(r"(\.\d\d)\d+")
 def svg(picture: Picture) -> str:
     """Return a picture as an SVG document, with its layout settled; the same picture gives the same text.
 
-    Call it within :func:`backend.charts.charts.style`.
+    Call it within :func:`backend.charts.style`.
     """
     picture.figure.draw_without_rendering()
     picture.figure.set_layout_engine("none")

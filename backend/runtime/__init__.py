@@ -1,1 +1,0 @@
-"""What a process needs to annotate tasks, whether it serves Label Studio or labels a file."""

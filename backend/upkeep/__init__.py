@@ -1,1 +1,0 @@
-"""A ledger kept small and sound: pruned, verified, exported, copied."""

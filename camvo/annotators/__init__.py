@@ -1,1 +1,0 @@
-"""People as voters: how often each annotator is right, and the label that several of them give together."""

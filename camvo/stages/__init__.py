@@ -1,1 +1,0 @@
-"""The order in which arms are asked, and when to stop asking."""

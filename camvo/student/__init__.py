@@ -1,1 +1,0 @@
-"""The student: an arm that costs nothing, taught by the labels of past tasks."""

@@ -1,4 +1,4 @@
-"""What a policy observes of a task's questions before it plans, and how long the first tasks let others wait."""
+"""What a policy observes of a task's questions before it plans, and which tasks wait for the first ones."""
 
 from __future__ import annotations
 

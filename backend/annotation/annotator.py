@@ -185,7 +185,8 @@ class Annotator:
         terms = await self._terms(job, questions, asking)
         policy = terms.policy
         with tracing.plan() as span:
-            held = job.batching is None and not alone
+            packed = any(model.pack is not None for model in job.settings.models)
+            held = job.batching is None and not (alone or packed)  # a held task fills no prompt
             planned = await self._planned(job, questions, contexts, terms, held=held)
             plan = asking.fixed(planned.plan)
             planned_at = self._clock()

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from backend.commands import instruction_commands, ledger_commands, project_commands, task_commands
-from backend.commands.relabel import relabel_command
+from backend.commands import ledger_commands, project_commands, task_commands
 from backend.commands.replay import replay_command
 from backend.commands.shared.arguments import Config
 from backend.errors import DISK_FULL
@@ -154,10 +153,10 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 
 
 app.command()(task_commands.quote)
-app.command("try")(instruction_commands.try_text)
-app.command()(instruction_commands.codebook)
-app.command()(instruction_commands.refine)
-app.command()(relabel_command.relabel)
+app.command("try")(task_commands.try_text)
+app.command()(task_commands.codebook)
+app.command()(task_commands.refine)
+app.command()(task_commands.relabel)
 app.command()(task_commands.label)
 app.command()(task_commands.jobs)
 app.command()(task_commands.teach)

@@ -50,34 +50,7 @@ def label(
     below: float = 0.0,
     embedder: Embedder | None = None,
 ) -> IntoDataFrameT:
-    """Label a DataFrame. Calls models, which costs money; what the ledger knows is not bought again.
-
-    Args:
-        frame: a DataFrame of pandas, polars or another library that narwhals knows.
-        labels: the labels to choose from.
-        text_column: with ``labels``, the column of the text.
-        label_config: in their place, a label config: XML, or the path of a file.
-        config: ``camvo.yaml``; ``None`` for that of the environment.
-        id_column: the column of the ids; ``None`` for a hash of the content.
-        name: the project in the ledger.
-        blind: how many random tasks are kept blind and written to ``blind.csv``, for people to label.
-        budget: the most that the job may cost over all calls of this function, in $.
-        yes: whether it may spend what its quote says; without it or a budget, at most a dollar.
-        pilot: how many random tasks every model is asked about first, for a narrower quote.
-        sample: how many random tasks are labelled; 0 for all. The others get no label.
-        retry_failed: whether only tasks that failed before, and votes that are missing, are asked for.
-        no_wait: whether tasks are decided without models that are down, instead of waiting for them.
-        below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
-        embedder: an embedder to use instead of a new one; closed at the end.
-
-    Returns:
-        The frame with the columns ``camvo_id``, ``camvo_label``, ``camvo_score`` and the others of
-        ``camvo label``, in the order of its rows.
-
-    Raises:
-        CamvoError: an option, the settings or a row is wrong, or the run cannot continue.
-        KeyboardInterrupt: somebody interrupted the run; call it again to continue.
-    """
+    """Label a DataFrame. Calls models, which costs money; what the ledger knows is not bought again."""
     if isinstance(label_config, Path):
         label_config = label_config.read_text("utf-8")
     options = LabelOptions(

@@ -327,12 +327,7 @@ class _Fold:
     now: float
 
     def run(self, ledger: Ledger, advance: Advance) -> int:
-        """Store the sums. The events stay until they are deleted with :meth:`ProjectEvents.delete_folded`.
-
-        Raises:
-            LedgerError: a sum is not what it must be, so that nothing was stored, or another prune is
-                running.
-        """
+        """Store the sums. The events stay until they are deleted with :meth:`ProjectEvents.delete_folded`."""
         made: list[tuple[Base, Base | None]] = []
         with ledger.read() as connection:
             for control, epoch in Prunable(connection, self.project).states_through(self.through):

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
-from camvo.stages import uniform_draw
+from camvo.stages.stages import uniform_draw
 from camvo.state.contribution import Restart
 from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import DriftTests, State

@@ -11,6 +11,7 @@ the task has another label, the part is chance.
 Printed are the share of the first bill that the split costs, the share of the other tasks that keep their
 label, and how many tasks with a part have the right one. ``--anew`` labels everything again under the new
 labels, and says how often that gives the labels of the split: of all tasks, and of those of other labels.
+``--budget 0.148`` lets a split cost no more than that share of the first bill.
 """
 
 from __future__ import annotations
@@ -115,9 +116,11 @@ class Folder:
             database_url=f"sqlite:///{self.path}/ledger.sqlite", config=self.path / "camvo.yaml"
         )
 
-    def label(self, name: str = "tasks") -> tuple[dict[str, str], float]:
+    def label(self, name: str = "tasks", budget: float | None = None) -> tuple[dict[str, str], float]:
         """Label all tasks that have no label: text → label, and the bill of this run in $."""
-        options = LabelOptions(labels=self.table.options(), text_column="text", name=name, yes=True)
+        options = LabelOptions(
+            labels=self.table.options(), text_column="text", name=name, budget=budget, yes=True
+        )
         console = Console(file=io.StringIO())
         out = self.path / "out.csv"
         before = self.spent()
@@ -170,6 +173,7 @@ def main() -> None:
     parser.add_argument("--labels", nargs="+", default=None)
     parser.add_argument("--tasks", type=int, default=1_000_000)
     parser.add_argument("--known", type=float, default=1.0)
+    parser.add_argument("--budget", type=float, default=None, help="of a split, as a share of the first bill")
     parser.add_argument("--anew", action="store_true")
     arguments = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "none")
@@ -189,7 +193,8 @@ def main() -> None:
             table.split, calls = label, server.count()
             printed = copy.change(label)
             assert server.count() == calls, "a change of labels asks nobody"
-            after, usd = copy.label()
+            limit = None if arguments.budget is None else copy.spent() + arguments.budget * bill
+            after, usd = copy.label(budget=limit)
             others = [text for text, old in before.items() if old != label]
             parted = [text for text, new in after.items() if new in table.parts()]
             right = sum(after[text] == table.part(text) for text in parted if table.truths[text] == label)

@@ -26,7 +26,7 @@ from camvo.joint.votes import Rows, VoteRows, renumber
 from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
 from camvo.policies.joint import CAUTION_ROUNDS, FIRST, MOST_FIRST, exploration_within
-from camvo.stages import cheapest_first
+from camvo.stages.stages import cheapest_first
 from camvo.state.exploration import SILENT, UNASKED
 from camvo.typing import Array
 

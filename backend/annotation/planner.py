@@ -18,6 +18,7 @@ from backend.annotation.job import Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
 from backend.learning.earlier_projects import EarlierProjects, question_kind
+from backend.learning.label_schemes import epochs_of_labels_now
 from backend.learning.states import BackgroundFits, StateKey, States, Students
 from backend.ledger import Ledger, projects
 from backend.ledger import money as accounts
@@ -101,7 +102,9 @@ class Allowances:
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
         if self._clock() - counted_at > _SECONDS:
-            finished = ProjectRounds(connection, project).count_tasks()
+            # Tasks that are asked about again because labels have changed are not finished.
+            epochs = epochs_of_labels_now(connection, project)
+            finished = ProjectRounds(connection, project).count_tasks(epochs)
             self._finished[project] = (self._clock(), finished)
         return finished
 

@@ -20,10 +20,11 @@ from backend.ledger.batches import WaitingTasks
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.schemes import asked_before_labels_changed
 from backend.telemetry import metrics
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Plan, Policy
-from camvo.stages import on_question
+from camvo.stages.stages import on_question
 from camvo.student import STUDENT, StudiedText
 from camvo.twins import once_each
 from camvo.votes import registry
@@ -207,7 +208,8 @@ def record_rounds(
     keys = [question.key for each in finished for question in each.questions]
     stored = rounds.find_by_key(connection, keys)
     people = human_annotations.of_tasks(connection, tasks)
-    new = [_new_rounds(connection, each, stored.keys(), people[each.task]) for each in finished]
+    chosen = _chosen(connection, [key for key in keys if key not in stored])
+    new = [_new_rounds(connection, each, stored.keys(), people[each.task], chosen) for each in finished]
     store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
     WaitingTasks(connection).forget(tasks)
     return [
@@ -219,15 +221,40 @@ def record_rounds(
     ]
 
 
+def _chosen(connection: Connection, keys: Sequence[RoundKey]) -> set[RoundKey]:
+    """The rounds of tasks that are asked about again because labels have changed."""
+    found = set[RoundKey]()
+    for project in sorted({key.project for key in keys}):
+        mine = [key for key in keys if key.project == project]
+        controls, tasks = {key.control for key in mine}, sorted({key.task for key in mine})
+        again = asked_before_labels_changed(connection, project, controls, tasks)
+        found |= {key for key in mine if (key.task, key.control) in again}
+    return found
+
+
 def _new_rounds(
-    connection: Connection, finished: FinishedTask, stored: Set[RoundKey], people: Sequence[Annotation]
+    connection: Connection,
+    finished: FinishedTask,
+    stored: Set[RoundKey],
+    people: Sequence[Annotation],
+    chosen: Set[RoundKey],
 ) -> list[NewRound]:
     packs = finished.packs
-    return [
+    new = [
         _finished_round(connection, finished, question, people, packs.get(question.name, {}))
         for question in finished.questions
         if question.key not in stored and question.name in finished.decisions
     ]
+    return [_of_chosen(each) if each.round.key in chosen else each for each in new]
+
+
+def _of_chosen(new: NewRound) -> NewRound:
+    """The round of a task that was not drawn at random, so that it says nothing of a change."""
+    explored = new.contribution.exploration
+    if explored is None:
+        return new
+    marked = replace(explored, chosen=True)
+    return replace(new, contribution=replace(new.contribution, exploration=marked))
 
 
 def count_rounds(new: Sequence[Round]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +13,10 @@ import typer
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import (
     Config,
+    LabelStudioUrl,
+    Name,
+    ProjectInstead,
+    SourceFile,
     TasksOf,
     refuse,
     with_groups,
@@ -176,7 +182,7 @@ def quote(  # noqa: PLR0917 - a command's options
 
     Example: camvo quote reviews.csv --labels Positive,Negative --text-column review --pilot 200
     """
-    from backend.commands.quote import print_quote_of  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.bulk.quoting import print_quote_of  # noqa: PLC0415 - keeps the help fast
 
     chosen, options = tasks.chosen(pilot=pilot, batch=batch, budget=budget, yes=yes, below=below)
     print_quote_of(chosen, options, tasks.config, tasks.label_studio, as_json=as_json, target=target)
@@ -200,7 +206,7 @@ def jobs(
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.jobs import list_jobs  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.bulk.batch_run import list_jobs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
@@ -255,3 +261,255 @@ def teach(
 
     tally = teach_file(source, config, annotator)
     Console().print(tally.summary(), highlight=False, soft_wrap=True)
+
+
+@with_groups
+def try_text(  # noqa: PLR0917 - a command's options
+    tasks: TasksOf,
+    instructions: Annotated[
+        Path | None,
+        typer.Option(
+            "--instructions", help="The new instructions: a plain text, or HTML if it is named *.html."
+        ),
+    ] = None,
+    new_label_config: Annotated[
+        Path | None,
+        typer.Option("--new-label-config", help="The new label config: other labels, hints or instructions."),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, help="Try it on this number of tasks, most of them labelled.")
+    ] = 50,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="Where the page goes, an HTML file.")
+    ] = Path("try.html"),
+    budget: arguments.Budget = None,
+    yes: arguments.Yes = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare new instructions with the present ones, side by side, before anything changes.
+
+    It asks every model about a sample of tasks with both texts, once its quote is agreed to. Answers are
+    kept: trying again costs nothing, and they count once the text is adopted. With --project, --label-config
+    is the same as --new-label-config.
+
+    Example: camvo try --project 1 --instructions new.txt --sample 50
+    """
+    from backend.commands.instructions.trial import TrialOptions, run_trial  # noqa: PLC0415 - keeps the help fast
+
+    new = new_label_config
+    if tasks.source is None:  # the project has a label config, so this can only be the new one
+        refuse("is given twice", "leave it out", label_config=new and tasks.label_config)
+        new, tasks = new or tasks.label_config, replace(tasks, label_config=None)
+    chosen, options = tasks.chosen(budget=budget, yes=yes)
+    if instructions is None and new is None:
+        raise ConfigError(
+            "say what to try",
+            where="--instructions",
+            fix="give a file with new instructions, or a label config",
+        )
+    trial = TrialOptions(instructions, new, sample, out)
+    run_trial(chosen, trial, options, tasks.config, tasks.label_studio, as_json=as_json)
+
+
+@with_groups
+def codebook(  # noqa: PLR0917 - a command's options
+    tasks: TasksOf,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="Where the codebook goes, as Markdown.")
+    ] = Path("codebook.md"),
+    examples: Annotated[
+        int, typer.Option("--examples", min=0, help="The most examples of a label, and of a confusion.")
+    ] = 3,
+    quote_blind: Annotated[
+        bool,
+        typer.Option("--quote-blind", help="Also quote blind tasks that people labelled; not for models."),
+    ] = False,
+    into_project: Annotated[
+        bool,
+        typer.Option(
+            "--into-project",
+            help="Also write it below the project's instructions in Label Studio, for annotators alone.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --into-project: change the project's instructions.")
+    ] = False,
+) -> None:
+    """Write what each label means: its hint, examples that people confirmed, and what it is taken for.
+
+    Reads the ledger and the tasks; asks no model and spends nothing. --into-project shows what it replaces
+    in Label Studio, and changes it with --yes only. Models do not read that part, so nothing is paid again.
+
+    Example: camvo codebook --project 1 --out codebook.md
+    """
+    from backend.commands.instructions.codebook import CodebookOptions, run_codebook  # noqa: PLC0415
+
+    chosen, options = tasks.chosen({"into_project": into_project})
+    refuse("needs --into-project", "leave it out", yes=yes and not into_project)
+    refuse(
+        "would show annotators the labels of blind tasks",
+        "leave it out",
+        quote_blind=quote_blind and into_project,
+    )
+    wanted = CodebookOptions(out, examples, quote_blind, into_project, yes)
+    run_codebook(chosen, wanted, options, tasks.config, tasks.label_studio)
+
+
+@with_groups
+def refine(  # noqa: PLR0917 - a command's options
+    tasks: TasksOf,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="The model of the pool that proposes.", show_default="the dearest one"),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", min=20, help="Judge on at most this number of labelled tasks.")
+    ] = 300,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="The folder for the texts and their pages.")
+    ] = Path("refine"),
+    adopt: Annotated[
+        Path | None,
+        typer.Option("--adopt", metavar="PATH", help="Ask nobody: write this text into the project."),
+    ] = None,
+    take_back: Annotated[
+        bool,
+        typer.Option("--take-back", help="Ask nobody: write an earlier text of the project into it."),
+    ] = False,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="ID", help="With --take-back: not the text before, but this one."),
+    ] = None,
+    budget: arguments.Budget = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Spend what the quote says, or change the project's text."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let a model propose changes of the instructions, and judge them on labelled tasks that it never saw.
+
+    Spends what its quote says at most, and changes nothing: one proposal with --adopt becomes the project's
+    text, if you say so. At most three changes race with the present text; worse ones are dropped early.
+
+    Example: camvo refine --project 1 --by opus --budget 5
+    """
+    chosen, options = tasks.chosen(
+        {"adopt": adopt, "take_back": take_back, "text": text}, budget=budget, yes=yes
+    )
+    refuse("is another text than that of --adopt", "leave one out", take_back=take_back and adopt)
+    refuse("goes with --take-back", "add it", text=None if take_back else text)
+    if adopt is not None or take_back:
+        from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+        from backend.commands.instructions.adopting import adopt_text  # noqa: PLC0415 - the same
+
+        refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
+        number, console = int(tasks.project or 0), Console()
+        adopt_text(number, adopt, tasks.config, tasks.label_studio, console, yes=yes, told=text)
+        return
+    from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
+
+    wanted = RefineOptions(by, sample, out)
+    run_refine(chosen, wanted, options, tasks.config, tasks.label_studio, as_json=as_json)
+
+
+def relabel(  # noqa: PLR0917 - a command's options
+    source: SourceFile = None,
+    project: ProjectInstead = None,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="A label has a new name.")
+    ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option("--merge", metavar="A,B=C", help="Labels become one.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="LABEL", help="A label is given up; its tasks are asked about again."),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--split",
+            metavar="OLD=A,B",
+            help="A label becomes several; its tasks are asked again.",
+        ),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="NEW=A,B",
+            help="A label is new; tasks of A and B may get it.",
+        ),
+    ] = None,
+    below: Annotated[
+        float | None,
+        typer.Option("--below", min=0.0, max=1.0, help="Also ask again about tasks with a lower score."),
+    ] = None,
+    control: Annotated[
+        str | None, typer.Option("--control", help="The question, if several have the label.")
+    ] = None,
+    label_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--label-config",
+            help="The label config afterwards, an XML file.",
+            show_default="Label Studio's if it has changed already, else the present one with these changes",
+        ),
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the latest change of labels back.")] = False,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="The labels in Label Studio now are others: ask about all again.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    name: Name = None,
+    label_studio: LabelStudioUrl = None,
+    config: Config = None,
+) -> None:
+    """Rename, merge, drop, split or add labels; only tasks that this concerns are asked about again.
+
+    Prints its plan first, and loses no human label. In a project of Label Studio, the label config and the
+    annotations change too.
+
+    Example: camvo relabel --project 1 --rename bad=negative --merge good,great=positive
+    """
+    from backend.commands.relabel.label_changes import LabelChanges  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.relabel.run import run_relabel  # noqa: PLC0415 - the same
+
+    if (source is None and name is None) == (project is None):
+        raise ConfigError("say of what", where="SOURCE", fix="give a file or --name, or --project N")
+    wanted = LabelChanges(
+        rename or (),
+        merge or (),
+        drop or (),
+        split or (),
+        add or (),
+        below,
+        control,
+        label_config,
+        undo,
+        anew,
+    )
+    changes = rename or merge or drop or split or add or below is not None
+    if (undo or anew) and (changes or (undo and (anew or label_config))):
+        raise ConfigError("stands alone", where="--undo" if undo else "--anew", fix="leave the others out")
+    if anew and project is None:
+        raise ConfigError(
+            "is for projects", where="--anew", fix="label the file under another --name to begin anew"
+        )
+
+    def agreed(question: str) -> bool:
+        if not yes and not sys.stdin.isatty():
+            raise ConfigError("there is no terminal to ask", where="relabel", fix="add --yes or --dry-run")
+        return yes or typer.confirm(question)
+
+    run_relabel(
+        source or (Path("name") if project is None else project),
+        wanted,
+        name=name,
+        config=config,
+        label_studio=label_studio,
+        agreed=None if dry_run else agreed,
+    )

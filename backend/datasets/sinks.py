@@ -385,12 +385,7 @@ class _ObjectFolder:
         return cls(address, f"{parts.scheme}://{bucket}{parts.path}")
 
     def prepare(self) -> None:
-        """Check that objects can be listed, written and removed.
-
-        Raises:
-            ConfigError: the query has an option that pyarrow does not know.
-            DatasetError: the bucket is missing, or the store refuses or does not answer.
-        """
+        """Check that objects can be listed, written and removed."""
         self.names()
         with store_errors(self.name):
             self._put(_PROBE, memoryview(b""))
@@ -537,12 +532,7 @@ class _LocalFolder:
         return str(self.path)
 
     def prepare(self) -> None:
-        """Make the folder, and check that files can be written there.
-
-        Raises:
-            ConfigError: it is a file.
-            DatasetError: it cannot be written to.
-        """
+        """Make the folder, and check that files can be written there."""
         if self.path.suffix and not self.path.is_dir():
             raise ConfigError(
                 f"{self.name} is no folder",

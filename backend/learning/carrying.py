@@ -87,15 +87,6 @@ def carry_prior(connection: Connection, project: str, scheme: Scheme, source: st
 
     What comes out under the new instructions adds to it, and the tests of drift restart a model that has
     become another. Texts and human labels are left out: whoever deletes or withdraws them must find them.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        scheme: the question's scheme under the new instructions; nothing happens if it has a state already.
-        source: its epoch before.
-
-    Returns:
-        How many rounds that were.
     """
     control, epoch, ledger = scheme.control, scheme.epoch, ProjectEvents(connection, project)
     carried.lock(connection, project)
@@ -186,11 +177,7 @@ class Carrying:
         yield from corrections(self.project, sorted(tasks), self.settings, self.now)
 
     def _steps(self, present: str) -> Generator[Transaction, Any, Sequence[int]]:
-        """Carry the rounds, and return the tasks that are to be learnt from again.
-
-        Args:
-            present: the epoch that is the question's at the end of all.
-        """
+        """Carry the rounds, and return the tasks that are to be learnt from again."""
         yield self._begin
         for step in (self._carry_events, self._carry_others):
             while (portion := (yield step)) is not None:

@@ -154,6 +154,8 @@ class Transition:
         originals: question → annotation → what it says, of those whose labels become one.
         everyone: whether every annotated task is learnt from again.
         again: the rounds whose tasks are asked about again although their label stays.
+        first: the schemes of labels before under instructions of which nothing was asked yet: they begin
+            before anything is carried over.
     """
 
     before: Mapping[str, ConfigQuestion] = field(default_factory=dict)
@@ -164,6 +166,7 @@ class Transition:
     originals: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     everyone: bool = False
     again: Set[int] = frozenset()
+    first: Sequence[Scheme] = ()
 
     @property
     def present(self) -> list[tuple[Scheme, Relabelling]]:
@@ -192,8 +195,20 @@ def transition(
     epochs = {question.name: asked.epoch(question) for question in asked.config.questions}
     changed = [name for name, epoch in epochs.items() if name not in latest or latest[name].epoch != epoch]
     before = {name: old for name in changed if (old := question_of(latest.get(name))) is not None}
-    # Where instructions, prompt or embedder have changed as well, votes say nothing about the new question.
-    same = {name: old for name, old in before.items() if asked.epoch(old) == latest[name].epoch}
+    edited = {
+        question.name: scheme
+        for question in asked.config.questions
+        if question.name in before
+        and (scheme := _edited(latest[question.name], before[question.name], question, asked, now))
+    }
+    now_asked = latest | edited
+    # Where prompt or embedder have changed as well, votes say nothing about the new question.
+    same = {
+        name: question
+        for name in before
+        if (question := question_of(now_asked[name])) is not None
+        and asked.epoch(question) == now_asked[name].epoch
+    }
     change = read_change(same, asked.config, fates)
     known = {(scheme.control, scheme.epoch) for scheme in history}
     back = {
@@ -201,7 +216,8 @@ def transition(
     }  # a config that was there before finds its own rounds
     open_ = {name: labels for name, labels in change.open.items() if name not in back}
     carried = {name: way for name, way in change.carried.items() if name in changed}
-    made = _made(carried, history, asked, now, fates)
+    first = [scheme for name, scheme in edited.items() if name in carried]
+    made = _made(carried, [*history, *first], asked, now, fates)
     left = [name for name in changed if name not in change.carried and name not in open_]
     anew = [asked.scheme(question, now) for question in asked.config.questions if question.name in left]
     priors = {
@@ -212,9 +228,24 @@ def transition(
         and latest[question.name].embedder == asked.embedder
         and _but_instructions(before[question.name]) == _but_instructions(question)
     }
-    known = {(scheme.control, scheme.epoch) for scheme in history}
+    priors |= {scheme.control: latest[scheme.control].epoch for scheme in first}
     everyone = any(scheme.labels and (scheme.control, scheme.epoch) in known for scheme, _ in made)
-    return Transition(before, made, anew, open_, priors, everyone=everyone)
+    return Transition(before, made, anew, open_, priors, everyone=everyone, first=first)
+
+
+def _edited(
+    latest: Scheme, old: ConfigQuestion, new: ConfigQuestion, asked: Asked, now: float
+) -> Scheme | None:
+    """The scheme of a question's labels before under the instructions of now, if both have changed.
+
+    The labels before under instructions that nothing was asked under yet: the step between the two changes.
+    """
+    question = replace(old, instructions=new.instructions)
+    epoch = asked.epoch(question)
+    if latest.embedder != asked.embedder or epoch in {latest.epoch, asked.epoch(new)}:
+        return None
+    xml = with_own_instructions(latest.label_config, new.name, new.instructions)
+    return replace(asked.scheme(question, now), label_config=xml)
 
 
 def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
@@ -226,6 +257,14 @@ def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[s
         for scheme in now
         if (epochs := epochs_with_other_instructions(history, scheme))
     }
+
+
+def epochs_of_labels_now(connection: Connection, project: str) -> set[str]:
+    """The epochs of a project's questions with the labels of now, whatever their instructions."""
+    history = Schemes(connection, project).all()
+    latest = latest_of(history).values()
+    earlier = (epochs_with_other_instructions(history, scheme) for scheme in latest)
+    return {scheme.epoch for scheme in latest}.union(*earlier)
 
 
 def epochs_with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[str]:
@@ -274,14 +313,7 @@ def _made(
 def _beside(
     history: Sequence[Scheme], latest: Scheme, scheme: Scheme, like: Callable[[Scheme], tuple[str, str]]
 ) -> list[Scheme]:
-    """The schemes of earlier instructions that are made beside one of the present ones, the earliest first.
-
-    Args:
-        history: the project's schemes.
-        latest: the question's scheme now.
-        scheme: the one that is made of it.
-        like: the label config and epoch that an earlier scheme gets.
-    """
+    """The schemes of earlier instructions to make beside one of the present ones, the earliest first."""
     found = dict[str, Scheme]()
     for each in _with_other_instructions(history, latest):
         found.setdefault(each.epoch, each)
@@ -433,7 +465,17 @@ def carryings(found: Transition, project: str, settings: Settings) -> list[Carry
     return made
 
 
+def begin_first(project: str, found: Transition) -> Transactions:
+    """The transactions that store the schemes that begin before rounds are carried over."""
+    return _begun(project, found.first, found.priors)
+
+
 def begin_anew(project: str, found: Transition) -> Transactions:
+    """The transactions that store schemes to which no rounds are carried over."""
+    return _begun(project, found.anew, found.priors)
+
+
+def _begun(project: str, new: Sequence[Scheme], priors: Mapping[str, str]) -> Transactions:
     """The transactions that store schemes without rounds, unless another process was faster.
 
     Where only instructions have changed, their states begin with what is known of the models.
@@ -444,11 +486,11 @@ def begin_anew(project: str, found: Transition) -> Transactions:
         schemes = Schemes(connection, project)
         if schemes.epochs().get(scheme.control) == scheme.epoch:
             return
-        if (source := found.priors.get(scheme.control)) is not None:
+        if (source := priors.get(scheme.control)) is not None:
             carry_prior(connection, project, scheme, source)
         schemes.append(scheme)
 
-    for scheme in found.anew:
+    for scheme in new:
         yield partial(begin, scheme)
 
 
@@ -484,6 +526,7 @@ class LabelSchemes:
             )
             if found.open:
                 return found.under_old_labels(config)
+            await run_each_with(begin_first(project, found), self._writer)
             for carrying in carryings(found, project, settings):
                 await run_each_with(carrying.transactions(), self._writer)
                 _log.info(

@@ -105,7 +105,7 @@ def remember_project(
     Args:
         connection: a write transaction.
         key: the project's key.
-        columns: some columns of :class:`Project`; of instructions, the ones before are kept. An empty label
+        columns: some columns of :class:`Project`; all instructions that it has had are kept. An empty label
             config, and a title, hostname or number of tasks that is ``None``, leave the stored one as it is.
         now: unix seconds.
 
@@ -116,9 +116,9 @@ def remember_project(
     if is_new(stored, columns):
         said = _said(columns)
         before = None if stored is None else stored.instructions
-        if before is not None and said.get("instructions", before) != before:
-            said["earlier_instructions"] = before
         projects.remember(connection, key, **said, now=now)
+        if said.get("instructions", before) != before:
+            projects.note_instructions(connection, key, said["instructions"], now)
     return stored
 
 

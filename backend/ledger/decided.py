@@ -69,6 +69,30 @@ def decided_tasks(connection: Connection, project: str, control: str, epoch: str
             yield DecidedTask(row.id, (row.task, row.question), now.label, now.score, *votes)
 
 
+class EpochSummary(NamedTuple):
+    """The labels of a question in one epoch.
+
+    Attributes:
+        labels: how many there are.
+        scores: the sum of their scores.
+        judged: how many people have judged.
+        right: the sum of what these say, in [0, 1] each.
+    """
+
+    labels: int
+    scores: float
+    judged: int
+    right: float
+
+
+def epoch_summary(connection: Connection, project: str, control: str, epoch: str) -> EpochSummary:
+    """Count the labels of a question in one epoch, and how right they are."""
+    of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
+    sums = (func.count(), func.sum(_rounds.score), func.count(_rounds.confirmed), func.sum(_rounds.confirmed))
+    labels, scores, judged, right = connection.execute(select(*sums).where(*of)).one()
+    return EpochSummary(labels, scores or 0.0, judged, right or 0.0)
+
+
 def decided_places(connection: Connection, project: str, control: str, epoch: str) -> set[tuple[int, str]]:
     """Return the tasks with a round on a question in one epoch, each with what models were shown of it."""
     of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)

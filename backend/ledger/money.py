@@ -50,11 +50,7 @@ MAX_USD = 1e6
 
 
 def to_picodollars(usd: float) -> int:
-    """Convert dollars to the nearest number of picodollars; $0.1 is exactly 10**11.
-
-    Raises:
-        InvalidParameterError: the amount is negative, not finite, or over :data:`MAX_USD`.
-    """
+    """Convert dollars to the nearest number of picodollars; $0.1 is exactly 10**11."""
     if not (math.isfinite(usd) and 0 <= usd <= MAX_USD):
         raise InvalidParameterError(f"an amount of money must be between $0 and ${MAX_USD:,.0f}, got {usd}")
     return round(Decimal(repr(float(usd))) * _PER_DOLLAR)
@@ -463,9 +459,6 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
 
     Settling a call twice changes nothing. A call that :func:`expire` gave up can still be settled: its cost
     then replaces the reservation.
-
-    Raises:
-        LedgerError: there is no such call.
     """
     if not settlements:
         return 0
@@ -526,11 +519,7 @@ def renew(connection: Connection, calls: Mapping[int, float]) -> None:
 
 
 def expire(connection: Connection) -> int:
-    """Book calls whose reservation has expired as lost; see :func:`lose`.
-
-    Returns:
-        How many calls were booked.
-    """
+    """Book calls whose reservation has expired as lost; see :func:`lose`."""
     return _lose(connection, _calls.c.expires_at <= now(connection))
 
 
@@ -539,9 +528,6 @@ def lose(connection: Connection, calls: Collection[int]) -> int:
 
     A lost call counts with the share of its reservation that the latest answered calls of its model have
     cost, or with all of it if there are none.
-
-    Returns:
-        How many of them were under way.
     """
     return _lose(connection, _calls.c.id.in_(sorted(calls)))
 

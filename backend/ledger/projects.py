@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, found_among, insert_new, insert_or_replace
 
-_failures, _deleted = tables.failed_tasks, tables.deleted_tasks
+_failures, _deleted, _instructions = tables.failed_tasks, tables.deleted_tasks, tables.instructions
 _FAILURES_OF = (_failures.c.project == bindparam("of"), _failures.c.task == bindparam("number"))
 _FIND_FAILURES = select(_failures.c.task).where(
     _failures.c.project == bindparam("of"), _failures.c.task.in_(bindparam("numbers", expanding=True))
@@ -140,7 +141,6 @@ class Project:
         hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
         instructions: the project's labelling instructions as plain text, empty if it has none; ``None`` while
             nobody has told them.
-        earlier_instructions: what they were before they last changed; ``None`` if they never did.
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
@@ -160,7 +160,6 @@ class Project:
     feedback_refused: int = 0
     audited_after: int | None = None
     instructions: str | None = None
-    earlier_instructions: str | None = None
 
 
 def is_of_label_studio(key: str) -> bool:
@@ -209,6 +208,38 @@ def remember(
     columns |= others
     values = {name: value for name, value in columns.items() if value is not _UNSET}
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
+
+
+@dataclass(frozen=True, slots=True)
+class ToldText:
+    """Labelling instructions that a project has or had.
+
+    Attributes:
+        text: the text.
+        told_at: when they last became the project's, unix seconds.
+    """
+
+    text: str
+    told_at: float
+
+    @property
+    def id(self) -> str:
+        """A short name, which stays the same: the beginning of a hash of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:8]
+
+
+def note_instructions(connection: Connection, project: str, text: str, now: float) -> None:
+    """Note that a project's labelling instructions are this text from now on."""
+    connection.execute(insert(_instructions), {"project": project, "text": text, "told_at": now})
+
+
+def told_texts(connection: Connection, project: str) -> list[ToldText]:
+    """Return the labelling instructions that a project has had, each once, the latest first."""
+    query = select(_instructions.c.text, _instructions.c.told_at).where(_instructions.c.project == project)
+    found = dict[str, ToldText]()
+    for row in connection.execute(query.order_by(_instructions.c.number.desc())):
+        found.setdefault(row.text, ToldText(**row._mapping))
+    return list(found.values())
 
 
 def last_event(connection: Connection, project: str) -> int:

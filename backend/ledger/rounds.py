@@ -478,9 +478,11 @@ class ProjectRounds:
             for start in range(0, len(tasks), _ROWS_PER_QUERY)
         )
 
-    def count_tasks(self) -> int:
-        """Count the tasks of a project that have a round."""
+    def count_tasks(self, epochs: Set[str] = frozenset()) -> int:
+        """Count the tasks of a project that have a round; without epochs, in any."""
         counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == self.project)
+        if epochs:
+            counted = counted.where(_table.c.epoch.in_(epochs))
         return self.connection.scalars(counted).one()
 
     def blind_tasks(self) -> frozenset[int]:

@@ -9,9 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.statements import among
 from camvo.votes.relabelling import LabelChange, LabelMap
 
-_table = tables.schemes
+_table, _rounds = tables.schemes, tables.rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,27 @@ class Schemes:
         parts = {label: list(of) for label, of in scheme.parts.items()}
         row |= {"labels": dict(scheme.labels), "parts": parts, "project": self.project}
         self.connection.execute(insert(_table), row)
+
+
+def asked_before_labels_changed(
+    connection: Connection, project: str, controls: Collection[str], tasks: Sequence[int]
+) -> set[tuple[int, str]]:
+    """Return those of the tasks, each with a control, that have a round from before labels changed.
+
+    They are asked about again because the change concerns them, so they are no random tasks.
+    """
+    changes = select(_table.c.control, _table.c.source, _table.c.labels).where(
+        _table.c.project == project, _table.c.source.is_not(None), _table.c.control.in_(controls)
+    )
+    sources = {(row.control, row.source) for row in connection.execute(changes) if row.labels}
+    if not sources:
+        return set()
+    query = select(_rounds.c.task, _rounds.c.control, _rounds.c.epoch).where(
+        _rounds.c.project == project, among(connection.dialect, _rounds.c.task, tasks)
+    )
+    return {
+        (row.task, row.control) for row in connection.execute(query) if (row.control, row.epoch) in sources
+    }
 
 
 def latest_of(history: Iterable[Scheme]) -> dict[str, Scheme]:

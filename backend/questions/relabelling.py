@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from backend.questions.label_config import OWN_INSTRUCTIONS, LabelConfig
 from backend.questions.question import ConfigQuestion
 from backend.questions.spans import RegionChoices
-from backend.questions.xml import Element, Label, attribute, stored_name
+from backend.questions.xml import Element, Label, attribute, root_of, stored_name
 from camvo.votes.relabelling import LabelMap, Relabelling
 
 _Value = TypeVar("_Value")
@@ -189,7 +189,7 @@ def relabelled_config(xml: str, fates: LabelFates) -> str:
     """
     from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
 
-    root = etree.fromstring(xml.encode())
+    root = root_of(xml)
     questions = {*fates.maps, *fates.parts, *fates.added}
     for name in sorted(questions):
         for control in root.iter("*"):
@@ -208,7 +208,7 @@ def with_own_instructions(xml: str, name: str, instructions: str | None) -> str:
     """A label config in which a control has these instructions of its own; ``None`` for none."""
     from lxml import etree  # noqa: PLC0415 - slow
 
-    root = etree.fromstring(xml.encode())
+    root = root_of(xml)
     control = next((each for each in root.iter("*") if each.get("name") == name), None)
     if control is None or attribute(control, OWN_INSTRUCTIONS) == instructions:
         return xml
@@ -247,7 +247,7 @@ def restored_config(xml: str, earlier: str, fates: LabelFates) -> str:
     """
     from lxml import etree  # noqa: PLC0415 - slow
 
-    root, old = etree.fromstring(xml.encode()), etree.fromstring(earlier.encode())
+    root, old = root_of(xml), root_of(earlier)
     changed = {*fates.maps, *fates.parts}
     for name, control in [(each.get("name"), each) for each in root.iter("*")]:
         before = next((each for each in old.iter("*") if name in changed and each.get("name") == name), None)

@@ -232,6 +232,13 @@ class Tree:
         )
 
 
+def root_of(xml: str) -> Element:
+    """The root of a label config that can be parsed, to change it; a declared encoding does not count."""
+    from lxml import etree  # noqa: PLC0415 - slow
+
+    return etree.fromstring(_DECLARATION.sub("", xml))
+
+
 def targets(control: Element) -> list[str]:
     """Return the names of the objects that a control is attached to (``toName``)."""
     return str(control.get("toName") or "").split(",")

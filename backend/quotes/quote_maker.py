@@ -43,7 +43,8 @@ from camvo.policies.joint import FIRST, Joint
 from camvo.quotes import Forecast, documented_share, forecast
 from camvo.state.exploration import UNASKED
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.ordered import has_vote_model
+from camvo.votes.registry import can_stop_early
+from camvo.votes.spans import SpanVote
 
 _SEED: Final = 16
 """A fixed seed, so that the same rounds give the same quote."""
@@ -60,7 +61,7 @@ class _PolicyShare:
 
 def _policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
     """The name of the policy that will be in force."""
-    modelled = all(has_vote_model(question.aggregation) for question in questions)
+    modelled = all(can_stop_early(question.aggregation) for question in questions)
     if not modelled and settings.policy.name is None:
         return "camvo"
     return policy_in_force(settings.policy)[0]
@@ -88,9 +89,11 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
         share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
         return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
-    # forecasts know neither an agreement nor labels that are not worth the same; both may cost more
+    # forecasts know no agreement, no labels that are not worth the same and no spans; these may cost more
     agreement = isinstance(policy, Joint) and (
-        policy.agreement is not None or any(policy.losses(question.options) for question in questions)
+        policy.agreement is not None
+        or any(policy.losses(question.options) for question in questions)
+        or any(isinstance(question.aggregation, SpanVote) for question in questions)
     )
     labels = all(question.aggregation == LABEL_VOTE for question in questions)
     if isinstance(policy, Joint) and labels and not agreement and to_come and sum(prices.values()) > 0.0:

@@ -198,16 +198,7 @@ class FurtherAsking:
         return await self._store(job, found, known, replies, "missing")
 
     async def _replies(self, job: Job, prompt: TaskPrompt, asked: Mapping[str, str]) -> dict[str, ModelReply]:
-        """Ask for the votes of some arms at once: arm → its reply; one that failed unexpectedly is absent.
-
-        Args:
-            job: the task.
-            prompt: what models are shown.
-            asked: the arm whose vote is wanted → the arm that is asked for it.
-
-        Raises:
-            TaskError: no model can be asked.
-        """
+        """Ask for the votes of some arms at once: arm → its reply; one that failed unexpectedly is absent."""
         request_size.set(_BULK)
         answers = await asyncio.gather(
             *(self._voters.vote(job, arm, prompt) for arm in asked.values()), return_exceptions=True

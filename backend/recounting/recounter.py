@@ -397,9 +397,6 @@ def record(
     A task that somebody has annotated since it was counted is left out, and so is a result that the ledger
     holds already. Where something changes, the certificate of the question's earlier labels ends: a new queue
     of blind tasks begins.
-
-    Returns:
-        The counting; ``None`` if nothing changes.
     """
     news = [(question, _news(connection, project, question)) for question in found]
     changes = [recount for question, new in news for recount in new if recount.round_id not in question.blind]

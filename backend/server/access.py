@@ -17,17 +17,7 @@ WEBHOOK = "/webhook"
 
 
 def may_enter(path: str, header: Callable[[str], str | None], environment: Environment) -> bool | None:
-    """Whether a request with this head is allowed, whatever its body.
-
-    Args:
-        path: the request's path.
-        header: returns the value of a header.
-        environment: the credentials.
-
-    Returns:
-        ``None`` if that depends on the body: with a secret for webhooks but without basic auth, only
-        ``START_TRAINING`` passes without the secret, which Label Studio does not send with it.
-    """
+    """Whether a request with this head is allowed, whatever its body."""
     if path in _OPEN or _has_credentials(header("Authorization"), environment):
         return True
     if path == WEBHOOK and environment.webhook_secret is not None:

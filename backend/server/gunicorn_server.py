@@ -127,11 +127,7 @@ def _metrics_folder() -> Iterator[Path]:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Check that the port is free, since gunicorn would retry a taken one.
-
-    Raises:
-        ConfigError: the port is not available.
-    """
+    """Check that the port is free, since gunicorn would retry a taken one."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -21,7 +21,7 @@ from camvo.policies.named import POLICIES, parameters_of, policy_by_name
 from camvo.policies.parameters import DEFAULT, ByLabel, Declaration, contradiction, declared_by
 from camvo.policies.policy import Policy
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.ordered import has_vote_model
+from camvo.votes.registry import can_stop_early
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
@@ -193,8 +193,8 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
 
     This is the named policy. Without a name it is
 
-    - ``camvo`` if any question's votes are not labels, ordered or not: ``joint`` has no model of other votes
-      and would ask every model;
+    - ``camvo`` if any question's votes are neither labels, ordered or not, nor spans: ``joint`` has no model
+      of other votes and would ask every model;
     - ``joint`` otherwise.
 
     Args:
@@ -202,7 +202,7 @@ def policy_of(settings: PolicySettings, aggregations: Iterable[Aggregation] = ()
         aggregations: how the votes on each of the task's questions are counted.
     """
     name: str = settings.name or _DEFAULT_POLICY
-    if settings.name is None and not all(map(has_vote_model, aggregations)):
+    if settings.name is None and not all(map(can_stop_early, aggregations)):
         name = _DEFAULT_WITHOUT_LABELS
     return _policy_by_settings(name, settings)
 

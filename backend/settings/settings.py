@@ -375,9 +375,6 @@ def load(path: Path | None) -> Settings:
     """Load the settings from a file; ``None`` means the defaults.
 
     The embedded voters are the pool if the file lists no models.
-
-    Raises:
-        ConfigError: the file cannot be read, is not YAML, or has an invalid key or value.
     """
     content = {} if path is None else _read_yaml(path)
     if "models" not in content:

@@ -21,7 +21,7 @@ from camvo.joint.votes import Rows
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Fit, JointFitData
 from camvo.replays.replay import VotesTable
-from camvo.stages import cheapest_first
+from camvo.stages.stages import cheapest_first
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import (
     ExplorationRound,

@@ -16,7 +16,7 @@ from camvo.joint.joint_fit import JointFit
 from camvo.policies.joint import CAUTION_ROUNDS, Joint
 from camvo.policies.policy import JointFitData
 from camvo.replays.replay import VotesTable
-from camvo.stages import QuestionStages, cheapest_first, next_arms
+from camvo.stages.stages import QuestionStages, cheapest_first, next_arms
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern, named_labels
 from camvo.typing import Array

@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 
 from camvo.joint.lattice import Lattice, Step, count_passing, vote_lattice
-from camvo.joint.models import Kinds, TwoCoins, VoteModel
+from camvo.joint.models import Kinds, VoteModel
+from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, renumber
 from camvo.numerics.small import EPSILON
 from camvo.typing import Array

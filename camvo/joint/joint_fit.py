@@ -26,12 +26,13 @@ from camvo.joint.label_losses import (
     weighed,
 )
 from camvo.joint.lattice import most_arms, vote_lattice
-from camvo.joint.models import MOST_OTHERS, Kinds, TwoCoins, VoteModel
+from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
 from camvo.joint.readings import Doubt
 from camvo.joint.skills import ContextSkills
+from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known, weighted_median
@@ -61,6 +62,10 @@ def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Be
     return Beliefs(beliefs.lattice, beliefs.right * odds / likely[:, None], tuple(votes))
 
 
+_ASKED: Final = 0.3
+"""A plan asks an arm of its shortlist about roughly so many of the tasks, so its price counts so much."""
+
+
 def _shortlist_of(
     votes: VotesFit, prices: Mapping[str, float], arms: tuple[str, ...], most: int
 ) -> tuple[str, ...]:
@@ -79,7 +84,7 @@ def _shortlist_of(
             among = np.full_like(rows, UNASKED)
             among[:, [*chosen, position]] = rows[:, [*chosen, position]]
             right, _ = votes.model.beliefs(among)
-            gains[position] = float(counts @ right.max(axis=1)) / total - prices[arm]
+            gains[position] = float(counts @ right.max(axis=1)) / total - _ASKED * prices[arm]
         chosen.append(max(gains, key=lambda position: gains[position]))
     return tuple(arms[position] for position in sorted(chosen))
 
@@ -319,7 +324,10 @@ class JointFit:
             "families": [[self.arms[arm] for arm in family] for family in families(self.excess)],
         }
         if isinstance(self.model, TwoCoins):
-            described |= {"accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True))}
+            described |= {
+                "accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True)),
+                "difficulty": round(self.model.difficulty, _SHOWN),
+            }
         elif isinstance(self.model, Kinds):
             described |= {
                 "accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True)),

@@ -14,27 +14,12 @@ from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from camvo.joint.lattice import Lattice
-from camvo.joint.votes import Rows, VoteRows, agreement, closest_group, distinct, others_tell
+from camvo.joint.two_coins import Explained, TwoCoins, coins_by, fit_two_coins
+from camvo.joint.votes import Rows, VoteRows, distinct
 from camvo.typing import Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Explained:
-    """The E-step of n rounds with K arms, on items of C kinds (with two labels: of each label).
-
-    Attributes:
-        mass: the probability of each kind, shape (n, C).
-        right: the same, and that the arm's vote is right, shape (n, K, C); 0 for an arm without a vote.
-        evidence: the log-probability of the votes, shape (n,).
-    """
-
-    mass: Array
-    right: Array
-    evidence: Array
-
 
 _KINDS: Final = 3
 _STEPS: Final = 40
@@ -251,164 +236,10 @@ def _kind_accuracy(right: Array, cast: Array) -> Array:
     return np.asarray(np.clip(pulled, _LOWEST, _HIGHEST), dtype=np.float64)
 
 
-_COIN_PULL: Final = 100.0
-_COIN_SPREAD: Final = 0.5
-"""An arm's accuracy for one label is pulled towards its accuracy for both by 100 / (0.5² + b²) rounds, where
-b is the difference of their log-odds. So most arms hardly lean, and some lean far: the prior is Student's t.
-"""
-
-_LOOSE_PULL: Final = 5.0
-"""By how many rounds it is pulled in the estimate of b."""
-
-_COIN_PRIOR_ACCURACY, _COIN_PRIOR_ROUNDS = 0.75, 20.0
-"""The prior of an arm's accuracy for both labels."""
-
-_SHARE_ROUNDS: Final = 10.0
-"""How many rounds of each label the prior of the labels' shares counts as."""
-
-_COIN_LOWEST, _COIN_HIGHEST = 0.05, 0.995
-_LEAST_SHARE: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TwoCoins:
-    """A fitted model of the votes of K arms on two labels.
-
-    Attributes:
-        accuracy: p, shape (K, 2).
-        share: the share of items for which each label is right, shape (2,); or the probability of each
-            label on each row, shape (P, 2).
-        temper: the exponent of each arm's likelihood, shape (K,).
-    """
-
-    accuracy: Array
-    share: Array
-    temper: Array
-
-    @property
-    def agreement(self) -> Array:
-        """How often each pair of arms is expected to agree, shape (K, K)."""
-        right, wrong = self.accuracy, 1.0 - self.accuracy
-        return np.asarray((right * self.share) @ right.T + (wrong * self.share) @ wrong.T)
-
-    @property
-    def skill(self) -> Array:
-        """The mean log-odds of each arm's vote, shape (K,)."""
-        odds = np.log(self.accuracy) - np.log1p(-self.accuracy)
-        return np.asarray(odds @ self.share, dtype=np.float64)
-
-    def explained(self, rows: Rows, accuracy: Array) -> Explained:
-        """What votes say if arms have other accuracies on each row, shape (n, K, 2), or on all, (K, 2)."""
-        mass, evidence = replace(self, accuracy=accuracy).beliefs(rows)
-        right = np.stack([(rows == label) * mass[:, label, None] for label in range(2)], axis=2)
-        return Explained(mass, right, evidence)
-
-    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
-        """:meth:`beliefs` of all nodes of a lattice."""
-        return self.beliefs(lattice.rows)
-
-    def among(self, positions: Sequence[int]) -> TwoCoins:
-        """The model of the votes of some arms."""
-        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
-
-    def refitted(self, rows: Rows) -> TwoCoins:
-        """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return _fit_two_coins(*distinct(rows), self.temper)
-
-    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
-        """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
-        right, wrong = np.log(self.accuracy), np.log1p(-self.accuracy)
-        first, second = (
-            np.log(self.share[..., label])
-            + (np.where(rows == label, right[..., label], wrong[..., label]) * (rows >= 0)) @ self.temper
-            for label in range(2)
-        )
-        evidence = np.logaddexp(first, second)
-        return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
-
-
-_FEWEST_ARMS: Final = 4
-_WHOLE: Final = 2.0
-"""As how many fits without an arm the fit with all of them counts."""
-
-_STEPS_WITHOUT: Final = 10
-_LEAST_LEAD: Final = 0.02
-"""By how much a reading must raise the log-likelihood of a round to replace that of the majority."""
-
-
-def _fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
-    """Fit the accuracies and the labels' shares by EM, from the majority's labels or those of a few arms.
-
-    Where two good arms contradict many weak ones that err together, EM from the majority ends at the reading
-    of the weak ones, though that of the good ones explains all votes better. Where the others agree well, the
-    few are rather copies of one arm: their reading is also more likely by a model without copies.
-    """
-    model = _two_coins_from(range(rows.shape[1]), rows, counts, temper)
-    same = agreement(rows, counts)
-    group, _ = closest_group(same - model.agreement)
-    if len(group) > 1 and not others_tell(same, group, 2):
-        rival = _two_coins_from(group, rows, counts, temper)
-        lead = float(counts @ (rival.beliefs(rows)[1] - model.beliefs(rows)[1]))
-        if lead > _LEAST_LEAD * counts.sum():
-            model = rival
-    return _without_each(model, rows, counts)
-
-
-def _without_each(model: TwoCoins, rows: Rows, counts: Array) -> TwoCoins:
-    """The mean of a fit and of those that start from it and leave out one arm each.
-
-    Few rounds determine the accuracies of few arms badly: one fit may take a middling arm for the best, only
-    because another one errs with it.
-    """
-    arms = rows.shape[1]
-    if arms < _FEWEST_ARMS:
-        return model
-    belief = model.beliefs(rows)[0]
-    odds, fits, shares = _WHOLE * logit(model.accuracy), np.full((arms, 1), _WHOLE), []
-    for left_out in range(arms):
-        others = np.delete(np.arange(arms), left_out)
-        among, temper = rows[:, others], model.temper[others]
-        fit = _coins_by(belief, among, counts, temper)
-        for _ in range(_STEPS_WITHOUT - 1):
-            fit = _coins_by(fit.beliefs(among)[0], among, counts, temper)
-        odds[others] += logit(fit.accuracy)
-        fits[others] += 1.0
-        shares.append(fit.share)
-    return replace(model, accuracy=expit(odds / fits), share=np.mean(shares, axis=0))
-
-
-def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Array) -> TwoCoins:
-    """The same, from the labels of the majority of some arms."""
-    among = rows[:, [*arms]]
-    lead = (among == 1).sum(axis=1) - (among == 0).sum(axis=1)
-    belief: Array = 0.5 + 0.3 * np.stack((-np.sign(lead), np.sign(lead)), axis=1)
-    model = _coins_by(belief, rows, counts, temper)
-    for _ in range(_STEPS - 1):
-        model = _coins_by(model.beliefs(rows)[0], rows, counts, temper)
-    return model
-
-
-def _coins_by(belief: Array, rows: Rows, counts: Array, temper: Array) -> TwoCoins:
-    """The accuracies and shares if each row's labels have these probabilities, shape (P, 2)."""
-    weight = counts[:, None] * belief
-    right = np.stack([(rows == label).T @ weight[:, label] for label in range(2)], axis=1)
-    cast = (rows >= 0).T @ weight
-    mean = (right.sum(axis=1) + _COIN_PRIOR_ROUNDS * _COIN_PRIOR_ACCURACY) / (
-        cast.sum(axis=1) + _COIN_PRIOR_ROUNDS
-    )
-    loose = np.clip((right + _LOOSE_PULL * mean[:, None]) / (cast + _LOOSE_PULL), _COIN_LOWEST, _COIN_HIGHEST)
-    leaning = np.diff(logit(loose), axis=1)
-    pull = _COIN_PULL / (_COIN_SPREAD**2 + leaning**2)
-    accuracy = np.clip((right + pull * mean[:, None]) / (cast + pull), _COIN_LOWEST, _COIN_HIGHEST)
-    share = (weight.sum(axis=0) + _SHARE_ROUNDS) / (counts.sum() + 2.0 * _SHARE_ROUNDS)
-    share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
-    return TwoCoins(accuracy, share / share.sum(), temper)
-
-
 def model_by(belief: Array, rows: Rows, counts: Array, labels: int, temper: Array) -> TwoCoins | Kinds:
     """The simplest model of the votes in which the numbers of each row have these probabilities, (P, G)."""
     if labels == 2:
-        return _coins_by(belief, rows, counts, temper)
+        return coins_by(belief, rows, counts, temper)
     voted = rows >= 0
     hit = np.where(voted, np.take_along_axis(belief, np.maximum(rows, 0), axis=1), 0.0)
     prior = _KIND_PRIOR_ROUNDS * _KIND_PRIOR_ACCURACY
@@ -440,14 +271,15 @@ class VoteModel(Protocol):
 def fit_vote_model(rows: Rows, counts: Array, labels: int, temper: Array) -> TwoCoins | Kinds:
     """Fit the model of votes for M labels: two coins for two labels, kinds of items for more.
 
-    With two labels, votes cannot distinguish kinds of items, but they determine an accuracy for each label.
+    With two labels, votes determine an accuracy for each label; how much items differ in difficulty is
+    fitted later (:func:`.with_difficulty`), once no other reading of the votes is as likely.
     With more labels, an arm has too few votes for each label, but votes can distinguish kinds of items.
 
     Vote rows have shape (P, K); ``counts`` is the weight of each in rounds, and ``temper`` the exponent of
     each arm's likelihood, in (0, 1].
     """
     if labels == 2:
-        return _fit_two_coins(rows, counts, temper)
+        return fit_two_coins(rows, counts, temper)
     return _fit_kinds(rows, counts, labels, temper)
 
 

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from camvo.joint.models import Kinds, TwoCoins, fit_vote_model, model_by
+from camvo.joint.models import Kinds, fit_vote_model, model_by
+from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, agreement, closest_group, renumber
 from camvo.typing import Array
 

@@ -18,7 +18,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import expit, logit
 
-from camvo.joint.models import Explained, Kinds, TwoCoins
+from camvo.joint.models import Kinds
+from camvo.joint.two_coins import Explained, TwoCoins, likely_difficulty
 from camvo.joint.votes import Rows, each_model_asked
 from camvo.state.exploration import LatestContexts
 from camvo.typing import Array
@@ -77,10 +78,21 @@ class _SkillTerms:
         return self.explained(rows, features).evidence
 
     def explained(self, rows: Rows, features: Array) -> Explained:
-        """What the votes in each row say. Without slopes the skills are the same on all tasks."""
-        alike = not self.slopes.any()
-        accuracy = self.accuracy(features[:1])[0] if alike else self.accuracy(features)
-        return self._leaning(features).explained(rows, accuracy)
+        """What the votes in each row say."""
+        return self._leaning(features).explained(rows, self._accuracy_by_row(features))
+
+    def with_difficulty(self, rows: Rows, features: Array) -> _SkillTerms:
+        """The same terms, with the difficulty of items that is left once features explain skills."""
+        leaning = self._leaning(features)
+        if not isinstance(leaning, TwoCoins) or not isinstance(self.model, TwoCoins):
+            return self
+        by_row = replace(leaning, accuracy=self._accuracy_by_row(features))
+        left = likely_difficulty(by_row, rows, np.ones(len(rows)))
+        return replace(self, model=replace(self.model, difficulty=left))
+
+    def _accuracy_by_row(self, features: Array) -> Array:
+        """The accuracies on each task, (n, K, C), or on all, (K, C): without slopes they are the same."""
+        return self.accuracy(features) if self.slopes.any() else self.accuracy(features[:1])[0]
 
     def _leaning(self, features: Array) -> TwoCoins | Kinds:
         """The model with the labels' probabilities on tasks with these features, shape (…, r)."""
@@ -96,10 +108,11 @@ def _fit_skill_terms(
     """Fit the terms by EM to rounds that asked all arms."""
     anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
     count = features.shape[1]
+    difficult = isinstance(model, TwoCoins) and model.difficulty > 0.0
     skills, leans = _Slopes.none(anchor, count if skilled else 0), _Slopes.none(np.zeros((1, 1)), count)
     if isinstance(model, TwoCoins):
         skills = replace(skills, base=np.full_like(anchor, logit(_FIRST_ACCURACY)))
-        model = replace(model, share=np.full(2, 0.5))
+        model = replace(model, share=np.full(2, 0.5), difficulty=0.0)
     terms = _terms(model, skills, leans)
     for _ in range(_STEPS):
         explained = terms.explained(rows, features)
@@ -111,7 +124,7 @@ def _fit_skill_terms(
         else:
             model = model.with_shares(explained.mass)
         terms = _terms(model, skills, leans)
-    return terms
+    return terms.with_difficulty(rows, features) if difficult else terms
 
 
 def _fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> _SkillTerms:

@@ -13,8 +13,9 @@ from scipy.special import expit, logit
 from camvo.joint.beliefs import Beliefs, Correction, form_beliefs
 from camvo.joint.conventions import prefers
 from camvo.joint.human_terms import HumanTerms
-from camvo.joint.models import Kinds, TwoCoins, VoteModel, fit_vote_model, others_say, with_taught_arm
+from camvo.joint.models import Kinds, VoteModel, fit_vote_model, others_say, with_taught_arm
 from camvo.joint.readings import Doubt, doubt_of
+from camvo.joint.two_coins import TwoCoins, with_difficulty
 from camvo.joint.votes import (
     Rows,
     VoteRows,
@@ -111,6 +112,8 @@ class VotesFit:
         doubt = doubt_of(model, rows, labels)
         if doubt is None and unclear:
             doubt = Doubt(unclear, _fit_model(rows, labels, possible))
+        if doubt is None:
+            model = _with_difficulty(model, rows)
         head_start = 0.0 if doubt is not None else head_start
         return cls(rows, model, excess, possible, doubt=doubt, head_start=head_start)
 
@@ -123,9 +126,17 @@ class VotesFit:
 
 
 def _fit_model(rows: VoteRows, labels: int, excess: Array) -> TwoCoins | Kinds:
-    partial = rows.partial.sum()
-    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
-    return fit_vote_model(rows.rows, weights, labels, tempers(excess))
+    return fit_vote_model(rows.rows, _weights(rows), labels, tempers(excess))
+
+
+def _with_difficulty(model: TwoCoins | Kinds, rows: VoteRows) -> TwoCoins | Kinds:
+    """The model in which items differ in difficulty; kinds of items do that already."""
+    return with_difficulty(model, rows.rows, _weights(rows)) if isinstance(model, TwoCoins) else model
+
+
+def _weights(rows: VoteRows) -> Array:
+    """The weight of each row in a fit."""
+    return rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(float(rows.partial.sum()), 1.0))
 
 
 def _moved(model: TwoCoins | Kinds, by: Array) -> TwoCoins | Kinds:
@@ -266,13 +277,11 @@ def _with_possible_families(votes: VotesFit, labels: int) -> VotesFit:
             _without(votes.rows, votes.constant, labels),
             np.delete(np.delete(votes.possible, votes.constant, axis=0), votes.constant, axis=1),
         )
-        others = VotesFit(rows, _fit_model(rows, labels, possible), possible, possible)
+        model = _with_difficulty(_fit_model(rows, labels, possible), rows)
+        others = VotesFit(rows, model, possible, possible)
         return _with_constant(others, votes.rows, votes.constant)
-    return replace(
-        votes,
-        model=_fit_model(votes.rows, labels, votes.possible),
-        excess=votes.possible,
-    )
+    model = _with_difficulty(_fit_model(votes.rows, labels, votes.possible), votes.rows)
+    return replace(votes, model=model, excess=votes.possible)
 
 
 def lesson_of(
@@ -287,8 +296,10 @@ def lesson_of(
     known = [arm for arm in range(len(arms)) if arm not in votes.constant]
     if votes.doubt is not None or rounds < LEAST_ROUNDS or len(known) < 2:
         return None
-    skills = [(arms[arm], round(float(votes.model.skill[arm]), 4)) for arm in known]
-    return Lesson(project, tuple(skills), rounds)
+    among = _without(votes.rows, votes.constant, len(labels)) if votes.constant else votes.rows
+    skill = _fit_model(among, len(labels), votes.excess[np.ix_(known, known)]).skill
+    named = zip([arms[arm] for arm in known], skill.round(4).tolist(), strict=True)
+    return Lesson(project, tuple(named), rounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.parameters import EnsembleParameters, Parameter
 from camvo.policies.policy import ORDINARY, Conditions, Estimates, FitData, Observation, Plan, estimate
 from camvo.policies.teaching import TaughtRound
-from camvo.stages import uniform_draw
+from camvo.stages.stages import uniform_draw
 from camvo.state.contribution import Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Ballot, Decision

@@ -13,11 +13,13 @@ from camvo.joint.joint_fit import JointFit
 from camvo.joint.label_losses import NO_LOSSES, LabelLosses, arms_in_plan
 from camvo.joint.lattice import most_arms
 from camvo.joint.ordered_fit import OrderedFit
+from camvo.joint.places import SpanFit
 from camvo.joint.plans import shadow_price
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import DEFAULT, WORTH, ByLabel, JointParameters
 from camvo.policies.policy import (
     MOST_ROUNDS,
+    AnyFit,
     Conditions,
     Drawn,
     Fit,
@@ -26,9 +28,12 @@ from camvo.policies.policy import (
     Observation,
     OrderedFitData,
     Plan,
+    SpanFitData,
     fitted,
 )
-from camvo.stages import (
+from camvo.stages.span_stages import SpanStages
+from camvo.stages.stages import (
+    AnyStages,
     QuestionStages,
     Stages,
     cheapest_first,
@@ -41,7 +46,9 @@ from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.ordered import OrderedVote, has_vote_model
+from camvo.votes.ordered import OrderedVote
+from camvo.votes.registry import can_stop_early
+from camvo.votes.spans import SpanVote
 
 FIRST: Final = 36
 """The number of rounds that ask all arms before any round stops early; counted anew when an arm joins."""
@@ -216,8 +223,8 @@ class Joint(Ensemble, JointParameters):
         return replace(self, worth_usd=usd, agreement=None)
 
     def linear(self, aggregation: Aggregation) -> bool:
-        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
-        return not has_vote_model(aggregation)
+        """Whether the linear models are read: not for votes that are counted by a model of votes."""
+        return not can_stop_early(aggregation)
 
     def reads_context(self, aggregation: Aggregation) -> bool:
         """Whether it reads the linear models of the context."""
@@ -253,14 +260,18 @@ class Joint(Ensemble, JointParameters):
         by_name = tuple(sorted(zip(order, shares, strict=True)))
         # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
         losses = self.losses(observation.labels)
-        if isinstance(observation.aggregation, OrderedVote):
+        if isinstance(observation.aggregation, SpanVote):
+            few = len(order) <= most_arms(2)
+        elif isinstance(observation.aggregation, OrderedVote):
             few = len(order) <= most_arms(len(observation.labels), ordered=True)
         else:
             few = len(order) <= arms_in_plan(observation.labels, losses)
         worth = self.worth_in_askings(costs)
         prices = tuple([(arm, 0.0 if few else share / worth) for arm, share in by_name])
+        models = tuple([(arm, price) for arm, price in prices if arm != STUDENT])
+        if isinstance(observation.aggregation, SpanVote):
+            return SpanFitData(evidence, latest, models)
         if isinstance(observation.aggregation, OrderedVote):
-            models = tuple([(arm, price) for arm, price in prices if arm != STUDENT])
             return OrderedFitData(evidence, latest, observation.aggregation, models, losses)
         if self.agreement is not None:
             return JointFitData(
@@ -274,7 +285,7 @@ class Joint(Ensemble, JointParameters):
 
     def _fits(self, aggregation: Aggregation) -> bool:
         """Whether votes are counted by a model; an agreement is kept by asking all arms about a scale."""
-        return aggregation == LABEL_VOTE or (self.agreement is None and has_vote_model(aggregation))
+        return aggregation == LABEL_VOTE or (self.agreement is None and can_stop_early(aggregation))
 
     def _staged(self, situation: Situation) -> Stages:
         """The stages of a task."""
@@ -322,7 +333,7 @@ class Joint(Ensemble, JointParameters):
 
     @staticmethod
     def _first(
-        questions: Mapping[str, QuestionStages],
+        questions: Mapping[str, AnyStages],
         prices: Mapping[str, float],
         everyone: tuple[str, ...],
         conditions: Conditions,
@@ -409,13 +420,16 @@ class Joint(Ensemble, JointParameters):
 
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: Mapping[str, float]
-    ) -> QuestionStages:
+    ) -> AnyStages:
         fit = self._joint(observation, costs)
         if fit is None:
             return QuestionStages(observation.labels)
+        if isinstance(fit.joint, SpanFit):
+            in_shortlist = tuple([prices[arm] for arm in fit.joint.shortlist])
+            return SpanStages(observation.labels, fit.joint, in_shortlist)
         return self._stages_of(fit.joint, observation.context, prices, fit.stops)
 
-    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | OrderedFit | None:
+    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> AnyFit | None:
         """The fit of the model of votes; ``None`` for a question without one."""
         fit = self._joint(observation, costs)
         return None if fit is None else fit.joint

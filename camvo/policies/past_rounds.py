@@ -20,7 +20,7 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice, Situation
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation, Plan, Policy
-from camvo.stages import cheapest_first
+from camvo.stages.stages import cheapest_first
 from camvo.state.state import State
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision

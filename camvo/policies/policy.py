@@ -17,7 +17,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from camvo.joint.grades import Grades
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
+from camvo.joint.places import SpanFit
 from camvo.joint.votes_fit import VotesFit
-from camvo.stages import Exploration, Stages
+from camvo.stages.stages import Exploration, Stages
 from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
@@ -44,16 +45,21 @@ MOST_ROUNDS: Final = 5000
 """The largest number of kept rounds that a fit reads: the latest ones."""
 
 
+AnyFit: TypeAlias = JointFit | OrderedFit | SpanFit
+"""What votes say: votes for labels, for ordered labels, or on spans."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """The result of a fit. Hashed by identity.
 
     Attributes:
-        joint: the model of votes and what follows from it; of another kind where labels are ordered.
+        joint: the model of votes and what follows from it; of another kind where labels are ordered, and for
+            spans.
         stops: when to stop for the label of all votes; ``None`` if no agreement is required.
     """
 
-    joint: JointFit | OrderedFit
+    joint: AnyFit
     stops: AgreementStops | None = None
 
     @property
@@ -179,6 +185,35 @@ class OrderedFitData:
     def compute(self) -> Fit:
         """Fit the model of votes."""
         return Fit(OrderedFit.fit(self.evidence, self.latest, self.vote, dict(self.prices), self.losses))
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFitData:
+    """The data for a fit of the model of marks where votes are spans.
+
+    Attributes:
+        evidence: the places and the vote patterns of past rounds.
+        latest: the latest rounds that are kept whole, those with a human label.
+        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+    """
+
+    evidence: PatternCounts
+    latest: LatestRounds
+    prices: tuple[tuple[str, float], ...]
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds."""
+        return self.evidence, self.latest
+
+    @property
+    def kind(self) -> Hashable:
+        """The arms, and whether there are human labels."""
+        return "spans", frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
+
+    def compute(self) -> Fit:
+        """Fit the model of marks."""
+        return Fit(SpanFit.fit(self.evidence, self.latest, dict(self.prices)))
 
 
 UNREAD = 0.5

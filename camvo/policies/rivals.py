@@ -11,7 +11,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.ensemble import Baseline, Choice, Situation
 from camvo.policies.parameters import OneModelParameters
 from camvo.policies.policy import Estimates, Plan
-from camvo.stages import cheapest_first
+from camvo.stages.stages import cheapest_first
 from camvo.state.contribution import Change, Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from camvo.policies.policy import Plan
-from camvo.stages import UNKNOWN, Cast, Sure, on_question
+from camvo.stages.stages import UNKNOWN, Cast, Sure, on_question
 from camvo.state.contribution import Change, Contribution, KeptRound, SureVote
 from camvo.state.exploration import ExplorationRound
 from camvo.student import Ngrams, StudiedText

@@ -131,13 +131,7 @@ class _PatternLikelihood:
         self._n = np.arange(rows.shape[1] + 1, dtype=np.float64)
 
     def next_answer(self, slips: Array, doubts: Array, weights: Array) -> Array:
-        """The probability that one more answer without a slip is the label at each rank, shape (P, K).
-
-        Args:
-            slips: ε of each voter, shape (K,).
-            doubts: the values of ν that are mixed, shape (Z,).
-            weights: the mixture weights, shape (Z,).
-        """
+        """The probability that one more answer without a slip is the label at each rank, shape (P, K)."""
         alphas = doubts / self._labels
         scaled = self._scaled([self._polynomials(slips, rank)[-1] for rank in self._ranks], alphas)
         ahead, falling = self._products(scaled), self._falling(doubts)

@@ -166,11 +166,15 @@ class ExplorationRound:
             were asked; ``None`` if the round does not show it.
         promised: the probability with which the plan was to stop at another label, as it was said before the
             round; ``None`` if nothing was promised.
+        places: where votes are spans, the marks at each place of the text, if the round asked everyone.
+        chosen: whether its task was not drawn at random, so that it says nothing of a change.
     """
 
     pattern: VotePattern
     right: bool | None
     promised: float | None = None
+    places: tuple[VotePattern, ...] = ()
+    chosen: bool = False
 
     @property
     def witnesses(self) -> dict[str, int]:
@@ -183,7 +187,8 @@ class ExplorationRound:
 
     def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
         """The same round with other names (old → new) for some arms."""
-        return replace(self, pattern=self.pattern.renamed(names))
+        places = tuple([place.renamed(names) for place in self.places])
+        return replace(self, pattern=self.pattern.renamed(names), places=places)
 
     def relabelled(self, label: Callable[[str], str | None]) -> ExplorationRound:
         """The same round with other labels."""
@@ -191,13 +196,18 @@ class ExplorationRound:
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        promise = [] if self.promised is None else [self.promised]
-        return [*self.pattern.to_list(), self.right, *promise]
+        more: dict[str, Any] = {"chosen": True} if self.chosen else {}
+        if self.places:
+            more["places"] = [place.to_list() for place in self.places]
+        promise = [] if self.promised is None and not more else [self.promised]
+        return [*self.pattern.to_list(), self.right, *promise, *([more] if more else [])]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationRound:
         """Inverse of :meth:`to_list`."""
-        return cls(VotePattern.from_list(data[:3]), *data[3:])
+        promised, more = data[4] if len(data) > 4 else None, data[5] if len(data) > 5 else {}
+        places = tuple([VotePattern.from_list(place) for place in more.get("places", ())])
+        return cls(VotePattern.from_list(data[:3]), data[3], promised, places, more.get("chosen", False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,10 +217,12 @@ class PatternCounts:
     Attributes:
         patterns: pattern → its number of exploration rounds.
         rounds: the number of exploration rounds.
+        places: where votes are spans, marks at a place → how often they occurred.
     """
 
     patterns: Mapping[VotePattern, int] = field(default_factory=dict)
     rounds: int = 0
+    places: Mapping[VotePattern, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -222,6 +234,7 @@ class ExplorationSums:
         right: the number of those in which they were right.
         patterns: pattern → its number of rounds.
         evidence: a copy of the patterns for fits, which is renewed when the rounds have grown by a fifth.
+        places: where votes are spans, marks at a place → how often they occurred.
     """
 
     tried: int = 0
@@ -229,6 +242,7 @@ class ExplorationSums:
     patterns: Counter[VotePattern] = field(default_factory=Counter)
     evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
     _forgot: bool = False
+    places: Counter[VotePattern] = field(default_factory=Counter)
     _pools: Counter[tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -264,17 +278,23 @@ class ExplorationSums:
         if not self.patterns[pattern]:
             del self.patterns[pattern]
         self._count_pool(pattern, sign)
+        for place in round_.places:
+            self.places[place] += sign
+            if not self.places[place]:
+                del self.places[place]
         rounds = self.patterns.total()
         if not self.evidence.rounds <= rounds <= self.evidence.rounds * _GROWTH:
-            self.evidence = PatternCounts(dict(self.patterns), rounds)
+            self.evidence = PatternCounts(dict(self.patterns), rounds, dict(self.places))
 
     def forget_stops(self) -> None:
         """From now on, fits learn from later rounds only."""
         self.patterns, self.evidence, self._pools = Counter(), PatternCounts(), Counter()
+        self.places = Counter()
         self._forgot = True
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give some arms other names (old → new)."""
+        self.places = _changed(self.places, lambda place: place.renamed(names))
         self._change(lambda pattern: pattern.renamed(names))
 
     def relabel(self, label: Callable[[str], str | None]) -> None:
@@ -282,22 +302,33 @@ class ExplorationSums:
         self._change(lambda pattern: pattern.relabelled(label))
 
     def _change(self, change: Callable[[VotePattern], VotePattern]) -> None:
-        patterns: Counter[VotePattern] = Counter()
-        for pattern, count in self.patterns.items():
-            patterns[change(pattern)] += count
-        self.patterns, self.evidence = patterns, PatternCounts(dict(patterns), patterns.total())
+        self.patterns = patterns = _changed(self.patterns, change)
+        self.evidence = PatternCounts(dict(patterns), patterns.total(), dict(self.places))
         self.__post_init__()
 
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
-        return [self.tried, self.right, _table(self.patterns), _table(self.evidence.patterns), self._forgot]
+        patterns = [_table(self.patterns), _table(self.evidence.patterns)]
+        places = [_table(self.places), _table(self.evidence.places)] if self.places else []
+        return [self.tried, self.right, *patterns, self._forgot, *places]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationSums:
         """Inverse of :meth:`to_list`."""
-        tried, right, patterns, evidence, forgot = data
+        tried, right, patterns, evidence, forgot, *of_places = data
+        places, seen = map(_counts, of_places or [[], []])
         counts = _counts(evidence)
-        return cls(tried, right, _counts(patterns), PatternCounts(dict(counts), counts.total()), forgot)
+        known = PatternCounts(dict(counts), counts.total(), dict(seen))
+        return cls(tried, right, _counts(patterns), known, forgot, places)
+
+
+def _changed(
+    patterns: Counter[VotePattern], change: Callable[[VotePattern], VotePattern]
+) -> Counter[VotePattern]:
+    changed: Counter[VotePattern] = Counter()
+    for pattern, count in patterns.items():
+        changed[change(pattern)] += count
+    return changed
 
 
 def _table(patterns: Mapping[VotePattern, int]) -> list[list[Any]]:

@@ -108,9 +108,11 @@ class DriftTests:
         self._without: dict[str, ExchangeabilityTest] = {}
 
     def add(self, round_: ExplorationRound) -> None:
-        """Add one exploration round, after all earlier ones."""
+        """Add one exploration round, after all earlier ones. Tasks that were chosen are no random order."""
         self.rounds += 1
         self.seen += 1
+        if round_.chosen:
+            return
         if round_.right is not None and round_.promised is not None:
             self.stops.add(round_.promised, right=round_.right)
         stratum = tuple(round_.witnesses)

@@ -97,5 +97,5 @@ class OrderedVote:
 
 
 def has_vote_model(aggregation: Aggregation) -> bool:
-    """Whether the joint policy has a model of such votes: of labels, ordered or not."""
+    """Whether votes are labels of a fixed set, ordered or not."""
     return aggregation == LABEL_VOTE or isinstance(aggregation, OrderedVote)

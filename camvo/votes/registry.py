@@ -10,7 +10,7 @@ from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation, Ballot
 from camvo.votes.labels import LabelVote
 from camvo.votes.numbers import NumericVote, OpenNumericVote
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.ordered import OrderedVote, has_vote_model
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote
@@ -45,6 +45,11 @@ def is_answer(aggregation: Aggregation, answer: str | None, options: Sequence[st
     except InvalidParameterError:
         return False
     return True
+
+
+def can_stop_early(aggregation: Aggregation) -> bool:
+    """Whether the joint policy has a model of such votes: of labels, ordered or not, and of spans."""
+    return has_vote_model(aggregation) or isinstance(aggregation, SpanVote)
 
 
 def _equal_ballot(votes: Mapping[str, str], favourite: str) -> Ballot:

@@ -181,6 +181,46 @@ def _group_into_places(
     return winners, others
 
 
+def marked_places(votes: Mapping[str, str], first: str | None = None) -> tuple[Place, ...]:
+    """The places that the voters marked, every voter counting the same.
+
+    Args:
+        votes: voter → its vote.
+        first: a voter whose spans are places as they are, whatever the others say.
+
+    Raises:
+        InvalidParameterError: a vote is not in the form of :func:`write_spans`.
+    """
+    cast = {voter: read_spans(vote) for voter, vote in sorted(votes.items())}
+    weights = {voter: len(cast) + 1.0 if voter == first else 1.0 for voter in cast}
+    winners, others = _group_into_places(cast, _Electorate(weights, weights))
+    return (*winners.values(), *others)
+
+
+def answer_by_chances(
+    places: Sequence[Place], chances: Sequence[float], weights: Mapping[str, float], elsewhere: float = 0.0
+) -> tuple[str, float]:
+    """The spans at the places that are more likely real than not, and their expected F₁.
+
+    Args:
+        places: the places that were marked.
+        chances: the probability of each that the truth has a span there.
+        weights: voter → the positive weight of its boundaries.
+        elsewhere: how many spans the truth is expected to have where nobody marked one.
+    """
+    electorate = _Electorate(weights, weights)
+    by_chance = sorted(zip(chances, places, strict=True), key=lambda pair: -pair[0])
+    spans = {electorate.boundaries(place): (chance, place) for chance, place in by_chance if chance > 0.5}
+    closeness = [electorate.closeness(place, span) for span, (_, place) in spans.items()]
+    known = [chance for chance, _ in spans.values()] + [chance for chance in chances if chance <= 0.5]
+    # Places that nobody marked: a number of small chances with this sum, close to a Poisson number of spans.
+    missed = [elsewhere / _UNMARKED] * _UNMARKED if elsewhere < _UNMARKED else [1.0] * round(elsewhere)
+    return write_spans(spans), _expected_f1(np.array(closeness), np.array([*known, *missed]))
+
+
+_UNMARKED = 8
+
+
 def _join_winner(arm: str, span: Span, winners: Mapping[Span, dict[str, Span]], near: Sequence[Span]) -> bool:
     """Add a span to the closest of these winners without a span of this arm; whether there is one."""
     open_places = [centre for centre in near if arm not in winners[centre]]

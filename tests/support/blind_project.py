@@ -51,16 +51,17 @@ class BlindProject:
         **changes: object,
     ) -> None:
         """Store a round for each label, with a plan by task; a hash of the task decides which are blind."""
-        first = len(self.rounds) + 1
+        first, new = len(self.rounds) + 1, dict[int, Round]()
+        for task, label in enumerate(labels, start=first):
+            values = {"cost_usd": 0.001, "full_cost_usd": 0.004, "score": 0.98, **changes}
+            values |= {} if plan_of is None else {"plan": plan_of(task)}
+            audit = is_audit(PROJECT, task, self.audit)
+            new[task] = a_round(a_key(task), label=label, audit=audit, **values)
         with self.ledger.write() as connection:
-            for task, label in enumerate(labels, start=first):
-                audit = is_audit(PROJECT, task, self.audit)
-                values = {"cost_usd": 0.001, "full_cost_usd": 0.004, "score": 0.98, **changes}
-                values |= {} if plan_of is None else {"plan": plan_of(task)}
-                round_ = a_round(a_key(task), label=label, audit=audit, **values)
-                number = rounds.insert_each(connection, [round_])[0]
+            numbers = rounds.insert_each(connection, list(new.values()))
+            for (task, round_), number in zip(new.items(), numbers, strict=True):
                 self.rounds[task] = replace(round_, id=number)
-                if audit:
+                if round_.audit:
                     blind_tasks.enter(connection, round_, number)
 
     @property

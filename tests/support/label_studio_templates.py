@@ -157,6 +157,10 @@ _WHOLE = "all controls | –"
 """The cells of a template without a control that stays blank."""
 
 
+_NEEDS_WORDS = "– | no `camvo_instructions`"
+"""The cells of a template that stays blank until an attribute is added."""
+
+
 def table() -> str:
     """The table of all templates, in Markdown; those that come to the same share a row."""
     rows: dict[str, dict[str, None]] = {}
@@ -165,10 +169,12 @@ def table() -> str:
         folder_, cells = template.name.removesuffix("/config.xml"), _cells(template)
         if offered.setdefault(folder_, cells) != cells:
             folder_ = template.name
-        rows.setdefault(cells, {})[folder_] = None
+        if cells == _NEEDS_WORDS or not cells.startswith("–"):
+            rows.setdefault(cells, {})[folder_] = None
     head = "| templates | get predictions | stay blank: what is not supported |\n|---|---|---|\n"
     whole_first = sorted(rows.items(), key=lambda row: row[0] != _WHOLE)
-    return head + "\n".join(f"| {', '.join(names)} | {cells} |" for cells, names in whole_first)
+    named = [f"| {', '.join(names)} | {cells} |" for cells, names in whole_first]
+    return head + "\n".join([*named, "| all others | – | [see above](#what-is-skipped) |"])
 
 
 def _cells(template: Template) -> str:

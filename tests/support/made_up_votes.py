@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.models import Kinds, TwoCoins
+from camvo.joint.models import Kinds
+from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, renumber
 from camvo.state.exploration import SILENT, UNASKED, PatternCounts, VotePattern, named_labels
 from camvo.typing import Array

@@ -24,7 +24,7 @@ from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.carrying import run_each
-from backend.learning.label_schemes import Asked, carryings, transition
+from backend.learning.label_schemes import Asked, begin_first, carryings, transition
 from backend.learning.projects import project_settings, remember_project, require_known_labels
 from backend.ledger import Ledger, migrate, projects
 from backend.ledger.projects import is_of_label_studio, short_name
@@ -135,10 +135,6 @@ def remembered_settings(
     """Store what is known of a project, ``said`` by further columns, and return its own settings.
 
     If its labels are those of before in another order or with other hints, its rounds are carried over.
-
-    Raises:
-        ConfigError: labels are gone, and nobody has said what becomes of them, or a value by label is about
-            a label that no question has; nothing was stored.
     """
     require_known_labels(settings, parse_label_config(label_config), "policy")
     _settle(process, project, label_config, settings, said)
@@ -183,6 +179,7 @@ def _settle(
             where="label_config",
             fix=f"run `camvo relabel {source}` with {how}",
         )
+    run_each(begin_first(project, found), lambda transaction: _written(process, transaction))
     for carrying in carryings(found, project, own):
         run_each(carrying.transactions(), lambda transaction: _written(process, transaction))
 

@@ -1,12 +1,14 @@
-"""A quote on the terminal."""
+"""The quote of a job: made of a file or a project, printed, and consented to."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
+from pathlib import Path
 from typing import Protocol
 
 import typer
@@ -14,19 +16,34 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
+from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs
-from backend.commands.bulk.held_labels import ALL, ScoreLevels, count_held
+from backend.commands.bulk.held_labels import ALL, HeldLabels, ScoreLevels, count_held
 from backend.commands.bulk.labelling import label_tasks
+from backend.commands.bulk.process import (
+    annotation_process,
+    ledger_to_read,
+    open_project,
+    remembered_settings,
+)
+from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
-from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
+from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.datasets.sources import open_source
+from backend.datasets.tasks import WHOLE, DatasetTask, Index, IndexedTasks
 from backend.errors import ConfigError
+from backend.label_studio.client import Client
+from backend.ledger import migrate
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
+from backend.models.embedder import Embedder
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
 from backend.server.status.formats import of
+from backend.settings import Environment, Settings
 from camvo.quotes import KEPT_FROM, REPLAYS
 
 _COLUMNS = ("in a prompt", "input tokens", "output tokens", "for all tasks", "hours", "asked about")
@@ -277,15 +294,7 @@ def _cost_of_a_task(jobs: DatasetJobs) -> float:
 
 
 def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, usd: float) -> None:
-    """Say how many tasks have labels of earlier instructions, and what asking about them again costs.
-
-    Args:
-        console: where to print.
-        held: how many tasks these are.
-        levels: how many of them have which score.
-        below: the score below which they are asked about again now.
-        usd: the price of a task, in $.
-    """
+    """Say how many tasks have labels of earlier instructions, and what asking about them again costs."""
     again = "none is" if not below else "all are" if below >= ALL else f"those below a score of {below:g} are"
     said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
     lines = [said, *levels.lines(usd)]
@@ -293,7 +302,7 @@ def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, 
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def quote_after_pilot(
+def _quote_after_pilot(
     jobs: DatasetJobs, tasks: _SampledTasks, options: LabelOptions, console: Console, target: float | None
 ) -> Quote:
     """The quote of the tasks, after a pilot if there is to be one."""
@@ -357,3 +366,93 @@ def _aim_of(quote: Quote, options: LabelOptions) -> float | None:
     if options.budget is not None or quote.evidence.rounds < KEPT_FROM or options.shard != WHOLE:
         return None
     return quote.spent_by_job + quote.bill.high
+
+
+def print_quote_of(
+    source: Path | int,
+    options: LabelOptions,
+    config: Path | None,
+    label_studio: str | None,
+    *,
+    as_json: bool,
+    target: float | None = None,
+) -> None:
+    """Print the quote of a file, or of a Label Studio project by its number."""
+    environment = environment_with(config)
+    quiet_logs(environment)
+    console = Console(stderr=as_json)
+    with interruptible():
+        if isinstance(source, int):
+            client = backend_client.label_studio_client(label_studio, environment)
+            quote = quote_project(client, source, options, environment, console, target=target)
+        else:
+            quote = quote_file(source, options, environment, console, target=target)
+    if as_json:
+        print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
+    else:
+        print_quote(console, quote)
+
+
+def quote_file(
+    path: Path,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+    *,
+    target: float | None = None,
+) -> Quote:
+    """The quote of a file, after a pilot if there is to be one."""
+    source = open_source(path)
+    dataset, project = options.dataset(source), options.project(source.path)
+    settings = settings_module.load(environment.config)
+    _require_price(settings, target)
+    with Index(dataset) as index, ledger_to_read(environment, asking=options.pilot > 0) as of_quote:
+        index.build()
+        migrate(of_quote.database_url)
+        with annotation_process(settings, of_quote, embedder, asking=options.pilot > 0) as process:
+            own = remembered_settings(
+                process, project, dataset.label_config, settings, task_number=index.tasks
+            )
+            batching = batching_of(own, process, everyone=options.batch)
+            held = HeldLabels.of(process, project, dataset.config, own, options.below)
+            jobs = DatasetJobs(
+                process,
+                project,
+                dataset.config,
+                own,
+                purse=options.purse,
+                batching=batching,
+                held=held,
+            )
+            return _quote_after_pilot(jobs, index, options, console, target)
+
+
+def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
+    client: Client,
+    number: int,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+    *,
+    target: float | None = None,
+) -> Quote:
+    """The quote of a project of Label Studio, after a pilot if there is to be one."""
+    settings = settings_module.load(environment.config)
+    _require_price(settings, target)
+    asking = options.pilot > 0
+    with (
+        ledger_to_read(environment, asking=asking) as of_quote,
+        open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
+    ):
+        return _quote_after_pilot(project.jobs, project.tasks, options, console, target)
+
+
+def _require_price(settings: Settings, target: float | None) -> None:
+    if target is not None and not settings.humans.priced:
+        raise ConfigError(
+            "needs the price of a person's label",
+            where="--target",
+            fix="set humans: {price: 0.12} in camvo.yaml, in dollars",
+        )

@@ -150,11 +150,7 @@ def _stored(jobs: DatasetJobs) -> Project:
 
 
 def read_text(path: Path, option: str) -> str:
-    """The text of a file that an option names.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """The text of a file that an option names."""
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -167,9 +163,6 @@ def read_instructions(path: Path, option: str) -> str:
     """The instructions of a file that an option names: HTML as models would read it, or plain text.
 
     Only the file's ending says that it is HTML: a plain text may hold ``<``, too.
-
-    Raises:
-        ConfigError: it cannot be read, or is empty.
     """
     written = read_text(path, option)
     text = instructions_text(written) if path.suffix.lower() in _HTML else written.strip()

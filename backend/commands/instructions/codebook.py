@@ -40,22 +40,7 @@ from camvo.twins import twins
 def change_instructions(  # noqa: PLR0917 - a change, and what it must not do
     client: Client, number: int, old: str, new: str, read: str, console: Console, *, yes: bool, where: str
 ) -> None:
-    """Show how a project's instructions change, and change them.
-
-    Args:
-        client: the project's Label Studio.
-        number: the project's number.
-        old: the instructions now, as HTML.
-        new: those to write.
-        read: what models are to read of them.
-        console: where the lines that change are shown.
-        yes: whether the change was agreed to.
-        where: the option that asks for the change.
-
-    Raises:
-        ConfigError: the change was not agreed to; or Label Studio stores another text for models, and has the
-            old one again.
-    """
+    """Show how a project's instructions change, and change them."""
     for line in unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""):
         if not line.startswith(("---", "+++", "@@")):
             console.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -269,16 +254,6 @@ def collect(
 
     A blind task that nobody has labelled yet is left out. One that people have labelled is counted, and
     quoted only if that is wanted: a text that shows models its label would void what it certifies.
-
-    Args:
-        jobs: the project's jobs.
-        tasks: its tasks.
-        wanted: what is quoted.
-        advance: called with the number of tasks that were read.
-        quotable: whether a labelled task may be quoted, by its number.
-
-    Raises:
-        ConfigError: no question has a list of labels, or nobody and nothing has labelled a task.
     """
     listed = [each for each in jobs.config.questions if isinstance(each.control, OneOf | AnyOf)]
     entries = {each.name: _entry(each, wanted.examples) for each in listed}
@@ -418,9 +393,6 @@ def write_into_project(client: Client, number: int, book: Codebook, console: Con
 
     It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch
     begins and nothing is paid for again.
-
-    Raises:
-        ConfigError: the change was not agreed to; or Label Studio has changed what models read.
     """
     written = str(client.project(number).get("expert_instruction") or "")
     above, _ = split_instructions(written)

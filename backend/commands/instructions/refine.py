@@ -1,13 +1,11 @@
-"""``camvo refine``: a model proposes instructions, and tasks that it never saw judge them; one is adopted."""
+"""``camvo refine``: a model proposes instructions, and tasks that it never saw judge them."""
 
 from __future__ import annotations
 
 import heapq
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -17,12 +15,12 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from backend import settings as settings_module
 from backend.annotation.job import random_draw
 from backend.annotation.replies import PASSING
 from backend.annotation.trials import TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.quoting import agree_to
+from backend.commands.instructions.adopting import how_to_adopt
 from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
@@ -32,33 +30,25 @@ from backend.commands.instructions.asking import (
     own_text,
     peoples_label,
     price_of,
-    read_instructions,
     with_text,
 )
 from backend.commands.instructions.codebook import (
     VOTE,
     Codebook,
     CodebookOptions,
-    change_instructions,
     collect,
-    with_new_text,
 )
 from backend.commands.instructions.trial import change, compare_texts, write_page
-from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar
-from backend.commands.shared.setup import environment_with
 from backend.datasets.sinks import whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import BudgetExhaustedError, ConfigError
-from backend.label_studio.payloads import project_key
-from backend.learning.projects import project_settings
-from backend.ledger import Ledger, answers, projects
+from backend.ledger import answers
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
-from backend.ledger.projects import Project, short_name
+from backend.ledger.projects import short_name
 from backend.models.call_ledger import ATTEMPTS, ModelQuery, attempt_key
-from backend.questions.objects import instructions_text
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.proposals import (
     LONGEST_CHANGE,
@@ -70,102 +60,7 @@ from backend.questions.prompts.proposals import (
     read_proposals,
 )
 from backend.server.status import formats
-from backend.settings import Environment, Settings
 from camvo.numerics.comparisons import Paired, Race, compare_paired
-
-
-def how_to_adopt(text: str | Path, number: int | None, config: Path | None = None) -> str:
-    """What to do to adopt a text.
-
-    Args:
-        text: the file.
-        number: the project whose instructions in Label Studio models read; ``None`` if they read others.
-        config: the settings' file, if one was named.
-    """
-    if number is not None:
-        command = ["camvo", "refine", "--project", str(number), "--adopt", str(text)]
-        return f"to adopt it: {shlex.join(command + (['--config', str(config)] if config else []))}"
-    return f"to adopt it, set instructions in camvo.yaml to the content of {text}"
-
-
-def adopt_text(
-    number: int,
-    path: Path | None,
-    config: Path | None,
-    label_studio: str | None,
-    console: Console,
-    *,
-    yes: bool,
-) -> None:
-    """Write a text into a project's instructions in Label Studio, in place of the one that models read.
-
-    Args:
-        number: the project's number.
-        path: the file of the text; ``None`` for the one before the present one.
-        config: the settings' file.
-        label_studio: Label Studio's address.
-        console: where the change is shown.
-        yes: whether it was agreed to.
-
-    Raises:
-        ConfigError: the text cannot be read, is empty or is not known; models do not read the project's
-            instructions; the change was not agreed to; or Label Studio stores another text.
-    """
-    option = "--adopt" if path is not None else "--take-back"
-    text = None if path is None else read_instructions(path, option)
-    environment = environment_with(config)
-    client = backend_client.label_studio_client(label_studio, environment)
-    project = client.project(number)
-    written = str(project.get("expert_instruction") or "")
-    own, stored = _stored(project_key(project), environment)
-    text = _text_before(stored, written) if text is None else text
-    if text is None:
-        raise ConfigError(
-            f"the ledger knows no earlier instructions of project {number}",
-            where=option,
-            fix="give a file with them: --adopt FILE",
-        )
-    if not own.project_instructions:
-        raise ConfigError(
-            f"models do not read the instructions of project {number} (project_instructions: false); nothing"
-            " was changed",
-            where=option,
-            fix=how_to_adopt(path or "the text before", None).removeprefix("to adopt it, "),
-        )
-    new = with_new_text(written, text)
-    change_instructions(client, number, written, new, text, console, yes=yes, where=option)
-    console.print(
-        f"project {number}: the instructions are changed, which is another epoch: tasks keep their labels"
-        " until models are asked again. Answers and labels that this text has got already cost nothing;"
-        f" camvo quote --project {number} says what the others cost",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _text_before(stored: Project | None, written: str) -> str | None:
-    """The instructions before those that Label Studio has, which the ledger may not have seen yet."""
-    if stored is None:
-        return None
-    return (
-        stored.earlier_instructions
-        if instructions_text(written) == stored.instructions
-        else stored.instructions
-    )
-
-
-def _stored(key: str, environment: Environment) -> tuple[Settings, Project | None]:
-    """A project's settings, and what the ledger knows of it; without anything, the settings of the file."""
-    settings = settings_module.load(environment.config)
-    with closing(Ledger(environment.database_url)) as ledger:
-        if not ledger.exists():
-            return settings, None
-        ledger.migrate()
-        with ledger.read() as connection:
-            stored = projects.get(connection, key)
-            own, _ = project_settings(stored, settings)
-            return own, stored
-
 
 _CASES: Final = 24
 """The most cases that the proposing model is shown."""
@@ -274,12 +169,7 @@ def run_refine(
 def refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
 ) -> Refinement:
-    """Let a model propose changes, and judge them on tasks that it was not shown.
-
-    Raises:
-        ConfigError: there is nothing to refine, or too little to judge by; nothing was asked.
-        ModelError: the model did not propose anything.
-    """
+    """Let a model propose changes, and judge them on tasks that it was not shown."""
     by = wanted.by or _dearest(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
     annotated = annotated_tasks(jobs)

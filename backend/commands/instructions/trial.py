@@ -144,15 +144,7 @@ def compare_texts(
     annotated: Mapping[int, Sequence[Annotation]],
     outcomes: Sequence[tuple[Outcome, Outcome]],
 ) -> _Comparison:
-    """Compare what models say about tasks with two texts.
-
-    Args:
-        project: the project's key.
-        questions: the names of its questions.
-        sample: the tasks.
-        annotated: the annotations of the tasks that people have labelled, by task.
-        outcomes: for each task what models say before and after.
-    """
+    """Compare what models say about tasks with two texts."""
     pairs: list[tuple[DatasetTask, TriedTask, TriedTask]] = []
     failed: Counter[str] = Counter()
     for task, (before, after) in zip(sample, outcomes, strict=True):
@@ -308,11 +300,7 @@ def run_trial(
 def try_on(
     jobs: DatasetJobs, tasks: IndexedTasks, trial: TrialOptions, options: LabelOptions, console: Console
 ) -> _Comparison:
-    """Ask every model about a sample of the tasks with both texts, and compare the labels.
-
-    Raises:
-        ConfigError: what is to be tried cannot be; nothing was asked.
-    """
+    """Ask every model about a sample of the tasks with both texts, and compare the labels."""
     check_writable(trial.out)
     purse = Purse("try", options.purse.usd)
     before = replace(jobs, purse=purse, batching=None, waits=False)

@@ -242,7 +242,7 @@ def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
         earlier = {label for each in history if each.control == scheme.control for label in each.labels}
         fresh = [(None, label) for label in way.options if label not in way.labels.values()]
         for old, new in [*scheme.labels.items(), *fresh]:
-            if new is None or new == old:
+            if new is None or new == old or _was_named(old, new, scheme.control, history):
                 continue
             if scheme.labels.get(new, new) != new or new in earlier - scheme.labels.keys():
                 raise ConfigError(
@@ -252,14 +252,32 @@ def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:
                 )
 
 
+def _was_named(old: str | None, new: str, control: str, history: Sequence[Scheme]) -> bool:
+    """Whether a label is to get a name that it had, and that no other one had."""
+    names = {new}
+    for each in history:
+        if each.control == control and each.labels and not each.beside:
+            names |= {to for label, to in each.labels.items() if label in names and to is not None}
+            into = {label for label, to in each.labels.items() if to in names}
+            if not into <= names or any(each.labels[label] is None for label in names & each.labels.keys()):
+                return False
+    present = {label for each in history if each.control == control for label in _labels_of(each)}
+    return old in names and new in present
+
+
+def _labels_of(scheme: Scheme) -> tuple[str, ...]:
+    """The labels of a scheme; none if its config cannot be read any more."""
+    question = question_of(scheme)
+    return () if question is None else label_values(question)
+
+
 def _is_the_same(scheme: Scheme, way: Relabelling, earlier: Scheme) -> bool:
     """Whether an earlier change of labels, which was taken back since, was the same."""
-    options = () if (question := question_of(earlier)) is None else label_values(question)
     return (
         (scheme.control, scheme.labels) == (earlier.control, earlier.labels)
         and {old: {*parts} for old, parts in scheme.parts.items()}
         == {old: {*parts} for old, parts in earlier.parts.items()}
-        and {*options} == {*way.options}
+        and {*_labels_of(earlier)} == {*way.options}
     )
 
 

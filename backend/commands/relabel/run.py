@@ -24,7 +24,7 @@ from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.learning.carrying import corrections, run_each
-from backend.learning.label_schemes import begin_anew, carryings
+from backend.learning.label_schemes import begin_anew, begin_first, carryings
 from backend.learning.projects import (
     asked_questions,
     project_settings,
@@ -133,6 +133,7 @@ def relabel(
         with opened.ledger.write() as connection:
             return transaction(connection)
 
+    run_each(begin_first(key, plan.found), write)
     for carrying in carryings(plan.found, key, opened.settings):
         run_each(carrying.transactions(), write)
         earlier = sum(each.rounds for each in carrying.beside)

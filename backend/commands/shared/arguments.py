@@ -289,12 +289,7 @@ class OptionGroup(NamedTuple):
 
 
 def with_groups(command: Callable[..., None], **others: OptionGroup) -> Callable[..., None]:
-    """The command as Typer needs it: parameters that are groups of options are replaced by these.
-
-    Args:
-        command: the command.
-        others: the groups of parameters that are no dataclasses.
-    """
+    """The command as Typer needs it: parameters that are groups of options are replaced by these."""
     own = inspect.signature(command, eval_str=True).parameters
     groups = others | {
         name: OptionGroup.of(cast("type[Any]", each.annotation))

@@ -163,11 +163,7 @@ class _SqliteFile:
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
 
     def address(self, name: str) -> str:
-        """Return what to open in place of ``name``, so that a missing file is not created.
-
-        Raises:
-            OperationalError: there is a folder, but no file in it.
-        """
+        """Return what to open in place of ``name``, so that a missing file is not created."""
         if self._is_uri:
             return name
         if self.path.parent.is_dir() and not self.path.exists():
@@ -183,11 +179,7 @@ class _SqliteFile:
         return status.st_dev, status.st_ino
 
     def check(self, opened: _Identity | None) -> None:
-        """Check that the file at the path is the one that was opened.
-
-        Raises:
-            OperationalError: it is not.
-        """
+        """Check that the file at the path is the one that was opened."""
         if self.identity() != opened:
             reason = f"the file {self.path} was moved or deleted while it was open"
             raise OperationalError("BEGIN", None, FileNotFoundError(reason))

@@ -429,7 +429,6 @@ projects = _table(
     Column("extra_params", _JSON_VALUE),
     Column("label_config", Text),
     Column("instructions", Text),
-    Column("earlier_instructions", Text),
     Column("model_version", Text),
     Column("updated_at", Double, nullable=False),
     Column("title", Text),
@@ -438,6 +437,16 @@ projects = _table(
     Column("predicted", _JSON_VALUE),
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
     Column("audited_after", BigInteger),
+)
+
+instructions = _table(
+    "instructions",
+    Column("number", _ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("told_at", Double, nullable=False),
+    Index(None, "project"),
+    sqlite_autoincrement=True,
 )
 
 schemes = _table(

@@ -230,13 +230,13 @@ def _project_report(
     bins = sums.scores()
     account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
-    asked = (
-        {question.name: question for question in config.questions} if config and around.certificates else {}
-    )
+    asked = {question.name: question for question in config.questions} if config else {}
     progress = progress_report(connection, stored, config, shown_instructions(stored, own_settings))
     closed = closed_controls(stored) or {}
     recall = own_settings.policy.recall or {}
-    source = QuestionSource(connection, key, settings.guarantee, closed, asked, progress.unpredicted, recall)
+    source = QuestionSource(
+        connection, key, settings.guarantee, closed, asked, around.certificates, progress.unpredicted, recall
+    )
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
     pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())

@@ -140,16 +140,18 @@ class QuestionSource:
     """Where a project's questions are read.
 
     Attributes:
-        shares: the questions whose labels' shares, and the tasks with a sought label, are wanted.
-        recall: label → the share of the tasks with it that must be found.
+        asked: the questions of the label config by name.
+        every_round: whether every round is read, for the labels' shares and the tasks with a sought label.
         unpredicted: how many of its tasks have no round; ``None`` if that is unknown.
+        recall: label → the share of the tasks with it that must be found.
     """
 
     connection: Connection
     project: str
     target: float
     closed: Mapping[str, bool]
-    shares: Mapping[str, ConfigQuestion] = field(default_factory=dict)
+    asked: Mapping[str, ConfigQuestion] = field(default_factory=dict)
+    every_round: bool = False
     unpredicted: int | None = None
     recall: Mapping[str, float] = field(default_factory=dict)
 
@@ -185,9 +187,9 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
 
 
-def _sought(recall: Mapping[str, float], question: ConfigQuestion) -> dict[str, float]:
-    """The labels of a question that must be found."""
-    labels = labels_decided(question)
+def _sought(recall: Mapping[str, float], question: ConfigQuestion | None) -> dict[str, float]:
+    """The labels of a question that must be found; none if it is not in the label config."""
+    labels = () if question is None else labels_decided(question)
     return {label: target for label, target in recall.items() if label in labels}
 
 
@@ -195,7 +197,7 @@ def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQue
     """The report of a current epoch, with what is read from its single labels."""
     sums = QuestionSums(source.connection, source.project, report.control, report.epoch)
     score_counts, checked, judged = sums.scores(), sums.checked(), sums.judged()
-    closed, asked = source.closed.get(report.control, False), source.shares.get(report.control)
+    closed, asked = source.closed.get(report.control, False), source.asked.get(report.control)
     return replace(
         report,
         votes=VotesReport.of(sums.latest_plan()),
@@ -204,6 +206,10 @@ def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQue
         labels=_labels_report(sums, score_counts, judged, closed=closed),
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target, source.unpredicted),
-        shares=None if asked is None else shares_report(sums, asked, queue),
-        recall=() if asked is None else recall_reports(sums, queue, _sought(source.recall, asked)),
+        shares=shares_report(sums, asked, queue) if asked and source.every_round else None,
+        recall=(
+            recall_reports(sums, queue, _sought(source.recall, asked), tasks=source.every_round)
+            if asked
+            else ()
+        ),
     )

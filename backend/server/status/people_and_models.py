@@ -244,15 +244,7 @@ def best_single_report(
     tasks: int,
     labels_beside: Callable[[str, bool], Share],
 ) -> BestSingleReport | None:
-    """Find the best single model by the best evidence there is; ``None`` before any answer.
-
-    Args:
-        models: the models.
-        votes: what the votes alone say of them.
-        tasks: how many tasks it would have labelled.
-        labels_beside: returns how right the labels are on the tasks on which a model's votes were checked,
-            blind ones or others. People choose hard tasks, so only these compare like with like.
-    """
+    """Find the best single model by the best evidence there is; ``None`` before any answer."""
     asked = [model for model in models if model.in_pool and model.answered]
     for basis, share_of in _evidence(votes).items():
         shares = {model.name: share for model in asked if (share := share_of(model)) is not None}

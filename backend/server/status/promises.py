@@ -114,9 +114,12 @@ def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueu
 
 
 def recall_reports(
-    sums: QuestionSums, queue: BlindQueue, targets: Mapping[str, float]
+    sums: QuestionSums, queue: BlindQueue, targets: Mapping[str, float], *, tasks: bool
 ) -> tuple[RecallReport, ...]:
-    """Say which tasks hold a share of those with a label, by label. Reads every round of the question."""
+    """Say which tasks hold a share of those with a label, by label.
+
+    Without ``tasks`` it only says how many blind labels there are; with them it reads every round.
+    """
     if not targets:
         return ()
     found = random_sample(_arrivals(queue), queue.ends.values())
@@ -124,6 +127,14 @@ def recall_reports(
         return tuple([RecallReport(label, target) for label, target in targets.items()])
     arrivals, through = found
     answers = sums.blind_answers([arrival.round for arrival in arrivals])
+    if not tasks:
+        said = Counter(human for _, human in answers.values())
+        return tuple(
+            [
+                RecallReport(label, target, blind=len(arrivals), labelled=said[label])
+                for label, target in targets.items()
+            ]
+        )
     likely = sums.likely(through)
     newest = ProjectSums(sums.connection, sums.project).newest_round()
     every = sums.first_labels(newest, represented=False).total()
@@ -173,14 +184,7 @@ _MOST = 5000
 def certify_report(
     queue: BlindQueue, score_counts: Sequence[int], target: float, unpredicted: int | None = None
 ) -> CertifyReport | None:
-    """Say how many blind labels are needed, or would do for less; ``None`` without a label.
-
-    Args:
-        queue: the blind tasks.
-        score_counts: how many labels have a score in each bin.
-        target: the share that must be right.
-        unpredicted: how many tasks can still be kept blind; ``None`` if that is unknown.
-    """
+    """Say how many blind labels are needed, or would do for less; ``None`` without a label."""
     if not sum(score_counts):
         return None
     run, behind = queue.run, queue.behind

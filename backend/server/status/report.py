@@ -48,11 +48,11 @@ class RecallReport:
     Attributes:
         label: the label.
         target: the share that must be found.
-        tasks: the tasks that the blind labels speak for.
+        tasks: the tasks that the blind labels speak for; 0 in the server's report, which does not read them.
         beyond: other tasks.
         blind: the blind tasks of the sample.
         labelled: how many of them have the label by people.
-        found: the tasks that hold the target; ``None`` while that is not certified.
+        found: the tasks that hold the target; ``None`` while that is not certified, and on the server.
         easier: those that hold lower shares.
     """
 
@@ -64,6 +64,11 @@ class RecallReport:
     labelled: int = 0
     found: FoundTasks | None = None
     easier: tuple[FoundTasks, ...] = ()
+
+    @property
+    def enough(self) -> bool:
+        """Whether the blind labels may certify the target, if the votes find all of the label."""
+        return self.labelled >= labels_to_find(self.target)
 
     @property
     def needed(self) -> int:

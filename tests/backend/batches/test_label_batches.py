@@ -20,7 +20,7 @@ from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
 from backend.commands.bulk import batch_run
-from backend.commands.jobs import list_jobs
+from backend.commands.bulk.batch_run import list_jobs
 from backend.commands.shared import output
 from backend.errors import BatchesUnsupportedError, PriceMissingError
 from backend.ledger import answers, deletions, money

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ from typing import Any
 import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
+from label_studio_requests import Project, task
+from whole_backend import Backend, votes
 
-from backend.commands.instructions.refine import how_to_adopt
+from backend.commands.instructions.adopting import how_to_adopt
 from backend.learning.projects import remember_project
 from backend.ledger import Ledger, migrate
+from backend.ledger.projects import ToldText
 from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text
 
+SCRIPT = votes(red="Glad", green="Glad", blue="Glad")
 MODEL = "{name: red, model: openai/red, api_base: http://127.0.0.1:9, input_price: 1, output_price: 1}"
 
 
@@ -122,6 +127,41 @@ def test_the_text_that_models_read_before_is_taken_back(tmp_path: Path, written:
         done = adopted(api, tmp_path, "--yes", takes_back=True)
         assert done.returncode == 0, done.stderr
         assert instructions_text(api.project["expert_instruction"]) == before
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[LabelStudioApi]:
+    """A project that has had three texts; models were asked about two tasks under the first one."""
+    with LabelStudioApi() as api, Backend(tmp_path, SCRIPT) as backend:
+        project = Project(number=PROJECT, label_config=api.project["label_config"])
+        api.project["created_at"] = project.payload()["created_at"]
+        for text in ("First secret.", "Second secret.", "Third secret."):
+            with backend.runtime.ledger.write() as connection:
+                remember_project(connection, api.project_key, {"instructions": text}, 1.0)
+            if text.startswith("First"):
+                backend.predict(task(1, "sun"), task(2, "rain"), project=project)
+        api.project["expert_instruction"] = "<p>Third secret.</p>"
+        yield api
+
+
+def id_of(text: str) -> str:
+    return ToldText(text, 0.0).id
+
+
+def test_any_earlier_text_is_taken_back_by_its_id(tmp_path: Path, told: LabelStudioApi) -> None:
+    done = adopted(told, tmp_path, "--yes", "--text", id_of("First secret."), takes_back=True)
+    assert done.returncode == 0, done.stderr
+    assert instructions_text(told.project["expert_instruction"]) == "First secret."
+
+
+def test_earlier_texts_are_listed_with_their_labels_and_without_their_words(
+    tmp_path: Path, told: LabelStudioApi
+) -> None:
+    done = adopted(told, tmp_path, "--text", "0", takes_back=True)
+    rows = {row.split()[0]: row.split()[3] for row in done.stdout.splitlines()[2:] if row.strip()}
+    assert (done.returncode, told.writes) == (2, [])
+    assert rows == {id_of("Second secret."): "0", id_of("First secret."): "2"}
+    assert "secret" not in done.stdout + done.stderr
 
 
 def test_a_text_before_that_nobody_knows_is_refused(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
 from backend.commands.bulk.prediction_run import Tally
+from backend.commands.bulk.quoting import quote_project
 from backend.commands.label.project import predict_project
-from backend.commands.quote import quote_project
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects
 from backend.quotes.quote import Quote

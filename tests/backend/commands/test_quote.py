@@ -15,8 +15,7 @@ from rich.console import Console
 from scripted_litellm import HashedTexts
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import print_quote
-from backend.commands.quote import quote_file
+from backend.commands.bulk.quoting import print_quote, quote_file
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError

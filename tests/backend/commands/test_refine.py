@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -63,15 +64,31 @@ def models() -> Models:
     return Models()
 
 
-@pytest.fixture
-def folder(tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
-    """A file of which people have labelled every task, and models miss all irony."""
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def opened(path: Path, models: Models) -> LabelFolder:
     own = {"red": {}, "green": {"output_price": 3.0}}
-    with LabelFolder(tmp_path, models, models=own, concurrency=8, instructions=PRESENT) as folder:
+    return LabelFolder(path, models, models=own, concurrency=8, instructions=PRESENT)
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of which people have labelled every task, and models miss all irony."""
+    path = tmp_path_factory.mktemp("labelled")
+    with pytest.MonkeyPatch.context() as patch, opened(path, Models()) as folder:
+        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
         folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
         folder.label()
         teach(folder, TEXTS)
+    return path
+
+
+@pytest.fixture
+def folder(
+    tmp_path: Path, labelled: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LabelFolder]:
+    """A copy of what was labelled, with models of its own."""
+    shutil.copytree(labelled, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with opened(tmp_path, models) as folder:
         yield folder
 
 

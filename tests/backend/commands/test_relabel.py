@@ -233,6 +233,20 @@ def test_only_tasks_that_a_split_may_concern_are_asked_about_again(folder: Label
     assert problems_of(folder) == []
 
 
+def test_tasks_that_a_split_concerns_say_nothing_of_drift(folder: LabelFolder) -> None:
+    configured(folder, policy={"name": "joint"})
+    changed(folder, splits=["Calm=Quiet,Misty"])
+    folder.server.script = split_fog
+    folder.table(*TEXTS, "fog 99")
+    labels(folder, "Glad", "Sad", "Quiet", "Misty")
+    with folder.ledger.read() as connection:
+        epoch = ProjectRounds(connection, "in").latest_epochs()["label"]
+        events = ProjectEvents(connection, "in").after(0, control="label", epoch=epoch)
+    explored = [Contribution.unpack(event.contribution).exploration for event in events]
+    assert [round_.chosen for round_ in explored if round_ is not None].count(True) == 8
+    assert len(explored) == len(TEXTS) + 1
+
+
 def test_a_split_that_is_taken_back_finds_every_label_again(folder: LabelFolder) -> None:
     before, said = labels(folder, *LABELS), humans(folder)
     changed(folder, splits=["Calm=Quiet,Misty"])
@@ -393,6 +407,52 @@ def test_instructions_that_come_back_after_a_change_of_labels_find_their_rounds(
     assert edited.server.count() - calls == 3
 
 
+def test_labels_change_right_after_instructions_without_a_call(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    configured(folder, instructions="Be brave.")
+    printed = changed(folder, renames=["Calm=Quiet"])
+    assert "24 labels and 6 human labels are carried over, 0 calls" in printed
+    after = labels(folder, "Glad", "Sad", "Quiet")
+    assert after == {text: "Quiet" if label == "Calm" else label for text, label in before.items()}
+    changed(folder, undo=True)
+    assert labels(folder, *LABELS) == before
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_labels_in_another_order_and_other_instructions_at_once_need_no_call(folder: LabelFolder) -> None:
+    before, calls = labels(folder, *LABELS), folder.server.count()
+    configured(folder, instructions="Be brave.")
+    assert labels(folder, *reversed(LABELS)) == before
+    assert folder.server.count() == calls
+
+
+def test_a_label_that_is_gone_is_asked_about_although_instructions_have_changed_too(
+    folder: LabelFolder,
+) -> None:
+    calls = folder.server.count()
+    configured(folder, instructions="Be brave.")
+    with pytest.raises(ConfigError, match=r"what becomes of 'Calm'"):
+        labels(folder, "Glad", "Sad", "Quiet")
+    assert folder.server.count() == calls
+
+
+def test_own_instructions_of_a_question_may_change_with_its_labels(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": ["Sad"]})
+    folder.table("sun", name="other.csv")
+    outputs(folder, SEVERAL)
+    calls = folder.server.count()
+    other = SEVERAL.replace('value="Sad"', 'value="Low"').replace(
+        'name="label"', 'name="label" camvo_instructions="Be brave."'
+    )
+    after = config_after(folder, renames=["Sad=Low"], label_config=folder.write("new.xml", other))
+    assert '"Low"' in outputs(folder, after)[0]["camvo_label"]
+    before = config_after(folder, undo=True)
+    assert "Be brave." in before
+    assert '"Sad"' in outputs(folder, before)[0]["camvo_label"]
+    assert folder.server.count() == calls
+
+
 def test_a_change_is_taken_back_after_instructions_were_edited(folder: LabelFolder) -> None:
     before, said = labels(folder, *LABELS), humans(folder)
     changed(folder, merges=["Sad,Calm=Low"])
@@ -409,6 +469,25 @@ def test_a_change_is_taken_back_after_instructions_were_edited(folder: LabelFold
     labels(folder, *LABELS)
     assert humans(folder) == said
     assert problems_of(folder) == []
+
+
+def test_a_label_can_get_its_first_name_again(folder: LabelFolder) -> None:
+    before, said, calls = labels(folder, *LABELS), humans(folder), folder.server.count()
+    changed(folder, renames=["Calm=Quiet"])
+    changed(folder, renames=["Quiet=Still"])
+    changed(folder, renames=["Still=Calm"])
+    assert labels(folder, *LABELS) == before
+    assert humans(folder) == said
+    changed(folder, undo=True)
+    assert set(labels(folder, "Glad", "Sad", "Still").values()) == {"Glad", "Sad", "Still"}
+    assert folder.server.count() == calls
+    assert problems_of(folder) == []
+
+
+def test_a_label_cannot_get_the_name_of_one_that_it_was_put_together_with(folder: LabelFolder) -> None:
+    changed(folder, merges=["Sad,Calm=Low"])
+    with pytest.raises(ConfigError, match="'Sad' was the name of another label"):
+        changed(folder, renames=["Low=Sad"])
 
 
 @pytest.mark.parametrize(
@@ -626,6 +705,20 @@ def test_sets_and_spans_have_their_new_labels_without_a_call(  # noqa: PLR0917
     assert folder.server.count() == calls
     assert old in before["camvo_label"]
     assert after["camvo_label"] == before["camvo_label"].replace(old, new)
+
+
+def test_a_declared_encoding_leaves_labels_as_they_are_written(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says({"label": "Süß"})
+    folder.table("sun", name="other.csv")
+    choices = '<Choice value="Süß"/><Choice value="Bitter"/>'
+    outputs(
+        folder,
+        '<?xml version="1.0" encoding="ISO-8859-1"?>\n<View><Text name="t" value="$text"/>'
+        f'<Choices name="label" toName="t">{choices}</Choices></View>',
+    )
+    calls = folder.server.count()
+    [row] = outputs(folder, config_after(folder, renames=["Bitter=Herb"]))
+    assert (row["camvo_label"], folder.server.count()) == ("Süß", calls)
 
 
 def test_a_set_with_a_label_that_is_split_is_asked_about_again_whole(folder: LabelFolder) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from label_studio_api import KEY, PROJECT, LabelStudioApi
-from label_studio_requests import Annotation, Project, annotated, tick
+from label_studio_requests import Annotation, Project, annotated, project_updated, tick
 from pydantic import SecretStr
 from rich.console import Console
 from whole_backend import Backend, prompt_of, says
@@ -47,6 +48,11 @@ class Studio:
     @property
     def project(self) -> Project:
         return Project(number=self.api.project["id"], label_config=self.api.project["label_config"])
+
+    def told(self, instructions: str) -> None:
+        """A person edits the project's instructions in Label Studio."""
+        self.api.project["expert_instruction"] = instructions
+        self.backend.hook(project_updated(replace(self.project, instructions=instructions)))
 
     def predicted(self) -> list[str]:
         raw = [{"id": task, "data": {"text": text}} for task, text in zip(self.tasks, TEXTS, strict=True)]
@@ -258,6 +264,20 @@ def test_a_question_that_was_edited_since_is_not_taken_back(studio: Studio) -> N
     studio.write('value="Quiet"', 'value="Quiet" hint="No wind"')
     with pytest.raises(ConfigError, match="asks another question since"):
         studio.change(undo=True)
+
+
+def test_predictions_go_on_under_the_old_labels_although_instructions_have_changed_too(
+    studio: Studio,
+) -> None:
+    before = [round_.label for task in studio.tasks for round_ in studio.backend.rounds(task, studio.project)]
+    studio.write('value="Calm"', 'value="Quiet"')
+    studio.told("Be brave.")
+    assert studio.predicted()[2] == "Calm"
+    calls = studio.backend.server.count()
+    printed = studio.change(renames=["Calm=Quiet"])
+    assert studio.predicted() == ["Quiet" if label == "Calm" else label for label in before]
+    assert studio.backend.server.count() == calls
+    assert "carried over" in printed
 
 
 def test_a_label_that_a_person_adds_takes_tasks_from_those_that_somebody_names(studio: Studio) -> None:

@@ -10,7 +10,7 @@ from stored_rounds import PROJECT
 
 from backend.commands.shared.certificate import outcome_lines
 from backend.ledger import Ledger, deletions
-from backend.server.status.build import build_report
+from backend.server.status.build import build_report, render_page
 from backend.server.status.report import ProjectReport, RecallReport
 from backend.settings import PolicySettings
 from camvo.policies.parameters import ByLabel
@@ -33,17 +33,30 @@ def plan(scores: Mapping[str, float] | None) -> dict[str, object]:
     return {"arms": {}, "aggregation": {"name": "labels"}, "labels": ["Glad", "Odd", "Sad"], **likely}
 
 
-@pytest.fixture
-def project(ledger: Ledger) -> BlindProject:
+def predicted(ledger: Ledger) -> BlindProject:
     project = BlindProject(ledger, audit=0.7)
     project.predict(["Glad"] * TASKS, lambda task: plan({"Odd": score_of(task)}))
     return project
 
 
-def report(ledger: Ledger, target: float = 0.9, label: str = "Odd") -> ProjectReport:
+@pytest.fixture
+def project(sqlite_ledger: Ledger) -> BlindProject:
+    return predicted(sqlite_ledger)
+
+
+@pytest.fixture
+def on_both(ledger: Ledger) -> BlindProject:
+    """The project in either kind of database, for what databases might do differently."""
+    return predicted(ledger)
+
+
+def report(
+    ledger: Ledger, target: float = 0.9, label: str = "Odd", *, certificates: bool = True
+) -> ProjectReport:
     policy = PolicySettings(name="joint", recall=ByLabel({label: target}))
     with ledger.read() as connection:
-        [found] = build_report(connection, settings(policy=policy), now=2.0, certificates=True).projects
+        built = build_report(connection, settings(policy=policy), now=2.0, certificates=certificates)
+    [found] = built.projects
     return found
 
 
@@ -53,9 +66,9 @@ def recall(ledger: Ledger, target: float = 0.9) -> RecallReport:
     return sought
 
 
-def test_the_tasks_found_hold_the_share_of_the_label(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    sought = recall(project.ledger)
+def test_the_tasks_found_hold_the_share_of_the_label(on_both: BlindProject) -> None:
+    on_both.answer(on_both.queue, human)
+    sought = recall(on_both.ledger)
     assert sought.found is not None
     assert sought.found.sure.threshold == 0.3
     assert sought.found.tasks == sum(score_of(task) >= 0.3 for task in range(1, TASKS + 1))
@@ -94,22 +107,22 @@ def test_with_too_few_blind_labels_the_outcome_says_about_how_many_more_are_need
     assert "about" in next(line for line in outcome_lines(report(project.ledger)) if "mood: Odd" in line)
 
 
-def test_a_label_that_votes_cannot_tell_is_said_to_be_so(ledger: Ledger) -> None:
-    project = BlindProject(ledger, audit=0.7)
+def test_a_label_that_votes_cannot_tell_is_said_to_be_so(sqlite_ledger: Ledger) -> None:
+    project = BlindProject(sqlite_ledger, audit=0.7)
     project.predict(["Glad"] * TASKS, plan=plan({"Odd": 0.2}))
     project.answer(project.queue, human)
-    lines = [line for line in outcome_lines(report(ledger)) if "mood: Odd" in line]
+    lines = [line for line in outcome_lines(report(sqlite_ledger)) if "mood: Odd" in line]
     assert lines[0].startswith("mood: Odd: at least 90% is among 900 of 900 tasks (100.0%)")
     assert "the votes hardly tell where it is" in lines[1]
 
 
-def test_rounds_from_before_the_recall_was_set_count_as_not_found(ledger: Ledger) -> None:
-    project = BlindProject(ledger, audit=0.7)
+def test_rounds_from_before_the_recall_was_set_count_as_not_found(sqlite_ledger: Ledger) -> None:
+    project = BlindProject(sqlite_ledger, audit=0.7)
     project.predict(
         ["Glad"] * TASKS, lambda task: plan(None if task <= TASKS // 2 else {"Odd": score_of(task)})
     )
     project.answer(project.queue, human)
-    sought = recall(ledger, 0.8)
+    sought = recall(sqlite_ledger, 0.8)
     assert sought.found is not None
     assert (sought.found.sure.threshold, sought.found.tasks) == (0.0, TASKS)
 
@@ -122,18 +135,43 @@ def test_tasks_that_came_after_the_blind_labels_are_not_covered(project: BlindPr
     assert any("300 other tasks not covered" in line for line in outcome_lines(report(project.ledger)))
 
 
-def test_blind_tasks_that_were_deleted_count_as_missed(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    kept = recall(project.ledger).found
-    gone = [task for task in project.queue if human(task) != "Odd"][:80]
-    with project.ledger.write() as connection:
+def test_blind_tasks_that_were_deleted_count_as_missed(on_both: BlindProject) -> None:
+    on_both.answer(on_both.queue, human)
+    kept = recall(on_both.ledger).found
+    gone = [task for task in on_both.queue if human(task) != "Odd"][:80]
+    with on_both.ledger.write() as connection:
         deletions.mark_deleted(connection, PROJECT, gone, now=3.0)
         deletions.forget_deleted(connection, PROJECT, gone)
     assert kept is not None
-    sought = recall(project.ledger)
+    sought = recall(on_both.ledger)
     assert sought.found is None or sought.found.sure.threshold < kept.sure.threshold
 
 
 def test_a_label_of_another_question_is_not_sought(project: BlindProject) -> None:
     [question] = report(project.ledger, label="Elsewhere").questions
     assert question.recall == ()
+
+
+def test_the_server_says_how_many_blind_labels_have_the_label(project: BlindProject) -> None:
+    project.answer(project.queue, human)
+    [question] = report(project.ledger, certificates=False).questions
+    [sought] = question.recall
+    assert (sought.blind, sought.labelled) == (
+        len(project.queue),
+        sum(human(task) == "Odd" for task in project.queue),
+    )
+    assert sought.found is None
+    assert sought.enough
+
+
+def test_the_page_says_what_a_sought_label_still_needs(project: BlindProject) -> None:
+    policy = PolicySettings(name="joint", recall=ByLabel({"Odd": 0.9}))
+    pages = []
+    for answered in (0, 60, len(project.queue)):
+        project.answer(project.queue[:answered], human)
+        with project.ledger.read() as connection:
+            built = build_report(connection, settings(policy=policy), now=2.0)
+        pages.append(" ".join(render_page(built, overview=False).split()))
+    assert "90% of the tasks with the label Odd are sought." in pages[0]
+    assert "blind labels may certify which tasks hold them" in pages[1]
+    assert "<code>camvo report</code> says which tasks hold them" in pages[2]

@@ -20,7 +20,7 @@ from camvo.joint.label_losses import (
 from camvo.joint.lattice import most_arms
 from camvo.joint.models import fit_vote_model
 from camvo.joint.plans import plan_by_graded_worth, plan_by_worth
-from camvo.stages import _plan_by_stages
+from camvo.stages.stages import _plan_by_stages
 
 PRICES = (0.01, 0.03, 0.002)
 NAMES = ("a", "b", "c", "d", "e", "f")

@@ -8,7 +8,7 @@ from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.rare_labels import labels_of_votes
-from camvo.stages import QuestionStages
+from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import PatternCounts
 from camvo.student import STUDENT

@@ -8,8 +8,9 @@ from made_up_votes import COINS, every_row, made_up_kinds
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from camvo.joint.models import TwoCoins, fit_vote_model
+from camvo.joint.models import fit_vote_model
 from camvo.joint.skills import _ANCHOR_ROUNDS, _fit_label_terms, _fit_skill_terms, _Lesson, _SkillTerms
+from camvo.joint.two_coins import TwoCoins
 
 KINDS = made_up_kinds(3, 4, temper=np.array([1.0, 0.5, 0.8]))
 SLOPES = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0], [1.5, 1.5]])

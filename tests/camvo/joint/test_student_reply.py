@@ -12,7 +12,7 @@ from camvo.joint.beliefs import believe
 from camvo.joint.grades import Grades, Scale, SureVotes
 from camvo.joint.joint_fit import JointFit, _updated_by_student
 from camvo.joint.lattice import vote_lattice
-from camvo.stages import QuestionStages
+from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
 from camvo.student import STUDENT
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, every_row, rows_of
 
-from camvo.joint.models import TwoCoins, fit_vote_model
+from camvo.joint.models import fit_vote_model
+from camvo.joint.two_coins import TwoCoins
 
 BIASED = np.array([[0.95, 0.6], [0.6, 0.9], [0.85, 0.85], [0.8, 0.7]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -14,8 +15,8 @@ from camvo.joint.ordered_fit import OrderedFit
 from camvo.policies.joint import Joint
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Observation
-from camvo.replays.replay import SyntheticModel, VotesTable, draw_votes_table, replay
-from camvo.stages import QuestionStages
+from camvo.replays.replay import SyntheticModel, Trace, VotesTable, draw_votes_table, replay
+from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
 from camvo.state.state import State
 from camvo.votes.aggregation import Decision
@@ -37,14 +38,19 @@ def drawn(labels: int, items: int = 500, seed: int = 0) -> VotesTable:
     )
 
 
+@cache
+def of_one_worth(labels: int, items: int, window: int) -> Trace:
+    return replay(Joint(worth=15.0), drawn(labels, items), window=window)
+
+
 @pytest.mark.parametrize("labels", [2, 5])
 @pytest.mark.parametrize(
     "equal",
     [{"default": 15.0}, {"Fraud": 15, "default": 15}, {"Fraud": 15.0}, dict.fromkeys(LABELS[5], 15.0)],
 )
 def test_one_worth_for_all_labels_gives_exactly_the_same(labels, equal):
-    table = drawn(labels, 200)
-    today, by_label = (replay(Joint(worth=worth), table, window=16) for worth in (15.0, equal))
+    today = of_one_worth(labels, 200, 16)
+    by_label = replay(Joint(worth=equal), drawn(labels, 200), window=16)
     assert (today.asked == by_label.asked).all()
     assert (today.labels == by_label.labels).all()
     assert (today.scores == by_label.scores).all()
@@ -81,11 +87,10 @@ def test_a_higher_worth_of_a_label_never_lowers_its_recall_for_the_same_votes(la
 
 @pytest.mark.parametrize("labels", [2, 5])
 def test_a_label_that_is_worth_more_is_missed_less(labels):
-    table = drawn(labels, 900)
+    table = drawn(labels, 600)
     is_ = table.truth == 1
-    today, more = (
-        replay(Joint(worth=worth), table, window=32) for worth in (15.0, {"Fraud": 150.0, "default": 15.0})
-    )
+    today = of_one_worth(labels, 600, 64)
+    more = replay(Joint(worth={"Fraud": 150.0, "default": 15.0}), table, window=64)
     assert (more.labels[is_] == 1).mean() > (today.labels[is_] == 1).mean() + 0.03
     assert more.labels.tolist() != today.labels.tolist()
 

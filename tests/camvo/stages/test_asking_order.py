@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from camvo.stages import cheapest_first
+from camvo.stages.stages import cheapest_first
 
 
 def test_the_cheapest_arm_comes_first_with_its_share_of_the_price_of_all():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.stages import uniform_draw
+from camvo.stages.stages import uniform_draw
 
 
 def test_draws_are_uniform_and_the_same_each_time():

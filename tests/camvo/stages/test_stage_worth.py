@@ -8,7 +8,7 @@ from made_up_votes import COINS, made_up_kinds, no_rounds
 
 from camvo.joint.beliefs import form_beliefs
 from camvo.joint.plans import plan_by_worth, rounded
-from camvo.stages import _plan_by_stages
+from camvo.stages.stages import _plan_by_stages
 
 MODELS = {2: COINS, 3: made_up_kinds(3, 3), 5: made_up_kinds(4, 5)}
 PRICES = (0.03, 0.01, 0.002, 0.005)

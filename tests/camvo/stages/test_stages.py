@@ -12,7 +12,7 @@ from made_up_votes import draw_votes, evidence_of
 from camvo.joint.agreement import kept_labels
 from camvo.joint.grades import Grades, Scale, SureVotes
 from camvo.joint.joint_fit import JointFit
-from camvo.stages import QuestionStages, Stages, next_arms
+from camvo.stages.stages import QuestionStages, Stages, next_arms
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import SILENT, UNASKED
 from camvo.votes.aggregation import Decision

@@ -53,6 +53,22 @@ def test_harder_tasks_are_noticed_and_no_arm_is_blamed():
     assert 200 < number < 300
 
 
+def test_harder_tasks_that_were_chosen_show_no_change():
+    rng = np.random.default_rng(2)
+    harder = [replace(round_, chosen=True) for round_ in rounds(rng, 200, accuracy=0.7, wrong=0.5)]
+    tests = DriftTests()
+    assert due_after([*rounds(rng, 200), *harder], tests)[0] is None
+    assert tests.seen == 400
+
+
+@pytest.mark.parametrize("promised", [None, 0.01])
+def test_a_chosen_round_is_stored_as_one(promised):
+    [round_] = rounds(np.random.default_rng(2), 1, promised=promised)
+    chosen = replace(round_, chosen=True)
+    assert ExplorationRound.from_list(chosen.to_list()) == chosen
+    assert ExplorationRound.from_list(round_.to_list()) == round_
+
+
 @pytest.mark.parametrize("arm", ["a", "e"])
 def test_an_arm_that_breaks_is_noticed_and_blamed(arm):
     rng = np.random.default_rng(3)

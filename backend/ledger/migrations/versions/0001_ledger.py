@@ -424,7 +424,6 @@ def _people_and_projects() -> None:
         sa.Column("extra_params", JSON_VALUE),
         sa.Column("label_config", sa.Text),
         sa.Column("instructions", sa.Text),
-        sa.Column("earlier_instructions", sa.Text),
         sa.Column("model_version", sa.Text),
         sa.Column("updated_at", sa.Double, nullable=False),
         sa.Column("title", sa.Text),
@@ -435,6 +434,16 @@ def _people_and_projects() -> None:
         sa.Column("audited_after", sa.BigInteger),
         sa.PrimaryKeyConstraint("key", name="pk_projects"),
     )
+    op.create_table(
+        "instructions",
+        sa.Column("number", ROW_ID, nullable=False),
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("text", sa.Text, nullable=False),
+        sa.Column("told_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("number", name="pk_instructions"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_instructions_project", "instructions", ["project"])
     op.create_table(
         "schemes",
         sa.Column("id", ROW_ID, nullable=False),

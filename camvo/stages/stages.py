@@ -18,6 +18,7 @@ from camvo.joint.joint_fit import JointFit, best_plan
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
 from camvo.numerics.small import TIE
+from camvo.stages.span_stages import SpanStages
 from camvo.state.contribution import SureVote, level_of
 from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.student import STUDENT
@@ -222,6 +223,15 @@ class QuestionStages:
         """Whether rounds with a human label are kept whole: where the votes are labels."""
         return self.fit is not None
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The labels that vote patterns name."""
+        return named_labels(self.labels, ordered=isinstance(self.fit, OrderedFit))
+
+    def places(self, arms: Sequence[str], votes: Cast) -> tuple[VotePattern, ...]:
+        """No places: votes are labels."""
+        return ()
+
     def decision(
         self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
     ) -> Decision:
@@ -388,6 +398,10 @@ class QuestionStages:
         return stops, {"scale" if isinstance(self.fit, OrderedFit) else "joint": self.fit.describe()}
 
 
+AnyStages: TypeAlias = QuestionStages | SpanStages
+"""The stages of one question."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
     """The stages of a task: arms are asked while they add more right labels than they cost.
@@ -410,7 +424,7 @@ class Stages:
     order: tuple[str, ...]
     exploration: Exploration
     propensity: float
-    questions: Mapping[str, QuestionStages]
+    questions: Mapping[str, AnyStages]
     count: int
     prices: Mapping[str, float]
     left: int | None = None
@@ -437,13 +451,14 @@ class Stages:
         if everyone:  # an arm that the round spared may have been asked later, because of the votes
             votes = {arm: vote for arm, vote in votes.items() if arm in self.first or arm == STUDENT}
             sure = {arm: share for arm, share in sure.items() if arm in votes}
-        named = named_labels(stages.labels, ordered=isinstance(stages.fit, OrderedFit))
-        pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
+        arms = sorted(self.order)
+        pattern = VotePattern.of(arms, votes, everyone=everyone, labels=stages.named)
+        places = stages.places(arms, votes) if everyone else ()
         early = self._early_votes(question, votes, sure) if everyone else None
         if early is None:
-            return ExplorationRound(pattern, None)
+            return ExplorationRound(pattern, None, places=places)
         right = stages.leader(early, sure) == stages.leader(votes, sure)
-        return ExplorationRound(pattern, right, stages.promised(early, sure))
+        return ExplorationRound(pattern, right, stages.promised(early, sure), places)
 
     def describe(self, question: str) -> dict[str, Any]:
         """One question's part of a plan's description, as plain JSON."""
@@ -463,7 +478,7 @@ class Stages:
         if stages.fit is None or not any(votes.values()):
             return None
         said = votes.get(STUDENT)
-        alone: dict[str, QuestionStages] = {question: stages}
+        alone = {question: stages}
         early: dict[str, dict[str, str]] = {} if said is None else {STUDENT: {question: said}}
         confidences = {arm: {question: confidence} for arm, confidence in sure.items()}
         while arms := next_arms(alone, self.prices, early, confidences):
@@ -476,7 +491,7 @@ class Stages:
 
 
 def next_arms(
-    questions: Mapping[str, QuestionStages],
+    questions: Mapping[str, AnyStages],
     prices: Mapping[str, float],
     votes: Votes,
     confidences: Confidences = NO_CONFIDENCES,

@@ -1,0 +1,1 @@
+"""The order in which arms are asked, and when to stop asking."""

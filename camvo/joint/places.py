@@ -44,7 +44,7 @@ _PRIOR_PLACES: Final = 10.0
 _PRIOR_MARKS: Final = np.array([0.85, 0.5, 0.25])
 """The prior of each arm's marks at easy, hard and misleading places counts as ten places."""
 
-_PULL: Final = 30.0
+_PULL: Final = 300.0
 """By how many places an arm's marks at hard places are pulled towards their log-odds at easy ones, less a
 difference that is the same for all arms."""
 

@@ -161,3 +161,33 @@ def test_more_arms_than_a_plan_can_hold_leave_the_best_for_their_price() -> None
     found = SpanFit.fit(PatternCounts({pattern: 40}, 40, places), LatestRounds(), dict.fromkeys(arms, 0.01))
     assert len(found.shortlist) == 9
     assert set(found.shortlist) < set(arms)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_false_places_of_five_weak_models_are_not_taken_for_hard_ones(seed: int) -> None:
+    arms = ("bad1", "bad2", "bad3", "bad4", "bad5", "good1", "good2", "good3")
+    rng = np.random.default_rng(seed)
+    found: list[dict[str, str]] = []
+    for _ in range(36):
+        marked: dict[str, list[Span]] = {arm: [] for arm in arms}
+        for place in range(int(rng.poisson(3.0))):
+            hard = rng.normal()
+            for arm in arms:
+                if (2.6 if arm.startswith("good") else 0.3) + 1.4 * (hard + rng.normal()) > 0.0:
+                    marked[arm].append(at(place))
+        for place in range(20, 20 + int(rng.poisson(0.9))):
+            for arm in arms[:5]:
+                if rng.random() < 0.8:
+                    marked[arm].append(at(place))
+        for number, arm in enumerate(arms):
+            alone = int(rng.poisson(0.3 if number < 5 else 0.06))
+            marked[arm] += [at(100 + 10 * number + place) for place in range(alone)]
+        found.append({arm: write_spans(spans) for arm, spans in marked.items()})
+    patterns = {VotePattern.of(arms, votes, everyone=True): 1 for votes in found}
+    places: dict[VotePattern, int] = {}
+    for votes in found:
+        for pattern in place_patterns(arms, votes):
+            places[pattern] = places.get(pattern, 0) + 1
+    model = SpanFit.fit(PatternCounts(patterns, 36, places), LatestRounds(), dict.fromkeys(arms, 0.0))
+    real, false = model.chances(arms, [dict.fromkeys(arms[5:], at(0)), dict.fromkeys(arms[:5], at(1))])
+    assert real > 0.5 > false

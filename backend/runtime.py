@@ -25,6 +25,7 @@ from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
 from backend.annotation.trials import Trials
 from backend.errors import LedgerError
+from backend.learning.earlier_projects import EarlierProjects
 from backend.learning.examples import Examples
 from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import BackgroundFits, Scorers, States, Students
@@ -253,7 +254,8 @@ class AnnotationProcess:
         self.questions = JobQuestions(self.embedder, images, voters)
         examples = Examples(self.ledger, self.readers, clock=clock)
         fits, students = BackgroundFits(self.readers, clock=clock), Students(self.readers, clock=clock)
-        planner = Planner(self.states, fits, students)
+        earlier = EarlierProjects(self.ledger, self.writer, self.readers, clock=clock)
+        planner = Planner(self.states, fits, students, earlier)
         self.annotator = self._make_annotator(voters, examples, planner)
         self.inspector = Inspector(
             ledger=self.ledger,

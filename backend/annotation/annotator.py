@@ -14,7 +14,7 @@ from backend.annotation.asking import Asking, Voters
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
-from backend.annotation.planner import Allowances, Planner, Terms
+from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
 from backend.annotation.recording import (
     FinishedTask,
     Known,
@@ -26,7 +26,7 @@ from backend.annotation.recording import (
     record_rounds,
 )
 from backend.annotation.replies import no_vote_error
-from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
+from backend.annotation.task_prompt import Contexts, EmbeddedContexts, TaskPrompt, write_prompt
 from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
@@ -71,6 +71,7 @@ class Annotator:
         self._embedder, self._questions, self._examples = embedder, questions, examples
         self._schemes = schemes
         self._batch_stages = batch_stages
+        self._openings = Openings()
         self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
 
@@ -184,39 +185,59 @@ class Annotator:
         terms = await self._terms(job, questions, asking)
         policy = terms.policy
         with tracing.plan() as span:
-            planned = await self._planner.plan(job, questions, contexts, terms)
+            packed = any(model.pack is not None for model in job.settings.models)
+            held = job.batching is None and not (alone or packed)  # a held task fills no prompt
+            planned = await self._planned(job, questions, contexts, terms, held=held)
             plan = asking.fixed(planned.plan)
             planned_at = self._clock()
             embedding = self._embed(job, questions, contexts, plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
-        replies = await asking.ask(policy, plan, planned.known)
-        decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
-        undecided = [question.name for question in questions if question.name not in decisions]
-        if not decisions:
-            raise no_vote_error(job, replies, undecided if known.rounds else ())
-        if embedding is not None:
-            await embedding
-            plan = plan.with_contexts({question.name: contexts.so_far(question) for question in questions})
-        task = FinishedTask(
-            job=job,
-            questions=questions,
-            prompt=prompt,
-            policy=policy,
-            plan=plan,
-            replies=replies,
-            decisions=decisions,
-            scores=await self._scores(job, questions, plan, replies.votes, decisions),
-            studied=planned.studied(policy, plan, replies),
-            planned_at=planned_at,
-            now=self._clock(),
-            blind=known.blind,
-        )
-        stored, new = await self._writer.persist(GroupedWrite(record_rounds, task))
-        count_rounds(new)
-        asking.ended()
-        known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
+        with self._openings.asking(job.project, plan):
+            replies = await asking.ask(policy, plan, planned.known)
+            decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
+            undecided = [question.name for question in questions if question.name not in decisions]
+            if not decisions:
+                raise no_vote_error(job, replies, undecided if known.rounds else ())
+            if embedding is not None:
+                await embedding
+                embedded = {question.name: contexts.so_far(question) for question in questions}
+                plan = plan.with_contexts(embedded)
+            task = FinishedTask(
+                job=job,
+                questions=questions,
+                prompt=prompt,
+                policy=policy,
+                plan=plan,
+                replies=replies,
+                decisions=decisions,
+                scores=await self._scores(job, questions, plan, replies.votes, decisions),
+                studied=planned.studied(policy, plan, replies),
+                planned_at=planned_at,
+                now=self._clock(),
+                blind=known.blind,
+            )
+            stored, new = await self._writer.persist(GroupedWrite(record_rounds, task))
+            count_rounds(new)
+            asking.ended()
+            known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
         if undecided:
             raise no_vote_error(job, replies, undecided)
+
+    async def _planned(
+        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms, *, held: bool
+    ) -> Planned:
+        """The plan; made again once the first rounds of the project have ended, if they are to be awaited.
+
+        All waits together are bounded: a task has a deadline.
+        """
+        until = self._openings.patience_ends()
+        ended = self._openings.ended_so_far(job.project)
+        planned = await self._planner.plan(job, questions, contexts, terms)
+        while held and self._openings.is_full(job.project, planned.plan, ended):
+            held = await self._openings.wait(job.project, until)
+            ended = self._openings.ended_so_far(job.project)
+            planned = await self._planner.plan(job, questions, contexts, terms)
+        return planned
 
     async def _asking(self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt) -> Asking:
         """How the task's models are asked: at once, or in the stages of a provider's batch.

@@ -1,11 +1,15 @@
-"""What a policy observes of a task's questions before it plans."""
+"""What a policy observes of a task's questions before it plans, and which tasks wait for the first ones."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
@@ -13,6 +17,7 @@ from sqlalchemy import Connection
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.annotation.task_prompt import Contexts
+from backend.learning.earlier_projects import EarlierProjects, question_kind
 from backend.learning.label_schemes import epochs_of_labels_now
 from backend.learning.states import BackgroundFits, StateKey, States, Students
 from backend.ledger import Ledger, projects
@@ -139,7 +144,7 @@ class _StudentReply:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class Planned:
     """A plan, and what is known of the task before anybody is asked."""
 
     plan: Plan
@@ -168,8 +173,11 @@ class _Planned:
 class Planner:
     """Plans with the current states. Used from one event loop only."""
 
-    def __init__(self, states: States, background_fits: BackgroundFits, students: Students) -> None:
+    def __init__(
+        self, states: States, background_fits: BackgroundFits, students: Students, earlier: EarlierProjects
+    ) -> None:
         self._states, self._background_fits, self._students = states, background_fits, students
+        self._earlier = earlier
 
     async def plan(
         self,
@@ -177,7 +185,7 @@ class Planner:
         questions: Sequence[JobQuestion],
         contexts: Contexts,
         terms: Terms,
-    ) -> _Planned:
+    ) -> Planned:
         """The policy's plan for several questions of a task.
 
         Args:
@@ -198,12 +206,18 @@ class Planner:
             reads = policy.reads_context(question.aggregation)
             context = await contexts.of(question) if reads else contexts.so_far(question)
             key = StateKey(job.project, question.key.control, question.key.epoch)
-            state = await self._states.current(
+            current = partial(
+                self._states.current,
                 key,
                 dimension=context.shape[0],
                 lambda_l=job.settings.policy.lambda_l,
                 linear=policy.linear(question.aggregation),
             )
+            state = await current()
+            kind = question_kind(question.config.tag, len(question.options))
+            wanted = job.settings.earlier_projects and question.aggregation == LABEL_VOTE
+            if await self._earlier.settle(key, kind, state, wanted=wanted):
+                state = await current()
             if studies and question.aggregation == LABEL_VOTE:
                 student.ask(self._students.current(key, state.texts.lessons), state, question)
             observation = Observation(
@@ -211,13 +225,77 @@ class Planner:
             )
             if (data := policy.fit_data(observation, costs)) is not None:
                 fit = await self._background_fits.current(key, data)
+                self._earlier.teach(key, kind, data)
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
         plan = policy.plan(observations, costs, terms.conditions)
-        return _Planned(plan, student if studies else None)
+        return Planned(plan, student if studies else None)
 
 
 def _task_name(question: JobQuestion) -> str:
     """The name that identifies the task in the exploration draw. It is the same in every process."""
     return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"
+
+
+_PATIENCE: Final = 30.0
+"""Seconds that a task waits at most for the first rounds: a model may be slow, or away."""
+
+
+class Openings:
+    """Holds tasks back while others ask every model about the first tasks. Used from one event loop only.
+
+    The first rounds of a project teach whom to ask about the later ones. Without a limit, all tasks that are
+    worked on at once would be first ones.
+    """
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._begun: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+        self._all_ended: dict[str, asyncio.Event] = {}
+
+    def ended_so_far(self, project: str) -> int:
+        """How many first rounds of a project have ended in this process."""
+        return self._ended[project]
+
+    def is_full(self, project: str, plan: Plan, ended: int) -> bool:
+        """Whether a plan asks every model only because the answers of others are not there yet.
+
+        ``ended``: how many first rounds had ended before it was planned; the plan may not know later ones.
+        """
+        return 0 < _needed(plan) <= self._begun[project] - ended
+
+    def patience_ends(self) -> float:
+        """When a task that begins to wait now has waited long enough, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + self._patience
+
+    async def wait(self, project: str, until: float) -> bool:
+        """Wait until the rounds under way have ended; false if that takes longer than ``until``."""
+        if self._ended[project] == self._begun[project]:
+            return True  # they ended while the task was planned
+        event = self._all_ended.setdefault(project, asyncio.Event())
+        try:
+            await asyncio.wait_for(event.wait(), until - asyncio.get_running_loop().time())
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def asking(self, project: str, plan: Plan) -> Iterator[None]:
+        """Count a round while its models are asked."""
+        if not _needed(plan):
+            yield
+            return
+        self._begun[project] += 1
+        try:
+            yield
+        finally:
+            self._ended[project] += 1
+            if self._ended[project] == self._begun[project] and project in self._all_ended:
+                self._all_ended.pop(project).set()
+
+
+def _needed(plan: Plan) -> int:
+    """How many first rounds the project needs, with this one; 0 if it is none of them."""
+    return 0 if plan.stages is None else plan.stages.opening

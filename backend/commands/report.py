@@ -482,7 +482,10 @@ def _on_the_scale(scale: ScaleReport) -> str:
 
 
 def _worth(control: str, votes: VotesReport) -> str:
-    return f"{control}: {of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
+    worth = f"{of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
+    if votes.earlier_projects:
+        worth += f", starts from {of(votes.earlier_projects, 'earlier project')}"
+    return f"{control}: {worth}"
 
 
 def _stops(question: QuestionReport) -> list[str]:

@@ -34,7 +34,7 @@ from camvo.typing import Array
 _table, _contexts = tables.events, tables.contexts
 _APPEND = insert(_table)
 
-Kind = Literal["round", "revision", "restart", "prior"]
+Kind = Literal["round", "revision", "restart", "prior", "earlier"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,8 @@ class Settings(BaseModel):
     """Instructions added to the prompts of every project."""
     project_instructions: bool = True
     """Whether prompts hold the labelling instructions that annotators read in Label Studio."""
+    earlier_projects: bool = False
+    """Whether a new project starts from what other projects of the ledger taught about the models."""
     calibrate: bool = True
     """Whether scores account for errors that models share, and are fitted to annotators' labels."""
     guarantee: Annotated[Real, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.97

@@ -24,7 +24,8 @@ from backend.commands.replay import inputs
 from camvo.policies.joint import Joint
 from camvo.replays.replay import VotesTable, replay
 
-_WINDOW = 64
+_WINDOW = 36
+"""The tasks that are planned together: the server lets no more than the first rounds begin at once."""
 
 
 def outcome(votes: VotesTable, worth: float) -> tuple[float, float, float]:

@@ -37,6 +37,7 @@ from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, temper
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.contribution import LatestRounds
+from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import Array
@@ -125,6 +126,8 @@ class JointFit:
         doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
         constant: the positions of the arms that say the same label whatever the others say. Their votes have
             no weight.
+        earlier: the number of earlier projects that the skills start from.
+        head_start: as how many rounds that asked all arms these count.
         losses: what missing each label loses; empty if all labels are worth the same.
     """
 
@@ -147,6 +150,8 @@ class JointFit:
     rare: RareLabels | None = None
     doubt: Doubt | None = None
     constant: tuple[int, ...] = ()
+    earlier: int = 0
+    head_start: float = 0.0
     losses: LabelLosses = NO_LOSSES
 
     @property
@@ -336,6 +341,8 @@ class JointFit:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
         if self.constant:
             described |= {"constant": [self.arms[arm] for arm in self.constant]}
+        if self.earlier:
+            described |= {"earlier": {"projects": self.earlier, "rounds": round(self.head_start, 1)}}
         if self.losses:
             described |= {"losses": dict(self.losses)}
         if self.sure.grades.arms:
@@ -358,6 +365,7 @@ class JointFit:
         *,
         rare: bool = True,
         losses: LabelLosses = NO_LOSSES,
+        earlier: Earlier = NOTHING_EARLIER,
     ) -> JointFit:
         """Fit the model of votes, the human terms and the beliefs.
 
@@ -370,6 +378,7 @@ class JointFit:
             contexts: the contexts of rounds that asked all arms.
             rare: whether the model of votes may leave rare labels to :mod:`camvo.joint.rare_labels`.
             losses: what missing each label loses; empty if all labels are worth the same.
+            earlier: what earlier projects taught about the arms.
         """
         arms, options = tuple(sorted(prices)), labels
         witnesses = tuple([arm for arm in arms if arm != STUDENT])
@@ -377,7 +386,7 @@ class JointFit:
         most = arms_in_plan(labels, losses)
         others_rare = None if labels == options else RareLabels.fit(evidence, witnesses, options, labels)
         if STUDENT not in prices:
-            votes = VotesFit.of(evidence, arms, labels)
+            votes = VotesFit.of(evidence, arms, labels, earlier)
             shortlist = _shortlist_of(votes, prices, arms, most)
             fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
             if fit.doubt is None:
@@ -388,16 +397,18 @@ class JointFit:
             )
             return fit if sure.contexts is None else sure
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
-        silent = JointFit.fit(evidence, latest, options, others, grades, contexts, rare=rare, losses=losses)
-        votes = fit_votes_and_student(evidence, arms, labels)
+        silent = JointFit.fit(
+            evidence, latest, options, others, grades, contexts, rare=rare, losses=losses, earlier=earlier
+        )
+        votes = fit_votes_and_student(evidence, arms, labels, earlier)
         if silent.doubt is None:
             votes = replace(votes, doubt=None)
-        of_others = VotesFit.of(evidence, silent.arms, labels)
+        of_others = VotesFit.of(evidence, silent.arms, labels, earlier)
         fewer = min(MOST_OTHERS, len(silent.shortlist), most - 1 if losses else MOST_OTHERS)
         asked = _shortlist_of(of_others, others, silent.arms, fewer)
         shortlist = tuple(sorted((*asked, STUDENT)))
         fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
-        return replace(fit, silent=silent)
+        return replace(fit, silent=silent, earlier=silent.earlier, head_start=silent.head_start)
 
     @classmethod
     def label_free(
@@ -453,6 +464,8 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         rare=rare,
         doubt=votes.doubt,
         constant=votes.constant,
+        earlier=votes.earlier,
+        head_start=votes.head_start,
         losses=losses,
     )
 

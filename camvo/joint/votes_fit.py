@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from scipy.special import expit, logit
 
 from camvo.joint.beliefs import Beliefs, Correction, form_beliefs
 from camvo.joint.conventions import prefers
@@ -27,6 +28,7 @@ from camvo.joint.votes import (
 )
 from camvo.numerics.small import EPSILON
 from camvo.state.contribution import LatestRounds
+from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson, SkillPrior
 from camvo.state.exploration import UNASKED, PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import Array
@@ -43,7 +45,8 @@ class VotesFit:
     ``possible`` is the excess agreement with families that the other arms do not confirm; ``excess`` is what
     the model counts. With a student, ``witnesses`` is the fit to the other arms' votes, and ``taught`` its
     position. ``doubt`` is a reading of the votes that is nearly as likely as the model's. The votes of
-    ``constant`` arms have no weight in either.
+    ``constant`` arms have no weight in either. What ``earlier`` projects taught, so many of them, counts as
+    ``head_start`` rounds.
     """
 
     rows: VoteRows
@@ -54,6 +57,8 @@ class VotesFit:
     taught: int | None = None
     doubt: Doubt | None = None
     constant: tuple[int, ...] = ()
+    earlier: int = 0
+    head_start: float = 0.0
 
     @property
     def arms(self) -> int:
@@ -75,25 +80,42 @@ class VotesFit:
 
     @classmethod
     @lru_cache(maxsize=32)
-    def of(cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> VotesFit:
+    def of(
+        cls,
+        evidence: PatternCounts,
+        arms: tuple[str, ...],
+        labels: tuple[str, ...],
+        earlier: Earlier = NOTHING_EARLIER,
+    ) -> VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-        rows = VoteRows.of(evidence.patterns, arms, labels)
-        return VotesFit.of_rows(rows, len(labels), _constant_arms(evidence, arms, labels))
+        rows, prior = VoteRows.of(evidence.patterns, arms, labels), earlier.prior(arms)
+        fit = VotesFit.of_rows(rows, len(labels), _constant_arms(evidence, arms, labels), prior)
+        return fit if prior is None else replace(fit, earlier=len(earlier.lessons))
 
     @classmethod
-    def of_rows(cls, rows: VoteRows, labels: int, constant: tuple[int, ...] = ()) -> VotesFit:
+    def of_rows(
+        cls, rows: VoteRows, labels: int, constant: tuple[int, ...] = (), prior: SkillPrior | None = None
+    ) -> VotesFit:
         """Fit the model of votes on M labels to vote rows; the votes of constant arms have no weight."""
         if constant:
-            return _with_constant(cls.of_rows(_without(rows, constant, labels), labels), rows, constant)
+            others = [arm for arm in range(rows.rows.shape[1]) if arm not in constant]
+            of_others = prior and prior.among(others)
+            fit = cls.of_rows(_without(rows, constant, labels), labels, prior=of_others)
+            return _with_constant(fit, rows, constant)
         possible = possible_excess(rows, labels)
         excess, unclear = confirmed_excess(possible, rows, labels)
         model = _fit_model(rows, labels, excess)
+        head_start = 0.0
+        if prior is not None:
+            by, head_start = prior.beside(model.skill, float(rows.counts.sum()))
+            model = _moved(model, by)
         doubt = doubt_of(model, rows, labels)
         if doubt is None and unclear:
             doubt = Doubt(unclear, _fit_model(rows, labels, possible))
         if doubt is None:
             model = _with_difficulty(model, rows)
-        return cls(rows, model, excess, possible, doubt=doubt)
+        head_start = 0.0 if doubt is not None else head_start
+        return cls(rows, model, excess, possible, doubt=doubt, head_start=head_start)
 
     def beliefs(self, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]) -> Beliefs:
         """The beliefs about the votes of some arms, by the model and the rounds that asked all arms."""
@@ -115,6 +137,14 @@ def _with_difficulty(model: TwoCoins | Kinds, rows: VoteRows) -> TwoCoins | Kind
 def _weights(rows: VoteRows) -> Array:
     """The weight of each row in a fit."""
     return rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(float(rows.partial.sum()), 1.0))
+
+
+def _moved(model: TwoCoins | Kinds, by: Array) -> TwoCoins | Kinds:
+    """The model with other log-odds of being right.
+
+    Earlier projects have no part in the fit itself: a model that believes an arm finds reasons to.
+    """
+    return replace(model, accuracy=expit(logit(model.accuracy) + by[:, None]))
 
 
 def _without(rows: VoteRows, arms: Sequence[int], labels: int) -> VoteRows:
@@ -152,17 +182,22 @@ def _shifted(arms: Sequence[int], by: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def fit_votes_and_student(
-    evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
+    evidence: PatternCounts,
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+    earlier: Earlier = NOTHING_EARLIER,
 ) -> VotesFit:
     """The same model with the student added (:mod:`camvo.joint.models`)."""
-    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    others = VotesFit.of(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels, earlier)
     rows = VoteRows.of(evidence.patterns, arms, labels)
     return _with_student(others, rows, arms.index(STUDENT), len(labels))
 
 
 def _with_student(others: VotesFit, rows: VoteRows, taught: int, labels: int) -> VotesFit:
     temper = float(tempers(excess_agreement(rows, labels))[taught])
-    return replace(_with_arm(others, rows, taught, temper), witnesses=others, taught=taught)
+    return replace(
+        _with_arm(others, rows, taught, temper), witnesses=others, taught=taught, earlier=others.earlier
+    )
 
 
 _FEWEST_ROUNDS: Final = 30
@@ -247,6 +282,24 @@ def _with_possible_families(votes: VotesFit, labels: int) -> VotesFit:
         return _with_constant(others, votes.rows, votes.constant)
     model = _with_difficulty(_fit_model(votes.rows, labels, votes.possible), votes.rows)
     return replace(votes, model=model, excess=votes.possible)
+
+
+def lesson_of(
+    project: str, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> Lesson | None:
+    """What a project's own votes say of its arms; ``None`` if they are few or do not say whom to believe.
+
+    Neither earlier projects nor human labels have a part in it.
+    """
+    votes = VotesFit.of(evidence, arms, labels, NOTHING_EARLIER)
+    rounds = float(votes.rows.counts.sum())
+    known = [arm for arm in range(len(arms)) if arm not in votes.constant]
+    if votes.doubt is not None or rounds < LEAST_ROUNDS or len(known) < 2:
+        return None
+    among = _without(votes.rows, votes.constant, len(labels)) if votes.constant else votes.rows
+    skill = _fit_model(among, len(labels), votes.excess[np.ix_(known, known)]).skill
+    named = zip([arms[arm] for arm in known], skill.round(4).tolist(), strict=True)
+    return Lesson(project, tuple(named), rounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

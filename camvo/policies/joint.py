@@ -53,6 +53,9 @@ from camvo.votes.spans import SpanVote
 FIRST: Final = 36
 """The number of rounds that ask all arms before any round stops early; counted anew when an arm joins."""
 
+LEAST_FIRST: Final = 18
+"""The same where earlier projects taught what can be expected of the arms: these rounds test it."""
+
 MOST_FIRST: Final = 200
 """Where an agreement is required, at most this many first rounds ask all arms; fewer if fewer can prove it.
 While there are too few such rounds, the others stop only where the label is certain."""
@@ -274,8 +277,11 @@ class Joint(Ensemble, JointParameters):
             return JointFitData(
                 evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name
             )
+        earlier = observation.state.earlier
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
-        return JointFitData(evidence, latest, observation.labels, prices, sure, contexts, losses=losses)
+        return JointFitData(
+            evidence, latest, observation.labels, prices, sure, contexts, losses=losses, earlier=earlier
+        )
 
     def _fits(self, aggregation: Aggregation) -> bool:
         """Whether votes are counted by a model; an agreement is kept by asking all arms about a scale."""
@@ -290,12 +296,14 @@ class Joint(Ensemble, JointParameters):
         waits = shares_of_waits(costs, slow)
         spared = set() if conditions.everyone else _spared(situation, waits)
         everyone = _everyone_rounds(situation, slow)
-        rate = 0.0 if conditions.decided else self.exploration_rate(everyone + conditions.waiting.everyone)
+        head = self._head_start(situation)
+        rate = self.exploration_rate(everyone + conditions.waiting.everyone, head)
+        rate = 0.0 if conditions.decided else rate
         allowance = self._allowance(conditions)
         if allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
         drawn = _explore(conditions, draw, rate)
-        unit = self._unit(costs, everyone, conditions)
+        unit = self._unit(costs, everyone + head, conditions)
         prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
         # A right label is worth more where little is known, so that plans do not stop too early: this is no
         # reason to wait for a slow arm in place of asking the others.
@@ -320,6 +328,7 @@ class Joint(Ensemble, JointParameters):
             count=len(first),
             prices=prices,
             left=conditions.stages,
+            opening=0 if conditions.everyone or rate < 1.0 else self._opening(situation, head, everyone),
         )
 
     @staticmethod
@@ -345,14 +354,35 @@ class Joint(Ensemble, JointParameters):
         """The average cost of a task, in prices of asking all arms; rounded, so that tasks share plans."""
         return math.inf if self.agreement is not None else float(f"{conditions.allowance:.2g}")
 
-    def exploration_rate(self, everyone: int) -> float:
-        """How often rounds ask all arms, whatever they vote, after ``everyone`` that did; in [0, 1]."""
-        first = FIRST
-        if self.agreement is not None:
-            first = min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
-        return min(1.0, FIRST / 2.0 / everyone) if everyone >= first else 1.0
+    def _head_start(self, situation: Situation) -> float:
+        """As how many rounds that asked all arms earlier projects count: the least of all questions."""
+        observations = situation.observations.values()
+        fits = [self.joint_fit(observation, situation.costs) for observation in observations]
+        return min((fit.head_start if isinstance(fit, JointFit) else 0.0 for fit in fits), default=0.0)
 
-    def _unit(self, costs: Mapping[str, float], everyone: int, conditions: Conditions) -> float:
+    def exploration_rate(self, everyone: int, head_start: float = 0.0) -> float:
+        """How often rounds ask all arms, whatever they vote, after ``everyone`` that did; in [0, 1].
+
+        ``head_start``: as how many such rounds earlier projects count.
+        """
+        if everyone < self._first_rounds(head_start):
+            return 1.0
+        return min(1.0, FIRST / 2.0 / (everyone + head_start))
+
+    def _opening(self, situation: Situation, head_start: float, everyone: int) -> int:
+        """How many more rounds ask all arms; 0 with a question about which all rounds do."""
+        observations = situation.observations.values()
+        if not all(self._fits(observation.aggregation) for observation in observations):
+            return 0
+        return max(self._first_rounds(head_start) - everyone, 0)
+
+    def _first_rounds(self, head_start: float) -> int:
+        """How many rounds ask all arms before any round stops early."""
+        if self.agreement is not None:
+            return min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
+        return max(FIRST - round(head_start), LEAST_FIRST)
+
+    def _unit(self, costs: Mapping[str, float], everyone: float, conditions: Conditions) -> float:
         """The worth of a unit of value, in prices of asking all arms; 1 where an agreement is required."""
         if self.agreement is not None:
             return 1.0

@@ -32,6 +32,7 @@ from camvo.joint.votes_fit import VotesFit
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
+from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts
 from camvo.state.state import State, check_contexts
 from camvo.subsets.confidence import Copula
@@ -105,6 +106,7 @@ class JointFitData:
         agreement: the required share of labels that equal those of all votes; ``None`` if none is required.
         shares: (arm, its share of the price of all), by name; only with an agreement.
         losses: what missing each label loses; empty if all labels are worth the same.
+        earlier: what earlier projects taught about the arms.
     """
 
     evidence: PatternCounts
@@ -116,11 +118,12 @@ class JointFitData:
     agreement: float | None = None
     shares: tuple[tuple[str, float], ...] = ()
     losses: LabelLosses = NO_LOSSES
+    earlier: Earlier = NOTHING_EARLIER
 
     @property
     def basis(self) -> Hashable:
-        """The rounds, the confidences, and the contexts."""
-        return self.evidence, self.latest, self.confidences, self.contexts
+        """The rounds, the confidences, the contexts, and earlier projects."""
+        return self.evidence, self.latest, self.confidences, self.contexts, self.earlier
 
     @property
     def kind(self) -> Hashable:
@@ -143,10 +146,11 @@ class JointFitData:
             self.contexts,
             rare=self.agreement is None,
             losses=self.losses,
+            earlier=self.earlier,
         )
         if self.agreement is None:
             return Fit(joint)
-        votes = VotesFit.of(self.evidence, joint.arms, joint.labels)
+        votes = VotesFit.of(self.evidence, joint.arms, joint.labels, self.earlier)
         return Fit(joint, AgreementStops.fit(joint, votes, dict(self.shares), self.agreement))
 
 

@@ -21,6 +21,7 @@ from camvo.replays.lookahead import LookaheadState, plan_window
 from camvo.scores import calibration
 from camvo.scores.calibration import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.state.contribution import Contribution, revision
+from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.state import State
 from camvo.student import STUDENT, StudentVote, TaughtText, hashed_ngrams, teach
 from camvo.twins import once_each
@@ -276,6 +277,7 @@ def replay(
     complete: bool = False,
     progress: Callable[[int], object] | None = None,
     student: bool | None = None,
+    earlier: Earlier = NOTHING_EARLIER,
 ) -> Trace:
     """Run a policy over the items in order, and let it learn from them as the backend does.
 
@@ -297,6 +299,7 @@ def replay(
         student: whether the student (:mod:`camvo.student`) votes too, for nothing. It is taught by
             the labels that the other models voted for, and by those of humans. It is no column of the trace's
             ``asked``. By default it votes if the policy is :class:`camvo.Joint` and the table has texts.
+        earlier: what earlier projects taught about the models.
 
     Returns:
         The decisions, in the order of the table.
@@ -325,6 +328,7 @@ def replay(
     human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(table.aggregation))
+    state.earlier = earlier
     pupil = _StudentArm(state, table) if has_student(policy, table, student) else None
     trace = Trace.blank(*table.votes.shape)
     run = _Run(policy, table, trace, pupil, human, _ReviewQueue(reviewed), complete)

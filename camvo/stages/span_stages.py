@@ -239,7 +239,7 @@ def _simulated_cost(fit: SpanFit, prices: tuple[float, ...], shares: tuple[float
 
 @lru_cache(maxsize=16)
 def _drawn(fit: SpanFit) -> tuple[Rows, NDArray[np.int64]]:
-    """The marks of the shortlist at the places of texts from the model, (P, K), and the text of each, (P,)."""
+    """The shortlist's marks at the places of texts from the model, (P, K), and the text of each, (P,)."""
     rng = np.random.default_rng(0)
     rows = [fit.drawn(rng) for _ in range(_TEXTS)]
     return np.concatenate(rows), np.repeat(np.arange(_TEXTS), [len(marks) for marks in rows])

@@ -418,6 +418,7 @@ class Stages:
         prices: arm → its price, with what the wait for it is worth, in right labels, or as a share of the
             price of all where an agreement is required; for all arms but the student.
         left: how many stages are left, the next one included; ``None`` for as many as there are arms.
+        opening: if the task asks all arms only because little is known yet: how many such tasks are needed.
     """
 
     order: tuple[str, ...]
@@ -427,6 +428,7 @@ class Stages:
     count: int
     prices: Mapping[str, float]
     left: int | None = None
+    opening: int = 0
 
     @property
     def first(self) -> tuple[str, ...]:

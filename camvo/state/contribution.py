@@ -28,6 +28,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from camvo.numerics.small import TIE
+from camvo.state.earlier import Earlier
 from camvo.state.exploration import ExplorationRound
 from camvo.student import Ngrams, TaughtText
 from camvo.typing import Array
@@ -445,6 +446,7 @@ class Contribution:
         restarts: how many restarts the state had when the round was planned.
         versions: arm → the version that its answer in this round reports. Arms without one are absent.
         restart: what begins anew with this event; such an event teaches nothing else.
+        earlier: what earlier projects taught, in place of what the state knew of them.
 
     >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
     >>> Contribution.unpack(lesson.pack()).changes
@@ -464,6 +466,12 @@ class Contribution:
     restarts: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     restart: Restart | None = None
+    earlier: Earlier | None = None
+
+    @classmethod
+    def of_earlier(cls, earlier: Earlier, dimension: int) -> Contribution:
+        """The event of earlier projects' lessons, for a state with contexts of the length ``dimension``."""
+        return cls(np.zeros(dimension), (), rounds=0, earlier=earlier)
 
     @classmethod
     def of_restart(cls, restart: Restart, dimension: int) -> Contribution:
@@ -507,6 +515,8 @@ class Contribution:
             header["restarts"] = self.restarts
         if self.restart is not None:
             header["restart"] = self.restart.to_dict()
+        if self.earlier is not None:
+            header["earlier"] = self.earlier.to_list()
         head = json.dumps(header, separators=(",", ":")).encode()
         return head + b"\n" + self.context.astype(dtype).tobytes() + follows
 
@@ -538,6 +548,7 @@ class Contribution:
             restarts=header.get("restarts", 0),
             versions=header.get("versions", {}),
             restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
+            earlier=Earlier.from_list(header["earlier"]) if "earlier" in header else None,
         )
 
     def relabelled(self, label: Callable[[str], str | None]) -> Contribution:

@@ -61,6 +61,7 @@ from camvo.state.arm import (
     score,
 )
 from camvo.state.contribution import Change, ConfidenceSums, Contribution, KeptRounds, Restart
+from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import SILENT, ContextRounds, ExplorationRound, ExplorationSums
 from camvo.student import TaughtTexts
 from camvo.typing import Array
@@ -253,6 +254,7 @@ class State:
         histories: which history of each arm is current.
         restarted_at: t at the last restart; 0 if there was none.
         restarts: the restarts, the oldest first.
+        earlier: what earlier projects taught about the arms.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -283,6 +285,7 @@ class State:
         self.histories = Histories()
         self.restarted_at = 0
         self.restarts: list[Restart] = []
+        self.earlier = NOTHING_EARLIER
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -399,6 +402,8 @@ class State:
             self._add_sure_and_taught(contribution, names)
             for arm, version in contribution.versions.items():
                 self.histories.note_version(arm, version)
+            if contribution.earlier is not None:
+                self.earlier = contribution.earlier
             if contribution.exploration is not None:
                 explored = contribution.exploration.renamed(names)
                 self.exploration.add(explored, contribution.rounds)
@@ -490,6 +495,7 @@ class State:
             "histories": self.histories.to_list(),
             "restarted_at": self.restarted_at,
             "restarts": [restart.to_dict() for restart in self.restarts],
+            "earlier": self.earlier.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -557,6 +563,7 @@ class State:
                 state.histories = Histories.from_list(header["histories"])
                 state.restarted_at = header["restarted_at"]
                 state.restarts = [Restart.from_dict(restart) for restart in header["restarts"]]
+                state.earlier = Earlier.from_list(header.get("earlier", []))
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     inverse, b = None, None
                     if keep:

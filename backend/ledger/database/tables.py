@@ -400,6 +400,16 @@ accepted = _table(
     Column("accepted_at", Double, nullable=False),
 )
 
+lessons = _table(
+    "lessons",
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("lesson", _JSON_VALUE, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
 withdrawals = _table(
     "withdrawals",
     Column("id", _ROW_ID, primary_key=True),

@@ -348,6 +348,7 @@ class VotesReport:
     people_say: Mapping[str, str] = field(default_factory=dict)
     rival_reading: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
+    earlier_projects: int = 0
 
     @classmethod
     def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
@@ -368,6 +369,7 @@ class VotesReport:
             people_say=joint.get("conventions", {}).get("people_say", {}),
             rival_reading=tuple(joint.get("rival_reading", ())),
             constant=tuple(joint.get("constant", ())),
+            earlier_projects=joint.get("earlier", {}).get("projects", 0),
         )
 
 

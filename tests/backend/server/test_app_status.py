@@ -260,6 +260,7 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "people_say": {},
         "rival_reading": [],
         "constant": [],
+        "earlier_projects": 0,
     }
 
 

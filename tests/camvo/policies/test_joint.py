@@ -19,7 +19,10 @@ from camvo.replays.replay import VotesTable, replay
 from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
 from camvo.student import STUDENT
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
+from camvo.votes.texts import OpenVote
 
 LABELS = ("neg", "neutral", "other", "pos")
 PRICES = {"a": 4.0, "b": 1.0, "c": 0.5, "d": 0.2}
@@ -315,3 +318,13 @@ def test_while_the_student_is_silent_models_are_asked_as_without_it(taught):
 
 def test_turning_the_student_on_does_not_begin_with_everyone_again(taught):
     assert with_student(taught).stages.propensity < 1.0
+
+
+@pytest.mark.parametrize(("aggregation", "opening"), [(LABEL_VOTE, 36), (OpenVote(), 0)])
+def test_only_votes_with_a_model_have_first_rounds_that_others_wait_for(
+    aggregation: Aggregation, opening: int
+) -> None:
+    observation = Observation(State(dimension=2), np.array([1.0, 0.0]), ("a", "b"), aggregation)
+    stages = Joint().plan({"q": observation}, {"small": 0.1, "large": 5.0}).stages
+    assert stages is not None
+    assert stages.opening == opening

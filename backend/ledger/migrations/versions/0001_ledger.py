@@ -396,6 +396,16 @@ def _people_and_projects() -> None:
         sa.PrimaryKeyConstraint("project", "task", name="pk_accepted"),
     )
     op.create_table(
+        "lessons",
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("control", sa.Text, nullable=False),
+        sa.Column("epoch", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("lesson", JSON_VALUE, nullable=False),
+        sa.Column("updated_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("project", "control", "epoch", name="pk_lessons"),
+    )
+    op.create_table(
         "withdrawals",
         sa.Column("id", ROW_ID, nullable=False),
         sa.Column("project", sa.Text),

@@ -1,0 +1,94 @@
+"""The first rounds of a project ask every model; tasks beyond them wait for what these teach."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from label_studio_requests import task
+from whole_backend import Backend, votes
+
+from backend.annotation.planner import Openings
+from camvo.policies.joint import FIRST
+from camvo.policies.policy import Plan
+
+
+def plan(opening: int) -> Any:
+    """A plan that asks every model because so many first rounds are needed."""
+    return SimpleNamespace(stages=SimpleNamespace(opening=opening))
+
+
+def test_an_opening_is_full_once_as_many_rounds_are_asked_about_as_are_needed() -> None:
+    openings = Openings()
+    with openings.asking("1", plan(2)):
+        assert not openings.is_full("1", plan(2), 0)
+        with openings.asking("1", plan(2)):
+            assert openings.is_full("1", plan(2), 0)
+
+
+def test_a_round_that_ended_while_a_task_was_planned_counts() -> None:
+    openings = Openings()
+    before = openings.ended_so_far("1")
+    with openings.asking("1", plan(1)):
+        pass
+    assert openings.is_full("1", plan(1), before)
+    assert not openings.is_full("1", plan(1), openings.ended_so_far("1"))
+
+
+def test_another_project_has_an_opening_of_its_own() -> None:
+    openings = Openings()
+    with openings.asking("1", plan(1)):
+        assert not openings.is_full("2", plan(1), 0)
+
+
+@pytest.mark.parametrize("other", [plan(0), SimpleNamespace(stages=None)])
+def test_a_plan_that_is_no_first_one_is_never_held_back(other: Plan) -> None:
+    openings = Openings()
+    with openings.asking("1", plan(1)):
+        assert not openings.is_full("1", other, 0)
+
+
+def test_what_waits_goes_on_when_the_rounds_have_ended() -> None:
+    async def wait() -> bool:
+        openings = Openings()
+        with openings.asking("1", plan(1)):
+            waiting = asyncio.create_task(openings.wait("1", openings.patience_ends()))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        return await waiting
+
+    assert asyncio.run(wait())
+
+
+def test_rounds_that_ended_while_a_task_was_planned_are_not_waited_for() -> None:
+    async def wait() -> bool:
+        openings = Openings(patience=0.001)
+        with openings.asking("1", plan(1)):
+            pass
+        return await openings.wait("1", openings.patience_ends())
+
+    assert asyncio.run(wait())
+
+
+def test_nobody_waits_longer_than_is_bearable() -> None:
+    async def wait() -> bool:
+        openings = Openings(patience=0.001)
+        with openings.asking("1", plan(1)):
+            return await openings.wait("1", openings.patience_ends())
+
+    assert not asyncio.run(wait())
+
+
+def test_of_many_tasks_at_once_only_the_first_rounds_ask_every_model(tmp_path: Path) -> None:
+    agreed = votes(red="Glad", green="Glad", blue="Glad")
+    with Backend(tmp_path, agreed, policy={"name": "joint"}, student=False) as backend:
+        backend.predict(*[task(number) for number in range(1, 61)])
+        certain = [
+            round_.plan["stages"]["propensity"] == 1.0
+            for number in range(1, 61)
+            for round_ in backend.rounds(number)
+        ]
+    assert sum(certain) == FIRST

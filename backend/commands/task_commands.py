@@ -406,7 +406,7 @@ def refine(  # noqa: PLR0917 - a command's options
 
         refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
         number, console = int(tasks.project or 0), Console()
-        adopt_text(number, adopt, tasks.config, tasks.label_studio, console, yes=yes, told=text)
+        adopt_text(number, adopt, tasks.config, tasks.label_studio, console, yes=yes, text_id=text)
         return
     from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
 

@@ -211,16 +211,16 @@ def remember(
 
 
 @dataclass(frozen=True, slots=True)
-class ToldText:
+class DatedText:
     """Labelling instructions that a project has or had.
 
     Attributes:
         text: the text.
-        told_at: when they last became the project's, unix seconds.
+        begun_at: when they last became the project's, unix seconds.
     """
 
     text: str
-    told_at: float
+    begun_at: float
 
     @property
     def id(self) -> str:
@@ -230,15 +230,15 @@ class ToldText:
 
 def note_instructions(connection: Connection, project: str, text: str, now: float) -> None:
     """Note that a project's labelling instructions are this text from now on."""
-    connection.execute(insert(_instructions), {"project": project, "text": text, "told_at": now})
+    connection.execute(insert(_instructions), {"project": project, "text": text, "begun_at": now})
 
 
-def told_texts(connection: Connection, project: str) -> list[ToldText]:
+def dated_texts(connection: Connection, project: str) -> list[DatedText]:
     """Return the labelling instructions that a project has had, each once, the latest first."""
-    query = select(_instructions.c.text, _instructions.c.told_at).where(_instructions.c.project == project)
-    found = dict[str, ToldText]()
+    query = select(_instructions.c.text, _instructions.c.begun_at).where(_instructions.c.project == project)
+    found = dict[str, DatedText]()
     for row in connection.execute(query.order_by(_instructions.c.number.desc())):
-        found.setdefault(row.text, ToldText(**row._mapping))
+        found.setdefault(row.text, DatedText(**row._mapping))
     return list(found.values())
 
 

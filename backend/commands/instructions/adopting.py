@@ -23,7 +23,7 @@ from backend.label_studio.payloads import project_key
 from backend.learning.projects import project_settings, stored_questions
 from backend.ledger import Ledger, projects
 from backend.ledger.decided import EpochSummary, epoch_summary
-from backend.ledger.projects import Project, ToldText
+from backend.ledger.projects import DatedText, Project
 from backend.ledger.schemes import Schemes
 from backend.questions import ConfigQuestion
 from backend.questions.label_config import epoch_of
@@ -54,7 +54,7 @@ def adopt_text(
     console: Console,
     *,
     yes: bool,
-    told: str | None = None,
+    text_id: str | None = None,
 ) -> None:
     """Write a text into a project's instructions in Label Studio, in place of the one that models read.
 
@@ -65,7 +65,7 @@ def adopt_text(
         label_studio: Label Studio's address.
         console: where the change is shown.
         yes: whether it was agreed to.
-        told: the id of an earlier text; ``None`` for the latest one.
+        text_id: that of an earlier text; ``None`` for the latest one.
 
     Raises:
         ConfigError: the text cannot be read, is empty or is not known; models do not read the project's
@@ -79,7 +79,7 @@ def adopt_text(
     written = str(project.get("expert_instruction") or "")
     own, earlier = _stored(project_key(project), environment, written)
     if text is None:
-        text = _chosen(number, earlier, told, console)
+        text = _chosen(number, earlier, text_id, console)
     if not own.project_instructions:
         raise ConfigError(
             f"models do not read the instructions of project {number} (project_instructions: false); nothing"
@@ -102,17 +102,17 @@ def adopt_text(
 class _EarlierText:
     """Instructions that a project has had, and the labels that come back with them."""
 
-    told: ToldText
+    dated: DatedText
     found: EpochSummary
 
     @property
     def row(self) -> list[str]:
         """Its row in the table; the text itself is not shown."""
         labels, scores, judged, right = self.found
-        since = datetime.fromtimestamp(self.told.told_at, UTC).strftime("%Y-%m-%d %H:%M")
+        since = datetime.fromtimestamp(self.dated.begun_at, UTC).strftime("%Y-%m-%d %H:%M")
         score = f"{scores / labels:.2f}" if labels else "-"
         return [
-            self.told.id,
+            self.dated.id,
             since,
             f"{labels:,}",
             score,
@@ -120,7 +120,7 @@ class _EarlierText:
         ]
 
 
-def _chosen(number: int, earlier: Sequence[_EarlierText], told: str | None, console: Console) -> str:
+def _chosen(number: int, earlier: Sequence[_EarlierText], text_id: str | None, console: Console) -> str:
     """The text to take back: the latest, or the one with an id. All are listed."""
     if not earlier:
         raise ConfigError(
@@ -132,14 +132,14 @@ def _chosen(number: int, earlier: Sequence[_EarlierText], told: str | None, cons
     for each in earlier:
         table.add_row(*each.row)
     console.print(table)
-    found = [each for each in earlier if told is None or each.told.id.startswith(told)]
-    if not found or (told is not None and len(found) > 1):
+    found = [each for each in earlier if text_id is None or each.dated.id.startswith(text_id)]
+    if not found or (text_id is not None and len(found) > 1):
         raise ConfigError(
-            f"{told!r} is the id of {len(found) or 'none'} of the earlier texts of project {number}",
+            f"{text_id!r} is the id of {len(found) or 'none'} of the earlier texts of project {number}",
             where="--text",
-            fix=f"one of {', '.join(each.told.id for each in earlier)}",
+            fix=f"one of {', '.join(each.dated.id for each in earlier)}",
         )
-    return found[0].told.text
+    return found[0].dated.text
 
 
 def _stored(key: str, environment: Environment, written: str) -> tuple[Settings, list[_EarlierText]]:
@@ -155,10 +155,10 @@ def _stored(key: str, environment: Environment, written: str) -> tuple[Settings,
             if stored is None:
                 return own, []
             now = instructions_text(written)
-            texts = [told for told in projects.told_texts(connection, key) if told.text != now]
+            texts = [dated for dated in projects.dated_texts(connection, key) if dated.text != now]
             return own, [
-                _EarlierText(told, _summary(connection, replace(stored, instructions=told.text), settings))
-                for told in texts
+                _EarlierText(dated, _summary(connection, replace(stored, instructions=dated.text), settings))
+                for dated in texts
             ]
 
 

@@ -444,7 +444,7 @@ instructions = _table(
     Column("number", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("told_at", Double, nullable=False),
+    Column("begun_at", Double, nullable=False),
     Index(None, "project"),
     sqlite_autoincrement=True,
 )

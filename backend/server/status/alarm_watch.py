@@ -32,22 +32,22 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RaisedAlarm:
     """One alarm, and the project that it is about; ``None`` if it concerns all."""
 
     alert: Alert
     project: ProjectReport | None
 
 
-def message(alarms: Sequence[Told]) -> dict[str, Any]:
+def message(alarms: Sequence[RaisedAlarm]) -> dict[str, Any]:
     """What is posted: ``text`` for people, which Slack shows, and ``alerts`` for programs.
 
     It has no text of a task: alarms name projects, models and controls only.
     """
-    lines = [_line(told) for told in alarms[:_MOST_LINES]]
+    lines = [_line(alarm) for alarm in alarms[:_MOST_LINES]]
     if len(alarms) > _MOST_LINES:
         lines.append(f"and {len(alarms) - _MOST_LINES} more")
-    return {"text": "\n".join(lines), "source": "camvo", "alerts": [_fields(told) for told in alarms]}
+    return {"text": "\n".join(lines), "source": "camvo", "alerts": [_fields(alarm) for alarm in alarms]}
 
 
 def _post(url: str, body: dict[str, Any]) -> bool:
@@ -65,16 +65,16 @@ def _post(url: str, body: dict[str, Any]) -> bool:
 _FIX = "check the address in the variable that alerts.url_env names; it is posted again later"
 
 
-def _line(told: Told) -> str:
-    where = "" if told.project is None else f"{_name(told.project)}: "
-    cure = "" if told.alert.fix is None else f" What to do: {told.alert.fix}."
-    text = f"CaMVo alarm: {where}{told.alert.message}.{cure} ({told.alert.code})"
+def _line(alarm: RaisedAlarm) -> str:
+    where = "" if alarm.project is None else f"{_name(alarm.project)}: "
+    cure = "" if alarm.alert.fix is None else f" What to do: {alarm.alert.fix}."
+    text = f"CaMVo alarm: {where}{alarm.alert.message}.{cure} ({alarm.alert.code})"
     # Slack reads these three as markup
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _fields(told: Told) -> dict[str, Any]:
-    alert, project = told.alert, told.project
+def _fields(alarm: RaisedAlarm) -> dict[str, Any]:
+    alert, project = alarm.alert, alarm.project
     return {
         "code": alert.code,
         "subject": alert.subject,
@@ -179,12 +179,14 @@ class AlertWatch:
         return None if name is None else self._environment.secret(name)
 
 
-def _alarms(report: Report) -> dict[AlertKey, Told]:
+def _alarms(report: Report) -> dict[AlertKey, RaisedAlarm]:
     """The alarms of a report by what they are about; notes are none."""
     found = [(alert, None) for alert in report.alerts]
     of_projects = [(alert, project) for project in report.projects for alert in project.alerts]
     return {
-        AlertKey("" if project is None else project.key, alert.code, alert.subject): Told(alert, project)
+        AlertKey("" if project is None else project.key, alert.code, alert.subject): RaisedAlarm(
+            alert, project
+        )
         for alert, project in [*found, *of_projects]
         if alert.level == "alarm"
     }

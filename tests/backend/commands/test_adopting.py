@@ -17,7 +17,7 @@ from whole_backend import Backend, votes
 from backend.commands.instructions.adopting import how_to_adopt
 from backend.learning.projects import remember_project
 from backend.ledger import Ledger, migrate
-from backend.ledger.projects import ToldText
+from backend.ledger.projects import DatedText
 from backend.questions.objects import FOR_PEOPLE_ONLY, instructions_text
 
 SCRIPT = votes(red="Glad", green="Glad", blue="Glad")
@@ -145,7 +145,7 @@ def told(tmp_path: Path) -> Iterator[LabelStudioApi]:
 
 
 def id_of(text: str) -> str:
-    return ToldText(text, 0.0).id
+    return DatedText(text, 0.0).id
 
 
 def test_any_earlier_text_is_taken_back_by_its_id(tmp_path: Path, told: LabelStudioApi) -> None:

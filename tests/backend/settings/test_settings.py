@@ -294,7 +294,7 @@ def test_a_folder_and_a_file_that_is_no_text_are_config_errors(tmp_path: Path) -
             load(path)
 
 
-def test_all_mistakes_are_told_at_once(mistake: Callable[[str], ConfigError]) -> None:
+def test_all_mistakes_are_begun_at_once(mistake: Callable[[str], ConfigError]) -> None:
     error = mistake(THREE + "audit: 2\ndeadline: -1\npolicy: {name: camvo, delta: 7}")
     assert all(place in str(error) for place in ("audit", "deadline", "policy.delta"))
 

@@ -439,7 +439,7 @@ def _people_and_projects() -> None:
         sa.Column("number", ROW_ID, nullable=False),
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("text", sa.Text, nullable=False),
-        sa.Column("told_at", sa.Double, nullable=False),
+        sa.Column("begun_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("number", name="pk_instructions"),
         sqlite_autoincrement=True,
     )

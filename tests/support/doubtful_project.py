@@ -17,7 +17,7 @@ CHEAP = {"name": "joint", "worth": 0.5}
 DEAR = {"name": "joint", "worth": 1000.0}
 MODELS = ("red", "green", "blue", "white")
 SKILL = {"red": 0.7, "green": 0.7, "blue": 0.75, "white": 0.95}
-FIRST, REST = 40, 16
+FIRST, REST = 36, 20
 NUMBERS = range(FIRST + REST)
 
 

@@ -237,7 +237,7 @@ def dated_texts(connection: Connection, project: str) -> list[DatedText]:
     """Return the labelling instructions that a project has had, each once, the latest first."""
     query = select(_instructions.c.text, _instructions.c.begun_at).where(_instructions.c.project == project)
     found = dict[str, DatedText]()
-    for row in connection.execute(query.order_by(_instructions.c.number.desc())):
+    for row in connection.execute(query.order_by(_instructions.c.id.desc())):
         found.setdefault(row.text, DatedText(**row._mapping))
     return list(found.values())
 

@@ -441,7 +441,7 @@ projects = _table(
 
 instructions = _table(
     "instructions",
-    Column("number", _ROW_ID, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True),
     Column("project", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("begun_at", Double, nullable=False),

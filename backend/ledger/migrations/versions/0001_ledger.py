@@ -436,11 +436,11 @@ def _people_and_projects() -> None:
     )
     op.create_table(
         "instructions",
-        sa.Column("number", ROW_ID, nullable=False),
+        sa.Column("id", ROW_ID, nullable=False),
         sa.Column("project", sa.Text, nullable=False),
         sa.Column("text", sa.Text, nullable=False),
         sa.Column("begun_at", sa.Double, nullable=False),
-        sa.PrimaryKeyConstraint("number", name="pk_instructions"),
+        sa.PrimaryKeyConstraint("id", name="pk_instructions"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_instructions_project", "instructions", ["project"])

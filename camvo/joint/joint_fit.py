@@ -28,7 +28,7 @@ from camvo.joint.label_losses import (
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
-from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, rounded
+from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
 from camvo.joint.readings import Doubt
 from camvo.joint.skills import ContextSkills
@@ -569,10 +569,6 @@ def _shown(values: Array) -> list[Any]:
     return shown
 
 
-_QUICK_NODES: Final = 5000
-"""With more nodes, as with seven models and a student, a plan takes some 5 ms, and prices are rounded."""
-
-
 def best_plan(fit: JointFit | OrderedFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
     """The best plan of whom to ask next, and when to stop.
 
@@ -581,7 +577,6 @@ def best_plan(fit: JointFit | OrderedFit, prices: tuple[float, ...]) -> Worth | 
         prices: the price of each arm of the shortlist, in right labels.
     """
     if isinstance(fit, OrderedFit) or not fit.sure.grades.arms:
-        quick = len(fit.planned.right) <= _QUICK_NODES
-        return plan_by_worth(fit.planned, prices if quick else rounded(prices))
+        return plan_by_worth(fit.planned, quick_prices(fit.planned, prices))
     named = sorted(fit.labels) if len(fit.labels) == 2 else []
     return plan_by_graded_worth(fit.planned, prices, fit.sure.by_arm(fit.shortlist, named))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.votes import Rows
 from camvo.numerics.small import EPSILON
@@ -157,7 +156,7 @@ class _Seen:
         checked: Counter[tuple[int, ...]] = Counter()
         for pattern, count in evidence.patterns.items():
             if pattern.everyone:
-                texts[_pool(arms, {arm for arm in arms if arm in _voters(pattern)})] += count
+                texts[_row(arms, _voters(pattern), {})] += count
         for pattern, count in evidence.places.items():
             row = pattern.positions(arms, _MARKS) or ()
             if 1 in row:  # a place that only arms of the past marked is none that these arms show
@@ -166,7 +165,7 @@ class _Seen:
             cast = {
                 vote.arm: vote.label for vote in kept.votes if vote.label is not None and vote.arm in arms
             }
-            checked[_pool(arms, cast)] += 1
+            checked[_row(arms, cast, {})] += 1
             seen.update(_checked_places(arms, tuple(sorted(cast.items())), kept.label))
         pools = sorted(texts.keys() | checked.keys())
         keys = sorted(key for key, count in seen.items() if count > 0)
@@ -200,11 +199,6 @@ def _row(arms: Sequence[str], voters: Collection[str], place: Place) -> tuple[in
 
 def _voters(pattern: VotePattern) -> set[str]:
     return {arm for arm, group in zip(pattern.arms, pattern.groups, strict=True) if group >= 0}
-
-
-def _pool(arms: Sequence[str], voters: Iterable[str]) -> tuple[int, ...]:
-    voted = set(voters)
-    return tuple([0 if arm in voted else UNASKED for arm in arms])
 
 
 def _fit_places(seen: _Seen) -> _PlaceModel:
@@ -268,20 +262,8 @@ class SpanFit:
     model: _PlaceModel
     shortlist: tuple[str, ...]
     beliefs: Beliefs
-    losses: LabelLosses = field(default=NO_LOSSES, init=False)
 
-    silent = None
-    rare = None
     reads_context = False
-
-    @property
-    def planned(self) -> Beliefs:
-        """The beliefs as plans use them."""
-        return self.beliefs
-
-    def at(self, context: Array, prices: Mapping[str, float]) -> SpanFit:
-        """The fit for one task: the same for all."""
-        return self
 
     @property
     def weights(self) -> dict[str, float]:
@@ -298,7 +280,7 @@ class SpanFit:
 
     def unmarked(self, voters: Iterable[str]) -> tuple[float, float]:
         """How many places of a text none of the arms that voted marks, and how many of these are real."""
-        expected = self.model.expected(np.array([_pool(self.arms, voters)], dtype=np.int64))[0]
+        expected = self.model.expected(np.array([_row(self.arms, set(voters), {})], dtype=np.int64))[0]
         return float(expected.sum()), float(expected[_REAL].sum())
 
     def unmarked_by(self, asked: NDArray[np.bool_]) -> tuple[Array, Array]:

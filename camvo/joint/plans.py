@@ -10,7 +10,7 @@ not ask expensive arms after cheap ones have settled the label.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Protocol
@@ -122,6 +122,15 @@ def rounded(prices: tuple[float, ...]) -> tuple[float, ...]:
     return tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
 
 
+_QUICK_NODES: Final = 5000
+"""With more nodes, as with seven models and a student, a plan takes some 5 ms, and prices are rounded."""
+
+
+def quick_prices(beliefs: Beliefs, prices: tuple[float, ...]) -> tuple[float, ...]:
+    """The prices by which one task is planned: rounded where plans are slow to make."""
+    return prices if len(beliefs.right) <= _QUICK_NODES else rounded(prices)
+
+
 @lru_cache(maxsize=64)
 def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
     """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
@@ -165,6 +174,39 @@ def _expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[fl
     return float(cost[0])
 
 
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """The least multiplier of prices that keeps to an allowance and the one before it, with what they cost.
+
+    Both are the same if prices need no multiplier.
+    """
+
+    within: float
+    cost: float
+    beyond: float
+    dearer: float
+
+    @classmethod
+    def around(cls, allowance: float, cost: Callable[[float], float], base: float, steps: int) -> Multipliers:
+        """Find them among the powers of a base, by what a task costs on average at a multiplier."""
+
+        def at(step: int) -> tuple[float, float]:
+            return base**step, cost(base**step)
+
+        if at(0)[1] <= allowance + TIE:
+            return cls(*at(0), *at(0))
+        low, high = 0, steps
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if at(middle)[1] <= allowance + TIE else (middle, high)
+        return cls(*at(high), *at(low))
+
+    def drawn(self, allowance: float, draw: float) -> float:
+        """One of them by a draw from [0, 1), so that the allowance is used up on average."""
+        more = self.dearer - self.cost
+        return self.beyond if more > 0.0 and draw < (allowance - self.cost) / more else self.within
+
+
 def shadow_price(
     beliefs: Beliefs,
     prices: tuple[float, ...],
@@ -182,8 +224,7 @@ def shadow_price(
     ``allowance``. ``waits``, in right labels, are added to the multiplied prices: an allowance limits money.
     """
     waits = waits or (0.0,) * len(prices)
-    (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance, waits)
-    return beyond if dearer > cost and draw < (allowance - cost) / (dearer - cost) else within
+    return _around(beliefs, prices, shares, allowance, waits).drawn(allowance, draw)
 
 
 @lru_cache(maxsize=256)
@@ -193,21 +234,14 @@ def _around(
     shares: tuple[float, ...],
     allowance: float,
     waits: tuple[float, ...],
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The least multiplier that keeps to the allowance and the one before it, each with its expected cost."""
+) -> Multipliers:
+    """The multipliers around the allowance, which tasks of nearly the same one share."""
 
-    def at(step: int) -> tuple[float, float]:
-        multiplier = _BISECTION_STEP**step
+    def cost(multiplier: float) -> float:
         dearer = [price * multiplier + wait for price, wait in zip(prices, waits, strict=True)]
-        return multiplier, _expected_cost(beliefs, tuple(dearer), shares)
+        return _expected_cost(beliefs, tuple(dearer), shares)
 
-    if at(0)[1] <= allowance + TIE:
-        return at(0), at(0)
-    low, high = 0, _STEPS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if at(middle)[1] <= allowance + TIE else (middle, high)
-    return at(high), at(low)
+    return Multipliers.around(allowance, cost, _BISECTION_STEP, _STEPS)
 
 
 _TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 17), dtype=np.float64)

@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.places import SpanFit, place_patterns
-from camvo.joint.plans import Stops, Worth, plan_by_worth, rounded
+from camvo.joint.plans import Multipliers, Stops, Worth, plan_by_worth, quick_prices, rounded
 from camvo.joint.votes import Rows
 from camvo.numerics.small import EPSILON, TIE
 from camvo.state.exploration import UNASKED, VotePattern
 from camvo.typing import Array
 from camvo.votes.aggregation import Decision
 from camvo.votes.spans import Place, answer_by_chances, marked_places
-
-_QUICK_NODES: Final = 5000
-"""With more nodes a plan takes some milliseconds, and prices are rounded."""
 
 
 class _Marked:
@@ -85,16 +82,14 @@ class SpanStages:
     fit: SpanFit
     prices: tuple[float, ...]
 
-    silent = None
-    stops = None
     kept = True
     named: tuple[str, ...] = ()
 
     @property
     def plan(self) -> Worth:
         """The plan of whom to ask about a place."""
-        quick = len(self.fit.planned.right) <= _QUICK_NODES
-        return plan_by_worth(self.fit.planned, self.prices if quick else rounded(self.prices), _MARKED)
+        beliefs = self.fit.beliefs
+        return plan_by_worth(beliefs, quick_prices(beliefs, self.prices), _MARKED)
 
     def places(self, arms: Sequence[str], votes: Mapping[str, str | None]) -> tuple[VotePattern, ...]:
         """The marks at each place of the text."""
@@ -131,7 +126,7 @@ class SpanStages:
         worth = _worth_of_a_place(spans, np.array(chances))
         worth[-1] *= known.unmarked
         paid = np.array([prices.get(arm, 0.0) for arm in self.fit.shortlist])
-        added = self.plan.asking[nodes] - _MARKED.stopping(self.fit.planned)[nodes][:, None] + paid
+        added = self.plan.asking[nodes] - _MARKED.stopping(self.fit.beliefs)[nodes][:, None] + paid
         total = worth @ np.maximum(added, 0.0)
         by_arm = dict(zip(self.fit.shortlist, total.tolist(), strict=True))
         return {arm: by_arm.get(arm, 0.0) for arm in prices if arm not in votes}
@@ -193,28 +188,20 @@ def span_shadow_price(
     """
     waits = waits or (0.0,) * len(prices)
 
-    def cost(step: int) -> float:
-        dearer = tuple([price * _STEP**step + wait for price, wait in zip(prices, waits, strict=True)])
+    def cost(multiplier: float) -> float:
+        dearer = tuple([price * multiplier + wait for price, wait in zip(prices, waits, strict=True)])
         return _simulated_cost(fit, rounded(dearer), shares)
 
-    if cost(0) <= allowance + TIE:
-        return 1.0
-    low, high = 0, _STEPS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if cost(middle) <= allowance + TIE else (middle, high)
-    within, beyond = cost(high), cost(low)
-    between = beyond > within and draw < (allowance - within) / (beyond - within)
-    return float(_STEP ** (low if between else high))
+    return Multipliers.around(allowance, cost, _STEP, _STEPS).drawn(allowance, draw)
 
 
 @lru_cache(maxsize=4096)
 def _simulated_cost(fit: SpanFit, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
     """What asking about a text costs on average, if arms are asked one after another."""
     rows, texts = _drawn(fit)
-    plan = plan_by_worth(fit.planned, prices, _MARKED)
-    added = plan.asking - _MARKED.stopping(fit.planned)[:, None] + np.array(prices)
-    lattice, real = fit.planned.lattice, fit.planned.right[:, 1]
+    plan = plan_by_worth(fit.beliefs, prices, _MARKED)
+    added = plan.asking - _MARKED.stopping(fit.beliefs)[:, None] + np.array(prices)
+    lattice, real = fit.beliefs.lattice, fit.beliefs.right[:, 1]
     asked = np.zeros((_TEXTS, len(prices)), dtype=np.bool_)
     asked[:, [*plan.together(0)]] = True
     while True:

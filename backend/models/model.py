@@ -18,8 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from backend.errors import ConfigError, PriceMissingError
-from backend.models.calls import litellm_request
-from backend.models.short_path import path_of
+from backend.models.calls import litellm_request, path_of
 from backend.questions.prompts.messages import Messages, image_addresses, longest_answer, texts_of
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
@@ -103,7 +102,7 @@ def _price_no_answers() -> None:
 
 
 async def complete(request: Mapping[str, Any]) -> Any:
-    """Make one call, by :mod:`backend.models.short_path` where the provider has one.
+    """Make one call, by :mod:`backend.models.calls` where the provider has one.
 
     Other calls go by ``litellm.acompletion``, without the records that litellm's callbacks would read: CaMVo
     has no such callbacks, and their records take another fifth of a call's processor time. litellm leaves

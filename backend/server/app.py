@@ -39,7 +39,7 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.access import WEBHOOK, may_enter, no_entry
+from backend.server.incoming import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, read_live, selected_projects

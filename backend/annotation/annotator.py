@@ -305,6 +305,8 @@ class Annotator:
 def _ready(questions: Sequence[JobQuestion], rounds: Mapping[RoundKey, Round]) -> list[JobQuestion]:
     """The questions without a round that annotators see, by those with one."""
     labels = {question.name: rounds[question.key].label for question in questions if question.key in rounds}
+    if len(labels) == len(questions):
+        return []
     ready = questions_to_ask([question.config for question in questions], labels)
     return [question for question in questions if question.name in ready]
 

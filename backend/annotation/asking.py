@@ -299,8 +299,7 @@ class Voters:
 
         A task that is missing in the answer to a prompt about several is asked about singly.
         """
-        model = twins(job.settings.arms).get(arm)
-        if model is None or prompt.pack is None:
+        if prompt.pack is None or (model := twins(job.settings.arms).get(arm)) is None:
             return await self._vote(job, arm, prompt)
         together = await self._packed_vote(prompt.pack, job, arm, prompt)
         if together.votes or together.failure is not None:

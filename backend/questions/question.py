@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -98,7 +98,7 @@ def _words_within(tree: Tree, restrictions: frozenset[Hashable]) -> tuple[Words,
     return tuple(each for element, each in words if sight.restrictions(element) <= restrictions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConfigQuestion:
     """A control tag: what is asked, and which fields of the task it is about.
 
@@ -177,10 +177,23 @@ class ConfigQuestion:
             )
         return texts
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of everything that prompts say about the question; part of its epoch."""
-        return _digest(self)
+        identity = [
+            self.name,
+            self.tag.lower(),
+            asdict(self.control),  # type: ignore[call-overload]  # a Control is a dataclass
+            [[each.key, each.tag, each.name_key, each.text_key] for each in in_page_order(self.fields)],
+            self.instructions,
+            *([] if self.category is None else [{"context": self.category}]),
+            *([{"page": _page(self)}] if self.words else []),
+            *([{"conditions": [asdict(each) for each in self.conditions]}] if self.conditions else []),
+        ]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)  # it is computed once, and all fields would be hashed each time
 
     def vote_from_annotation(self, result: Sequence[object]) -> str | None:
         """Return the vote that an annotation's ``result`` gives on this question.
@@ -259,23 +272,10 @@ def _seen(
     questions: Iterable[ConfigQuestion], labels: Mapping[str, str], undecided: Set[str]
 ) -> dict[str, bool | None]:
     asked = {question.name: question for question in questions}
+    if not any(question.conditions for question in asked.values()):
+        return dict.fromkeys(asked, True)
     chosen = {name: asked[name].chosen(label) for name, label in labels.items() if name in asked}
     return visible({name: each.conditions for name, each in asked.items()}, chosen, undecided)
-
-
-@lru_cache(maxsize=256)
-def _digest(question: ConfigQuestion) -> str:
-    identity = [
-        question.name,
-        question.tag.lower(),
-        asdict(question.control),  # type: ignore[call-overload]  # a Control is a dataclass
-        [[each.key, each.tag, each.name_key, each.text_key] for each in in_page_order(question.fields)],
-        question.instructions,
-        *([] if question.category is None else [{"context": question.category}]),
-        *([{"page": _page(question)}] if question.words else []),
-        *([{"conditions": [asdict(each) for each in question.conditions]}] if question.conditions else []),
-    ]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 def _page(question: ConfigQuestion) -> list[list[str]]:

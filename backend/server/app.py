@@ -283,21 +283,19 @@ def _predict() -> Response:
         body = payloads.parse_request(payloads.PredictRequest, _json_object(request))
         _refuse_too_many(len(body.tasks))
         config = parse_label_config(body.label_config)
-        if body.instructions is not None:
-            _runtime().projects.remember_instructions(body.project, body.instructions)
-        _runtime().projects.note_predicted(body.project, config, body.label_config)
-        if body.tasks_of_project is not None:
-            _runtime().projects.remember_tasks(body.project, body.tasks_of_project)
+        runtime = _runtime()
+        settings = runtime.projects.requested(body, config)
         with tracing.request(request.headers.items()):
-            answers = _runtime().predict(
+            answers = runtime.predict(
                 body.project,
                 config,
+                settings,
                 body.tasks,
                 again=body.again,
                 stored_only=body.stored_only,
                 terms=body.job,
             )
-    finished = _in_time(answers, _runtime().settings.deadline)
+    finished = _in_time(answers, runtime.settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
         return jsonify(

@@ -20,8 +20,7 @@ from backend.ledger.events import Base, Event, ProjectEvents, Snapshot, StateRec
 from backend.ledger.learning_data import LearningRounds
 from camvo.errors import SnapshotError
 from camvo.policies.policy import Fit, FitData, fitted
-from camvo.scores import calibration
-from camvo.scores.calibration import GROWTH, Scorer
+from camvo.scores.scorer import GROWTH, Scorer
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.state import State, findings
 from camvo.student import LEAST_TEXTS, Lessons, Student, teach
@@ -386,7 +385,7 @@ class Scorers:
                 return _FittedScorer(latest.scorer, latest.rounds, latest.confirmed, now)
             newest = LearningRounds(connection, key.project, key.control, key.epoch).latest()
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        return _FittedScorer(calibration.Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
+        return _FittedScorer(Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
 
 
 def _grown(now: int, before: int) -> bool:

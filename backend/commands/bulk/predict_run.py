@@ -288,7 +288,7 @@ def _money(tally: Tally, done: int, total: int) -> str:
     return f"{dollars(tally.spent_usd)} spent" + to_come(tally.usd_asked, tally.asked, total - done)
 
 
-Task = Mapping[str, Any]
+_Task = Mapping[str, Any]
 
 
 def _agree_to_quote(
@@ -331,7 +331,7 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
 def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
     """The server's quote of a run; nothing is asked."""
     counted: Counter[str] = Counter()
-    example: list[Task] = []
+    example: list[_Task] = []
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
         for page, wanted in run.pages():
             for sums, task in _counts(backend, run, wanted):
@@ -344,7 +344,7 @@ def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console
 
 
 def _counts(
-    backend: BackendClient, run: PredictionRun, tasks: Sequence[Task]
+    backend: BackendClient, run: PredictionRun, tasks: Sequence[_Task]
 ) -> list[tuple[dict[str, int], int | None]]:
     """Have tasks counted, in several requests if one is too large; a task that is too large is left out."""
     if not tasks:

@@ -40,7 +40,7 @@ from backend.questions.relabelling import (
     with_own_instructions,
 )
 from backend.settings import Settings
-from camvo.numerics.comparisons import Race
+from camvo.numerics.sequential_tests import Race
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE, label_posterior
 from camvo.votes.relabelling import LabelMap, Relabelling

@@ -467,14 +467,17 @@ def calibrated_scores(
     at = trace.labelled_at if human is None else np.where(human, np.arange(len(human)) + 1, 0)
     known_from = _known_from(at[items], items)
     own, trust = trace.scores[items], trace.trust[items]
-    unlabelled = _finished_rounds(votes, decided, own, arms, table.labels)
-    labelled = _finished_rounds(votes, decided, own, arms, table.labels, table.truth[items])
+    unlabelled = _finished_rounds(votes, decided, np.full(len(items), -1), arms, table.labels)
+    labelled = _finished_rounds(votes, decided, table.truth[items], arms, table.labels)
     ends = [*_fit_points(known_from, growth), len(items)]
     for start, end in pairwise([0, *ends]):
         (confirmed,) = np.nonzero(known_from <= start)
         latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         known = set(confirmed.tolist())
-        rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
+        rounds = [
+            replace((labelled if at in known else unlabelled)[at], own=float(own[at]), trust=float(trust[at]))
+            for at in latest
+        ]
         fitted, some = Scorer.fit(rounds, arms, table.labels), slice(start, end)
         chances = fitted.panel.chances(votes[some], len(table.labels))
         scores[items[some]] = fitted.blend(chances, decided[some], own[some], trust[some])
@@ -487,25 +490,22 @@ def _known_from(labelled_at: NDArray[np.int64], items: NDArray[np.int64]) -> NDA
     return np.where(labelled_at > 0, np.maximum(known, np.arange(len(items)) + 1), len(items) + 1)
 
 
-def _finished_rounds(  # noqa: PLR0917 - the columns of rounds
+def _finished_rounds(
     votes: NDArray[np.int64],
     decided: NDArray[np.int64],
-    own: Array,
+    truth: NDArray[np.int64],
     arms: tuple[str, ...],
     labels: tuple[str, ...],
-    truth: NDArray[np.int64] | None = None,
 ) -> list[FinishedRound]:
-    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1, or ``None``, if unknown."""
-    truth = np.full(len(decided), -1) if truth is None else truth
-    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), own.tolist(), strict=True)
+    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1 without a human label."""
+    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), strict=True)
     return [
         FinishedRound(
             {arm: labels[vote] for arm, vote in zip(arms, row, strict=True) if vote >= 0},
             labels[label],
             float(label == right) if right >= 0 else None,
-            score,
         )
-        for row, label, right, score in rows
+        for row, label, right in rows
     ]
 
 

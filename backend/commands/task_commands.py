@@ -406,7 +406,7 @@ def refine(  # noqa: PLR0917 - a command's options
     if adopt is not None or take_back:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-        from backend.commands.instructions.adopting import adopt_text  # noqa: PLC0415 - the same
+        from backend.commands.instructions.codebook import adopt_text  # noqa: PLC0415 - the same
 
         refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
         number, console = int(tasks.project or 0), Console()

@@ -20,7 +20,6 @@ from backend.annotation.replies import PASSING
 from backend.annotation.trials import TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.quoting import agree_to
-from backend.commands.instructions.adopting import how_to_adopt
 from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
@@ -37,6 +36,7 @@ from backend.commands.instructions.codebook import (
     Codebook,
     CodebookOptions,
     collect,
+    how_to_adopt,
 )
 from backend.commands.instructions.trial import change, compare_texts, write_page
 from backend.commands.shared.options import LabelOptions

@@ -29,7 +29,7 @@ from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, f
 from camvo.policies.policy import Policy
 from camvo.questions import Task
 from camvo.replays.replay import VotesTable
-from camvo.scores.calibration import FinishedRound, Scorer
+from camvo.scores.scorer import FinishedRound, Scorer
 from camvo.votes.aggregation import Decision
 
 POLICIES: dict[str, Policy] = {

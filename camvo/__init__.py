@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from camvo.policies.rivals import BestSingle, Cascade, Router
     from camvo.questions import Question, ScoredLabel, Task
     from camvo.replays.replay import VotesTable, replay
-    from camvo.scores.calibration import Scorer
     from camvo.scores.guarantee import Guarantee
+    from camvo.scores.scorer import Scorer
     from camvo.state.contribution import Contribution
     from camvo.state.state import State
     from camvo.votes.aggregation import Decision
@@ -80,7 +80,7 @@ _MODULES: Final = {
     "camvo.policies.rivals": ("BestSingle", "Cascade", "Router"),
     "camvo.questions": ("Question", "ScoredLabel", "Task"),
     "camvo.replays.replay": ("VotesTable", "replay"),
-    "camvo.scores.calibration": ("Scorer",),
+    "camvo.scores.scorer": ("Scorer",),
     "camvo.scores.guarantee": ("Guarantee",),
     "camvo.state.contribution": ("Contribution",),
     "camvo.state.state": ("State",),

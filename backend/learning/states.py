@@ -28,8 +28,7 @@ from camvo.errors import CamvoError, SnapshotError
 from camvo.joint.rare_labels import labels_of_votes
 from camvo.joint.votes_fit import lesson_of
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
-from camvo.scores import calibration
-from camvo.scores.calibration import GROWTH, Scorer
+from camvo.scores.scorer import GROWTH, Scorer
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson
 from camvo.state.exploration import PatternCounts
@@ -396,7 +395,7 @@ class Scorers:
                 return _FittedScorer(latest.scorer, latest.rounds, latest.confirmed, now)
             newest = LearningRounds(connection, key.project, key.control, key.epoch).latest()
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        return _FittedScorer(calibration.Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
+        return _FittedScorer(Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
 
 
 def _grown(now: int, before: int) -> bool:

@@ -30,7 +30,7 @@ from backend.ledger.database.statements import delete_tasks, insert, insert_new,
 from backend.ledger.human_annotations import is_open
 from backend.ledger.recounts import latest_confirmed
 from backend.ledger.rounds import QuestionRounds
-from camvo.scores.calibration import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
+from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.state.earlier import Earlier, Lesson
 from camvo.typing import Array
 
@@ -280,6 +280,9 @@ class ExampleTexts:
         self.connection.execute(delete(_examples).where(_examples.c.project == self.project))
 
 
+_MOST_SCORED = 500
+"""The own scores of so many of the latest rounds are read."""
+
 _taught = case((~_rounds.audit, _rounds.confirmed))
 
 
@@ -343,13 +346,21 @@ class LearningRounds(QuestionRounds):
             row.id: row
             for row in self.connection.execute(query.where(_taught.is_not(None)).limit(MOST_CONFIRMED))
         }
+        own = self._own_scores()
 
         def finished(row: Any) -> FinishedRound:
+            label, confirmed = recounted.get(row.id, (row.label, row.confirmed))
             if row.confirmed is None or row.id in unanswered:
-                return FinishedRound(row.votes, row.label)
-            return FinishedRound(row.votes, *recounted.get(row.id, (row.label, row.confirmed)))
+                label, confirmed = row.label, None
+            return FinishedRound(row.votes, label, confirmed, own.get(row.id))
 
         return [finished(row) for _, row in sorted(rows.items())]
+
+    def _own_scores(self) -> dict[int, float]:
+        """Round → the policy's own score, for the latest rounds: plans are large, and few rounds tell."""
+        query = select(_rounds.id, _rounds.plan).where(self.condition)
+        plans = self.connection.execute(query.order_by(_rounds.id.desc()).limit(_MOST_SCORED))
+        return {row.id: row.plan["score"] for row in plans if "score" in row.plan}
 
 
 def labels_beside(connection: Connection, project: str, model: str, *, audit: bool) -> tuple[int, float]:

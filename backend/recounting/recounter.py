@@ -39,7 +39,7 @@ from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
 from camvo.policies.policy import Policy
-from camvo.scores.calibration import Scorer
+from camvo.scores.scorer import Scorer
 from camvo.state.state import State
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.twins import not_voted, twins

@@ -27,7 +27,7 @@ from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import VotesTable, replay
 from camvo.scores import calibration, reviews
-from camvo.scores import calibration as panel_fit
+from camvo.scores.panel import Panel
 from camvo.scores.reviews import Candidate
 from camvo.typing import Array
 
@@ -73,7 +73,7 @@ def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Arr
     decided = trace.labels >= 0
     votes = np.where(trace.asked, table.votes, -1)[decided]
     labels = trace.labels[decided]
-    panel = panel_fit.Panel.fit(votes[:2000], file.models, len(file.labels))
+    panel = Panel.fit(votes[:2000], file.models, len(file.labels))
     chance = panel.chances(votes, len(file.labels))[np.arange(len(labels)), labels]
     return Decided(file, prices, votes, labels, table.truth[decided], table.contexts[decided], chance)
 

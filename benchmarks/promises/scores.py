@@ -1,11 +1,13 @@
 """The error of the shown score, without human labels, with 100 and with 500.
 
-    python benchmarks/promises/scores.py [VOTES.csv …] [--made-up 0 1 …] [--shuffles 1] [--labels 0 100 500]
-        [--maps now before]
+    python benchmarks/promises/scores.py [VOTES.csv …] [--made-up KIND …] [--shuffles 1] [--labels 0 100 500]
+        [--items 25000] [--maps now before]
 
 The default policy is replayed. People label random items of the first half, at most the first 2,000. The ECE
 is that of the scores of all later items, in 15 bins. The noise floor is the mean ECE that perfect scores
-would have: outcomes are drawn again from the scores. "before" is the calibration as it was before this one.
+would have: outcomes are drawn again from the scores. "high" is the mean score less the share right, and AURC
+the mean error rate of the items with the highest scores, over all numbers of them. With several shuffles,
+brackets hold the largest ECE. "before" is the calibration map as it was before this one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 
 from backend.commands.replay import inputs
 from camvo.policies.joint import Joint
-from camvo.replays.measures import calibration_error
+from camvo.replays.measures import accuracy, calibration_error, risk_coverage_area
 from camvo.replays.replay import VotesTable, calibrated_scores, replay
 from camvo.scores import calibration
 
@@ -58,8 +60,8 @@ def shuffled(table: VotesTable, seed: int) -> VotesTable:
     return replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
 
 
-def error_and_floor(table: VotesTable, labels: int, maps: list[str]) -> list[tuple[float, float]]:
-    """The ECE of the later items and its noise floor, for each kind of calibration."""
+def measure(table: VotesTable, labels: int, maps: list[str]) -> list[tuple[float, float, float, float]]:
+    """The ECE of the later items, its noise floor, the bias and the AURC, for each kind of calibration."""
     early = min(EARLY, len(table.truth) // 2)
     human = np.zeros(len(table.truth), dtype=np.bool_)
     human[np.random.default_rng([labels, 5]).permutation(early)[:labels]] = True
@@ -76,17 +78,26 @@ def error_and_floor(table: VotesTable, labels: int, maps: list[str]) -> list[tup
             right = rng.random(len(scores)) < scores
             redrawn = np.where(right, chosen, (chosen + 1) % len(table.labels))
             floors.append(calibration_error(chosen, scores, np.where(truth >= 0, redrawn, -1)))
-        measured.append((float(error or 0.0), float(np.mean(floors))))
+        known = (truth >= 0) & (chosen >= 0)
+        high = float(scores[known].mean()) - (accuracy(chosen[known], truth[known]) or 0.0)
+        area = risk_coverage_area(chosen, scores, truth)
+        measured.append((float(error or 0.0), float(np.mean(floors)), high, float(area or 0.0)))
     return measured
 
 
-def tables(paths: list[Path], kinds: list[int], shuffles: int) -> Iterator[tuple[str, list[VotesTable]]]:
+def tables(
+    paths: list[Path], kinds: list[str], shuffles: int, items: int
+) -> Iterator[tuple[str, list[VotesTable]]]:
     for path in paths:
-        table = read(path)
-        yield path.stem, [shuffled(table, seed) for seed in range(shuffles)]
-    for number in kinds:
-        kind = replace(made_up.KINDS[number], items=min(made_up.KINDS[number].items, ITEMS))
-        yield f"{kind.name} ({kind.labels} labels)", [made_up.drawn(kind, seed) for seed in range(shuffles)]
+        table, shown = read(path), np.arange(items)
+        yield (
+            path.stem,
+            [(whole := shuffled(table, seed)).take(shown[: len(whole.truth)]) for seed in range(shuffles)],
+        )
+    for name in kinds:
+        kind = made_up.KINDS[name]
+        drawn = [made_up.drawn(kind, seed, min(kind.items, items, ITEMS)).table for seed in range(shuffles)]
+        yield f"{name} ({kind.labels} labels)", drawn
 
 
 def main() -> None:
@@ -94,17 +105,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("votes", type=Path, nargs="*")
-    parser.add_argument("--made-up", type=int, nargs="*", default=[])
+    parser.add_argument("--made-up", choices=made_up.KINDS, nargs="*", default=[], metavar="KIND")
     parser.add_argument("--shuffles", type=int, default=1)
     parser.add_argument("--labels", type=int, nargs="*", default=[0, 100, 500])
+    parser.add_argument("--items", type=int, default=25000)
     parser.add_argument("--maps", nargs="*", default=list(MAPS))
     options = parser.parse_args()
-    for name, drawn in tables(options.votes, options.made_up, options.shuffles):
+    for name, drawn in tables(options.votes, options.made_up, options.shuffles, options.items):
         for labels in options.labels:
-            measured = np.mean([error_and_floor(table, labels, options.maps) for table in drawn], axis=0)
+            measured = np.array([measure(table, labels, options.maps) for table in drawn])
             row = "; ".join(
-                f"{map_} {error:.3f} (floor {floor:.3f})"
-                for map_, (error, floor) in zip(options.maps, measured, strict=True)
+                f"{map_} {error:.3f} [{worst:.3f}] (floor {floor:.3f}), {high:+.3f} high, AURC {area:.4f}"
+                for map_, (error, floor, high, area), worst in zip(
+                    options.maps, measured.mean(axis=0), measured[:, :, 0].max(axis=0), strict=True
+                )
             )
             print(f"{name:34s} {labels:4d} labels: {row}", flush=True)
 

@@ -18,8 +18,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies import named
 from camvo.policies.policy import Observation, Plan, Policy
 from camvo.replays.lookahead import LookaheadState, plan_window
-from camvo.scores import calibration
-from camvo.scores.calibration import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
+from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound, Scorer
 from camvo.state.contribution import Contribution, revision
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.state import State
@@ -454,33 +453,32 @@ def _windows(
 def calibrated_scores(
     trace: Trace, table: VotesTable, human: NDArray[np.bool_] | None = None, *, growth: float = GROWTH
 ) -> Array:
-    """The scores by a scorer fitted to earlier rounds (:mod:`camvo.scores.calibration`), NaN without a label.
+    """The scores by a scorer fitted to earlier rounds (:mod:`camvo.scores.scorer`), NaN without a label.
 
     These scores, shape (n,), influence no decision, so they can be computed after the replay. ``human`` says
     whether a human labels each item right after its decision, in the place of ``trace.labelled_at``. The
     scorer is fitted again after this relative growth of the number of rounds, or of human labels.
     """
     scores = np.full(len(trace.labels), np.nan)
-    arms, count = tuple(table.prices), len(table.labels)
+    arms = tuple(table.prices)
     (items,) = np.nonzero(trace.labels >= 0)
     votes, decided = np.where(trace.asked, table.votes, -1)[items], trace.labels[items]
     if (trace.student >= 0).any():
         arms, votes = (*arms, STUDENT), np.column_stack((votes, trace.student[items]))
     at = trace.labelled_at if human is None else np.where(human, np.arange(len(human)) + 1, 0)
     known_from = _known_from(at[items], items)
-    unlabelled = _finished_rounds(votes, decided, np.full(len(items), -1), arms, table.labels)
-    labelled = _finished_rounds(votes, decided, table.truth[items], arms, table.labels)
+    own, trust = trace.scores[items], trace.trust[items]
+    unlabelled = _finished_rounds(votes, decided, own, arms, table.labels)
+    labelled = _finished_rounds(votes, decided, own, arms, table.labels, table.truth[items])
     ends = [*_fit_points(known_from, growth), len(items)]
     for start, end in pairwise([0, *ends]):
         (confirmed,) = np.nonzero(known_from <= start)
         latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         known = set(confirmed.tolist())
         rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
-        fitted = calibration.Scorer.fit(rounds, arms, table.labels)
-        chances = fitted.panel.chances(votes[start:end], count)
-        calibrated = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
-        scored = items[start:end]
-        scores[scored] = calibration.blend_scores(calibrated, trace.scores[scored], trace.trust[scored])
+        fitted, some = Scorer.fit(rounds, arms, table.labels), slice(start, end)
+        chances = fitted.panel.chances(votes[some], len(table.labels))
+        scores[items[some]] = fitted.blend(chances, decided[some], own[some], trust[some])
     return scores
 
 
@@ -490,22 +488,25 @@ def _known_from(labelled_at: NDArray[np.int64], items: NDArray[np.int64]) -> NDA
     return np.where(labelled_at > 0, np.maximum(known, np.arange(len(items)) + 1), len(items) + 1)
 
 
-def _finished_rounds(
+def _finished_rounds(  # noqa: PLR0917 - the columns of rounds
     votes: NDArray[np.int64],
     decided: NDArray[np.int64],
-    truth: NDArray[np.int64],
+    own: Array,
     arms: tuple[str, ...],
     labels: tuple[str, ...],
+    truth: NDArray[np.int64] | None = None,
 ) -> list[FinishedRound]:
-    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1 without a human label."""
-    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), strict=True)
+    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1, or ``None``, if unknown."""
+    truth = np.full(len(decided), -1) if truth is None else truth
+    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), own.tolist(), strict=True)
     return [
         FinishedRound(
             {arm: labels[vote] for arm, vote in zip(arms, row, strict=True) if vote >= 0},
             labels[label],
             float(label == right) if right >= 0 else None,
+            score,
         )
-        for row, label, right in rows
+        for row, label, right, score in rows
     ]
 
 

@@ -177,9 +177,8 @@ def _arm_steps(beliefs: Beliefs) -> tuple[_ArmStep, ...]:
     )
 
 
-_TRUSTED_LABELS = 50.0
-"""The number of human labels at which a decision's own score counts for a quarter; it never counts for more
-than half by labels."""
+_TEACHING_LABELS = 10.0
+"""After so many human labels a decision's own score counts as half taught by people."""
 
 _SLACK, _SLACK_AT_LEAST = 1.5, 0.01
 """A promised error rate is 1.5 times the plan's own estimate, plus 0.01.
@@ -248,9 +247,9 @@ class QuestionStages:
         leader = max(values, key=lambda label: values[label])
         label = decision.label if values[decision.label] > values[leader] - TIE else leader
         count = self.fit.human_labels
-        by_labels = count / (count + _TRUSTED_LABELS) / 2.0
+        by_labels = count / (count + _TEACHING_LABELS)
         by_context = self.fit.updated_by_context(votes, sure, label, worths[label])
-        return Decision(label, worths[label], worths, max(by_labels, by_context))
+        return Decision(label, worths[label], worths, (1.0 + max(by_labels, by_context)) / 2.0)
 
     def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
         """Compare each vote that has a confidence with the label that the other arms' votes make probable.

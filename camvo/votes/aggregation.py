@@ -94,8 +94,8 @@ class Decision:
         posterior: answer → its probability or expected reward. For kinds whose answers cannot be listed it
             holds ``label`` alone.
         trust: the share of ``score`` in the score that is shown, in [0, 1]; the rest is a scorer's, which
-            knows votes alone (:mod:`camvo.scores.calibration`). It is 0 if the policy learnt nothing from
-            human labels or the task's context.
+            knows votes alone (:mod:`camvo.scores.scorer`). It is 0 if the policy has no model of the votes,
+            ½ if votes alone taught that model, and more the more human labels or the task's context did.
 
     >>> decision = Decision("pos", 0.9, {"neg": 0.1, "pos": 0.9})
     >>> decision.label, decision.score

@@ -15,7 +15,7 @@ from whole_backend import Backend, votes
 
 from backend.learning.states import PAUSE, Scorers, StateKey
 from backend.ledger import Ledger, rounds
-from camvo.scores.calibration import Scorer
+from camvo.scores.scorer import Scorer
 
 KEY = StateKey("7.1", "mood", "epoch")
 ARMS, LABELS = ("red", "green", "blue"), ("Glad", "Sad")

@@ -10,7 +10,7 @@ from label_studio_requests import Annotation, annotated, task
 from whole_backend import Backend, votes
 
 from backend.ledger.learning_data import LearningRounds
-from camvo.scores.calibration import FinishedRound
+from camvo.scores.scorer import FinishedRound
 
 
 @pytest.fixture
@@ -54,3 +54,8 @@ def test_a_round_that_nobody_answered_stays_unconfirmed(backend: Backend) -> Non
 def test_an_answer_that_must_not_be_known_is_not_told(backend: Backend) -> None:
     first, _ = ids(backend)
     assert labels(known(backend, recounted={first: ("Sad", 1.0)}, unanswered={first})) == []
+
+
+def test_a_round_has_the_policys_own_score(backend: Backend) -> None:
+    stored = [backend.rounds(number)[0].plan["score"] for number in (1, 2)]
+    assert [each.own for each in known(backend)] == stored

@@ -173,8 +173,8 @@ def test_human_labels_raise_the_trust_in_the_own_score(taught):
     for _ in range(20):
         state.add(policy.contribution(plan, "q", votes, "neg", human=True))
     after = policy.decide(own_plan(state), votes)["q"]
-    assert before == 0.0
-    assert 0.0 < after.trust < 1.0
+    assert before == 0.5
+    assert 0.5 < after.trust < 1.0
     assert (
         after.posterior["neg"] > policy.decide(own_plan(State.restore(taught)), votes)["q"].posterior["neg"]
     )

@@ -8,8 +8,9 @@ import pytest
 from camvo.policies.ensemble import Majority
 from camvo.policies.rivals import Cascade
 from camvo.replays.replay import SyntheticModel, calibrated_scores, draw_votes_table, replay
-from camvo.scores import calibration
-from camvo.scores.calibration import IDENTITY, FinishedRound, Panel, Scorer
+from camvo.scores.calibration import IDENTITY
+from camvo.scores.panel import Panel
+from camvo.scores.scorer import FinishedRound, Scorer
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("yes", "no", "maybe")
@@ -55,7 +56,7 @@ def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     rounds = [finished_round(table, trace, item, human) for item in range(40)]
     scores = calibrated_scores(*first(trace, table, 40), human, growth=0.0)
     for item in (1, 20, 39):
-        fitted = calibration.Scorer.fit(rounds[:item], tuple(MODELS), LABELS)
+        fitted = Scorer.fit(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
 
 

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
-from camvo.scores.calibration import IDENTITY, FinishedRound, Panel, Scorer
+from camvo.scores.calibration import IDENTITY
+from camvo.scores.panel import Panel
+from camvo.scores.scorer import FinishedRound, Scorer
 from camvo.votes.aggregation import Decision
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")
@@ -43,9 +46,52 @@ def test_a_vote_outside_the_label_set_counts_as_no_vote():
     assert Scorer.fit(odd, ("a", "b"), LABELS) == Scorer.fit(valid, ("a", "b"), LABELS)
 
 
-@pytest.mark.parametrize("trust", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("trust", [0.0, 0.5, 0.8, 1.0])
 def test_a_decisions_own_score_counts_as_far_as_it_is_trusted(trust):
     scorer = Scorer.fit((), ARMS, LABELS)
     decision = Decision("no", 0.5, {}, trust)
     expected = trust * 0.5 + (1.0 - trust) * scorer.score(UNANIMOUS, "no")
     assert scorer.score_decision(UNANIMOUS, decision) == pytest.approx(expected)
+
+
+def sure_rounds(own):
+    """Rounds whose votes often part, so that no panel is as sure of them as this own score."""
+    for votes in (("yes", "no", "no"), ("no", "no", "no"), ("maybe", "no", "maybe"), ("yes", "yes", "no")):
+        for _ in range(30):
+            label = max(votes, key=votes.count)
+            yield FinishedRound(dict(zip(ARMS, votes, strict=True)), label, own=own)
+
+
+def test_untaught_own_scores_are_tempered_to_the_level_of_the_panel():
+    known = list(sure_rounds(own=0.99))
+    scorer = Scorer.fit(known, ARMS, LABELS)
+    surest = [max(scorer.panel.posterior(round_.votes, LABELS).values()) for round_ in known]
+    tempered = expit(scorer.exponent * logit(0.99))
+    assert tempered == pytest.approx(np.mean(surest))
+    shown = scorer.score_decision(UNANIMOUS, Decision("no", 0.99, {}, 0.5))
+    assert shown == pytest.approx((tempered + scorer.score(UNANIMOUS, "no")) / 2.0)
+
+
+def test_own_scores_below_the_panels_stay_as_they_are():
+    assert Scorer.fit(sure_rounds(own=0.6), ARMS, LABELS).exponent == 1.0
+
+
+def test_the_more_an_own_score_is_taught_the_less_it_is_tempered():
+    scorer = Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS)
+    shown = [scorer.score_decision(UNANIMOUS, Decision("no", 0.99, {}, trust)) for trust in (0.5, 0.75, 1.0)]
+    assert shown == sorted(shown)
+    assert shown[-1] == pytest.approx(0.99)
+
+
+def test_a_panel_that_finds_another_label_more_probable_has_no_say():
+    scorer = Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS)
+    votes = {"a": "yes", "b": "no", "c": "no"}
+    assert scorer.score(votes, "yes") < 0.4
+    shown = scorer.score_decision(votes, Decision("yes", 0.99, {}, 0.5))
+    assert shown == pytest.approx(expit(scorer.exponent * logit(0.99)))
+
+
+def test_a_decision_without_a_model_of_votes_has_the_panels_score():
+    scorer = Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS)
+    votes = {"a": "yes", "b": "no", "c": "no"}
+    assert scorer.score_decision(votes, Decision("yes", 0.99, {})) == scorer.score(votes, "yes")

@@ -149,7 +149,7 @@ def test_the_most_probable_label_is_decided(labels):
     decided = one.decision(Decision("neg", uniform["neg"], uniform), votes, LABELS[labels])
     assert decided.posterior == one.fit.probabilities(votes)
     assert decided.score == decided.posterior[decided.label] == max(decided.posterior.values())
-    assert decided.trust == 0.0
+    assert decided.trust == 0.5
 
 
 def test_a_question_without_labels_is_decided_by_its_own_vote():

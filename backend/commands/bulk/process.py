@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, HeldLabels
 from backend.commands.shared.options import LabelOptions
-from backend.datasets.sources import Row
-from backend.datasets.tasks import Columns, DatasetTask
+from backend.datasets.sources import Row, open_source
+from backend.datasets.tasks import Columns, Dataset, DatasetTask, Index
 from backend.errors import ConfigError
 from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
@@ -124,7 +124,7 @@ def annotation_process(
         process.close()
 
 
-def remembered_settings(
+def _remembered_settings(
     process: AnnotationProcess,
     project: str,
     label_config: str,
@@ -199,6 +199,50 @@ class OpenProject:
     jobs: DatasetJobs
 
 
+def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
+    process: AnnotationProcess,
+    dataset: Dataset,
+    project: str,
+    settings: Settings,
+    options: LabelOptions,
+    tasks: int,
+) -> DatasetJobs:
+    """Store what is known of a dataset's project, and return what makes jobs of its tasks."""
+    own_settings = _remembered_settings(process, project, dataset.label_config, settings, task_number=tasks)
+    return DatasetJobs(
+        process,
+        project,
+        dataset.config,
+        own_settings,
+        options.retry_failed,
+        options.purse,
+        options.aim,
+        waits=not options.no_wait,
+        held=HeldLabels.of(process, project, dataset.config, own_settings, options.below),
+    )
+
+
+@contextmanager
+def open_file(
+    path: Path,
+    options: LabelOptions,
+    settings: Settings,
+    environment: Environment,
+    embedder: Embedder | None = None,
+    *,
+    asking: bool = True,
+) -> Iterator[tuple[DatasetJobs, Index]]:
+    """Open a file in a process of its own: its jobs, and its tasks."""
+    source = open_source(path)
+    dataset, project = options.dataset(source), options.project(source.path)
+    with Index(dataset) as index:
+        index.build()
+        migrate(environment.database_url)
+        with annotation_process(settings, environment, embedder, asking=asking) as process:
+            jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks)
+            yield replace(jobs, batching=batching_of(jobs.settings, process, everyone=options.batch)), index
+
+
 @contextmanager
 def open_project(  # noqa: PLR0917 - a project, and what a process needs
     client: Client,
@@ -222,7 +266,7 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
         if settings.project_instructions:
             process.pool.require_room(instructions or "", "the project's instructions in Label Studio")
         said = {"task_number": payload.get("task_number"), "instructions": instructions}
-        own = remembered_settings(process, key, label_config, settings, **said)
+        own = _remembered_settings(process, key, label_config, settings, **said)
         batching = batching_of(own, process, everyone=options.batch)
         jobs = DatasetJobs(
             process,

@@ -18,24 +18,20 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
-from backend.commands.bulk.batch_run import batching_of
-from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, HeldLabels, ScoreLevels, count_held
+from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels, count_held
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import (
-    annotation_process,
     ledger_to_read,
+    open_file,
     open_project,
-    remembered_settings,
 )
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.sources import open_source
-from backend.datasets.tasks import WHOLE, DatasetTask, Index, IndexedTasks
+from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
 from backend.label_studio.client import Client
-from backend.ledger import migrate
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.models.embedder import Embedder
@@ -402,29 +398,14 @@ def quote_file(
     target: float | None = None,
 ) -> Quote:
     """The quote of a file, after a pilot if there is to be one."""
-    source = open_source(path)
-    dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
-    with Index(dataset) as index, ledger_to_read(environment, asking=options.pilot > 0) as of_quote:
-        index.build()
-        migrate(of_quote.database_url)
-        with annotation_process(settings, of_quote, embedder, asking=options.pilot > 0) as process:
-            own = remembered_settings(
-                process, project, dataset.label_config, settings, task_number=index.tasks
-            )
-            batching = batching_of(own, process, everyone=options.batch)
-            held = HeldLabels.of(process, project, dataset.config, own, options.below)
-            jobs = DatasetJobs(
-                process,
-                project,
-                dataset.config,
-                own,
-                purse=options.purse,
-                batching=batching,
-                held=held,
-            )
-            return _quote_after_pilot(jobs, index, options, console, target)
+    asking = options.pilot > 0
+    with (
+        ledger_to_read(environment, asking=asking) as of_quote,
+        open_file(path, options, settings, of_quote, embedder, asking=asking) as (jobs, index),
+    ):
+        return _quote_after_pilot(jobs, index, options, console, target)
 
 
 def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs

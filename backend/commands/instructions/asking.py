@@ -17,16 +17,15 @@ from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, is_audit
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import NONE_HELD, DatasetJobs
-from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
+from backend.commands.bulk.process import open_file, open_project
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
-from backend.datasets.sources import open_source
-from backend.datasets.tasks import DatasetTask, Index, IndexedTasks
+from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError, TaskError
 from backend.learning.projects import project_settings
 from backend.learning.teaching import answering, person
-from backend.ledger import migrate, projects
+from backend.ledger import projects
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.rounds import ProjectRounds
@@ -87,17 +86,9 @@ def opened_file(
     asking: bool = True,
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
     """A file's jobs and tasks."""
-    source = open_source(path)
-    dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
-    with Index(dataset) as index:
-        index.build()
-        migrate(environment.database_url)
-        with annotation_process(settings, environment, embedder, asking=asking) as process:
-            own = remembered_settings(
-                process, project, dataset.label_config, settings, task_number=index.tasks
-            )
-            yield DatasetJobs(process, project, dataset.config, own), index
+    with open_file(path, options, settings, environment, embedder, asking=asking) as (jobs, index):
+        yield replace(jobs, purse=None, batching=None, held=NONE_HELD), index
 
 
 @contextmanager

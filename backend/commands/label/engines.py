@@ -17,10 +17,10 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
-from backend.commands.bulk.process import annotation_process
+from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.run import dataset_jobs, print_absent, results
+from backend.commands.label.run import print_absent, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs

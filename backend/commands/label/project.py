@@ -191,12 +191,12 @@ def label_project(
     client = backend_client.label_studio_client(label_studio, environment)
     console = Console()
     with interruptible():
-        tally = predict_project(client, number, options, environment, console, out=out)
+        tally = predict_in_process(client, number, options, environment, console, out=out)
     print_ending(console, tally.ending)
     return tally.ending
 
 
-def predict_project(  # noqa: PLR0917 - a project, and what a run needs
+def predict_in_process(  # noqa: PLR0917 - a project, and what a run needs
     client: Client,
     number: int,
     options: LabelOptions,

@@ -21,10 +21,10 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.annotation.job import Job, JobQuestion, audit_draw, is_audit
 from backend.commands.bulk.batch_run import batching_of
-from backend.commands.bulk.dataset_jobs import DatasetJobs, HeldLabels, Stored
+from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
-from backend.commands.bulk.process import annotation_process, remembered_settings
+from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
 from backend.commands.label.columns import (
     ID,
@@ -60,9 +60,8 @@ from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
-from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending
-from backend.settings import Environment, Settings
+from backend.settings import Environment
 from backend.threads import Threads
 from camvo.scores.guarantee import queue_place
 
@@ -216,29 +215,6 @@ def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
             markup=False,
             soft_wrap=True,
         )
-
-
-def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
-    process: AnnotationProcess,
-    dataset: Dataset,
-    project: str,
-    settings: Settings,
-    options: LabelOptions,
-    tasks: int,
-) -> DatasetJobs:
-    """Store what is known of a dataset's project, and return what makes jobs of its tasks."""
-    own_settings = remembered_settings(process, project, dataset.label_config, settings, task_number=tasks)
-    return DatasetJobs(
-        process,
-        project,
-        dataset.config,
-        own_settings,
-        options.retry_failed,
-        options.purse,
-        options.aim,
-        waits=not options.no_wait,
-        held=HeldLabels.of(process, project, dataset.config, own_settings, options.below),
-    )
 
 
 def _has_labels(jobs: DatasetJobs) -> bool:

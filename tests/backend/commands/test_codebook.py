@@ -22,7 +22,7 @@ from backend.commands.instructions.codebook import (
     write_codebook,
     write_into_project,
 )
-from backend.commands.label.project import predict_project
+from backend.commands.label.project import predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError
@@ -172,7 +172,7 @@ class Project:
     def label(self) -> None:
         embedder: Any = HashedTexts()
         options, folder = LabelOptions(), self.folder
-        predict_project(self.api.client(), PROJECT, options, folder.environment, folder.console, embedder)
+        predict_in_process(self.api.client(), PROJECT, options, folder.environment, folder.console, embedder)
 
     def write(self, *, yes: bool = True) -> None:
         embedder: Any = HashedTexts()

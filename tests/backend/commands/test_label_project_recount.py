@@ -13,7 +13,7 @@ from labelling import LabelFolder
 from pydantic import SecretStr
 from scripted_litellm import HashedTexts
 
-from backend.commands.label.project import predict_project
+from backend.commands.label.project import predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, recounts
 from backend.ledger.money import from_picodollars
@@ -22,7 +22,7 @@ from backend.ledger.rounds import ProjectRounds
 
 def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> None:
     key = {"label_studio_api_key": SecretStr(KEY)}
-    predict_project(
+    predict_in_process(
         api.client(),
         PROJECT,
         LabelOptions(**options),  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from rich.console import Console
 from scripted_litellm import HashedTexts
 
 from backend.annotation.inspection import InspectedTask
-from backend.commands.label.project import predict_project
+from backend.commands.label.project import predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.commands.show import inspect_file_task, inspect_project_task, print_task
 from backend.errors import ConfigError
@@ -136,7 +136,7 @@ def test_a_task_of_label_studio_is_shown_by_its_number(tmp_path: Path) -> None:
     with LabelStudioApi() as api, LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad"})) as folder:
         number, _ = api.add_tasks(*TEXTS)
         options = LabelOptions(), folder.environment, folder.console, HashedTexts()
-        predict_project(api.client(), PROJECT, *options, out=None)  # type: ignore[arg-type]
+        predict_in_process(api.client(), PROJECT, *options, out=None)  # type: ignore[arg-type]
         found = inspect_project_task(
             api.client(),
             PROJECT,

@@ -167,6 +167,19 @@ def test_a_request_is_not_sent_again_without_a_schema_that_was_taken_before(serv
     assert len(server.requests) == 2
 
 
+def test_a_schema_that_litellm_rewrites_for_a_provider_is_sent_whole_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def rewriting(*, response_format: dict[str, Any], **_: object) -> None:
+        response_format["json_schema"]["schema"].clear()
+
+    monkeypatch.setattr(litellm_info.litellm(), "acompletion", rewriting)
+    schema = {"type": "string"}
+    sent = {"model": "gemini/any", "messages": [], "response_format": {"json_schema": {"schema": schema}}}
+    asyncio.run(litellm_info.complete(sent))
+    assert schema == {"type": "string"}
+
+
 def test_a_model_that_does_not_exist_is_asked_once(server: OpenAIServer) -> None:
     server.script = lambda body: Reply.fails(404)
     with pytest.raises(RejectedError):

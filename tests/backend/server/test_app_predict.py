@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,8 @@ from label_studio_requests import (
 )
 from label_studio_sdk.label_interface import LabelInterface
 from whole_backend import Backend, prompt_of, says, votes
+
+from backend.ledger import projects
 
 _numbers = itertools.count(10_000)
 
@@ -45,6 +48,16 @@ def new_task(text: object = None, **changes: Any) -> dict[str, Any]:
 def test_an_opened_task_gets_the_voted_label(backend: Backend) -> None:
     [prediction] = backend.predict(new_task())
     assert [region["value"] for region in prediction["result"]] == [{"choices": ["Glad"]}]
+
+
+def test_the_settings_of_a_known_project_are_read_once_a_request(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.predict(new_task())
+    read = Mock(wraps=projects.get)
+    monkeypatch.setattr(projects, "get", read)
+    backend.predict(new_task(), new_task())
+    assert read.call_count == 1
 
 
 def test_a_batch_gets_one_prediction_for_each_task_in_its_order(tmp_path: Any) -> None:

@@ -17,18 +17,16 @@ from typing import Any, TypeVar
 import structlog
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.asking import Voters
+from backend.annotation.asking import PackGuard, Voters
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.inspection import Inspector
 from backend.annotation.job_questions import Images, JobQuestions
-from backend.annotation.pack_checks import PackGuard
 from backend.annotation.planner import Planner
 from backend.annotation.trials import Trials
 from backend.errors import LedgerError
-from backend.learning.earlier_projects import EarlierProjects
 from backend.learning.examples import Examples
 from backend.learning.label_schemes import LabelSchemes
-from backend.learning.states import BackgroundFits, Scorers, States, Students
+from backend.learning.states import BackgroundFits, EarlierProjects, Scorers, States, Students
 from backend.ledger import Ledger, Writer
 from backend.ledger.answers import ReceivedAnswers, remove_stored, store_received
 from backend.ledger.claims import end_lost_calls

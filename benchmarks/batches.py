@@ -27,7 +27,7 @@ import numpy as np
 from packing import read_texts, usage
 
 import camvo
-from backend.annotation.pack_checks import COIN
+from backend.annotation.asking import COIN
 from backend.commands.bulk.batch_run import AT_ONCE_FROM, FIRST_WINDOW
 from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.policies.policy import ORDINARY, Conditions, Drawn, Fit, Plan, Waiting, fitted

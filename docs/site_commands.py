@@ -37,7 +37,7 @@ _KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER", "li
 _TASKS = {field.name for field in fields(TasksOf)}
 """The options of commands about the tasks of a file or a project."""
 
-_SHARED = 4
+_SHARED = 2
 """An option with the same words in so many commands is described once."""
 
 
@@ -54,9 +54,16 @@ def commands(group: Any = None, path: str = "camvo") -> Iterator[tuple[str, Any]
 def page() -> str:
     """Return the page."""
     counted = Counter(
-        _item(each) for _, command in commands() for each in _parameters(command) if not each.required
+        (each.name, _item(each))
+        for _, command in commands()
+        for each in _parameters(command)
+        if not each.required
     )
-    shared = {item: None for item, count in counted.items() if count >= _SHARED}
+    most: dict[str, str] = {}  # one option may mean several things; the most frequent one is shared
+    for (name, item), count in counted.most_common():
+        if count >= _SHARED:
+            most.setdefault(name, item)
+    shared = dict.fromkeys(most.values())
     sections = (_section(name, command, shared) for name, command in commands())
     tasks = dict.fromkeys(
         _item(each) for each in _parameters(dict(commands())["camvo quote"]) if each.name in _TASKS

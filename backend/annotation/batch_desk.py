@@ -16,8 +16,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.batch_filling import AT_ONCE, Filling, JobRequest, Requests, fill
-from backend.annotation.batch_settling import Settlement
+from backend.annotation.batch_filling import AT_ONCE, Filling, JobRequest, Requests, Settlement, fill
 from backend.errors import (
     BudgetExhaustedError,
     ContextTooLongError,

@@ -13,7 +13,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from backend.annotation.asking import Asking, Voters
-from backend.annotation.job import Batching, Job, JobQuestion
+from backend.annotation.job import Batching, Job, JobQuestion, TaskPrompt
 from backend.annotation.replies import (
     ModelReply,
     Replies,
@@ -22,7 +22,6 @@ from backend.annotation.replies import (
     unusable_code,
     votes_in,
 )
-from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BatchPendingError, CutOffError, TaskDeletedError, UnusableAnswersError
 from backend.ledger import Ledger, Writer, answers, projects
 from backend.ledger.answers import StoredAnswer

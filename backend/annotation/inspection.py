@@ -11,9 +11,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
 from backend.annotation.job_questions import JobQuestions
-from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
 from backend.errors import BadAnswerError, TaskError
 from backend.learning.examples import Examples
 from backend.ledger import Ledger, recounts

@@ -1,16 +1,28 @@
-"""Jobs and their questions."""
+"""Jobs, their questions, and what models are sent about them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+import numpy as np
+
+from backend.learning.examples import Examples, label_texts
+from backend.learning.states import StateKey
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
-from backend.questions import LabelConfig, TaskQuestion
+from backend.models.embedder import Embedder
+from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
+from backend.questions.prompts.messages import Messages, PromptExample, answer_schema, prompt_messages
+from backend.questions.prompts.packs import PackedTask, packed_task
+from backend.questions.redaction import Redactor, redactor_named
 from backend.settings import Settings
+from backend.settings.policies import policy_of
+from camvo.numerics.small import unknown_context, with_category
+from camvo.typing import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +123,175 @@ def random_draw(purpose: str, project: str, task: int) -> int:
     """A draw in [0, 2⁶⁴), the same in every process: the tasks with the smallest are a random sample."""
     digest = hashlib.sha256(f"{purpose}:{project}:{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big")
+
+
+class Contexts(Protocol):
+    """The contexts of a task's questions."""
+
+    def so_far(self, question: JobQuestion) -> Array:
+        """The context, shape (d,); unknown unless somebody has asked for it."""
+        ...
+
+    async def of(self, question: JobQuestion) -> Array:
+        """The context, shape (d,)."""
+        ...
+
+
+def always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
+    """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
+    aggregations = [question.control.aggregation for question in questions]
+    policy = policy_of(settings.policy, aggregations)
+    return bool(settings.few_shot) or any(map(policy.reads_context, aggregations))
+
+
+class EmbeddedContexts:
+    """The contexts of a task that has no round yet. Used from one event loop only.
+
+    Args:
+        embedder: turns texts into vectors; loaded.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Array] = {}
+
+    def so_far(self, question: JobQuestion) -> Array:
+        """The context, shape (d,); unknown unless somebody has asked for it."""
+        known = self._known.get(question.name)
+        return unknown_context(self._embedder.dimension) if known is None else known
+
+    async def of(self, question: JobQuestion) -> Array:
+        """The context: the embedded text, and the category if the question has one.
+
+        It is rounded to 16 bits before anything reads it, so that the ledger holds exactly the numbers that
+        the plan used, in half the space; cosines change by less than 0.001.
+        """
+        if question.name not in self._known:
+            vector = await self._embedder.vector(question.context)
+            short = vector.astype(np.float16).astype(np.float64)
+            self._known[question.name] = with_category(short, question.category)
+        return self._known[question.name]
+
+    async def of_all(self, questions: Sequence[JobQuestion]) -> None:
+        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts."""
+        await asyncio.gather(*(self.of(question) for question in questions))
+
+    def embed(self, questions: Sequence[JobQuestion]) -> asyncio.Task[None]:
+        """Start :meth:`of_all` without waiting for it."""
+        embedding = asyncio.ensure_future(self.of_all(questions))
+        # asyncio would log an error that nobody waits for
+        embedding.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return embedding
+
+
+class StoredContexts:
+    """The contexts that rounds hold.
+
+    Args:
+        contexts: question → its context, shape (d,).
+    """
+
+    def __init__(self, contexts: Mapping[str, Array]) -> None:
+        self._contexts = contexts
+
+    def so_far(self, question: JobQuestion) -> Array:
+        """The context, shape (d,)."""
+        return self._contexts[question.name]
+
+    async def of(self, question: JobQuestion) -> Array:
+        """The context, shape (d,); unknown if the round holds none."""
+        return self._contexts[question.name]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrompt:
+    """The prompt about a task, with and without examples.
+
+    Attributes:
+        questions: the questions that answers are parsed for.
+        messages: the prompt without examples.
+        schema: the JSON schema of an answer.
+        examples: the prompt with examples, if there are any.
+        tasks: the tasks shown as examples.
+        shown: how many examples each model gets; empty if there are none.
+        pack: the task for a prompt with others; ``None`` if it is to be asked about alone.
+        alone: whether somebody may be waiting for this one task, so that it waits for no others.
+    """
+
+    questions: Sequence[TaskQuestion]
+    messages: Messages
+    schema: Mapping[str, Any]
+    examples: Messages = ()
+    tasks: Sequence[int] = ()
+    shown: Mapping[str, int] = field(default_factory=dict)
+    pack: PackedTask | None = None
+    alone: bool = False
+
+    def for_model(self, arm: str) -> Messages:
+        """The messages for one model."""
+        return self.examples if self.shown.get(arm) else self.messages
+
+
+async def write_prompt(
+    job: Job,
+    questions: Sequence[JobQuestion],
+    contexts: Contexts,
+    examples: Examples,
+    *,
+    alone: bool = False,
+) -> TaskPrompt:
+    """Write the prompt about several questions of a task.
+
+    It has examples if ``few_shot`` is set and there is one question that takes them.
+
+    Args:
+        job: the task.
+        questions: the questions to ask together.
+        contexts: the questions' contexts, which are embedded only to find examples.
+        examples: the labelled tasks to take examples from.
+        alone: whether somebody may be waiting for this one task, so that it waits for no others.
+    """
+    packs = not alone and any(model.pack for model in job.settings.models)
+    prompt = TaskPrompt(
+        questions,
+        prompt_messages(questions, job.settings.instructions),
+        answer_schema(questions),
+        pack=packed_task(questions, job.settings.instructions) if packs else None,
+        alone=alone,
+    )
+    if job.settings.few_shot and len(questions) == 1:
+        return await _with_examples(prompt, job, questions[0], contexts, examples)
+    return prompt
+
+
+async def _with_examples(
+    prompt: TaskPrompt, job: Job, question: JobQuestion, contexts: Contexts, examples: Examples
+) -> TaskPrompt:
+    texts = label_texts(question.config)
+    if texts is None or question.images:
+        return prompt
+    labelled = await examples.current(StateKey(job.project, question.key.control, question.key.epoch))
+    nearest = labelled.nearest(question.key, await contexts.of(question), job.settings.few_shot)
+    if not nearest:
+        return prompt
+    example_texts = [task.texts for task in nearest]
+    if (redactor := redactor_named(job.settings.redact)) is not None:
+        example_texts = await asyncio.to_thread(_redacted, redactor, example_texts)
+    shown = [
+        PromptExample(shown_texts, {question.name: texts[task.label]})
+        for task, shown_texts in zip(nearest, example_texts, strict=True)
+    ]
+    return replace(
+        prompt,
+        examples=prompt_messages(prompt.questions, job.settings.instructions, shown),
+        tasks=[task.task for task in nearest],
+        shown={
+            model.name: len(nearest) if labelled.shows_examples(question.key, model.name) else 0
+            for model in job.settings.models
+        },
+    )
+
+
+def _redacted(redactor: Redactor, examples: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Redact the texts of examples. The ledger holds them as they are, since the redactor may change."""
+    return [{key: redacted.text for key, redacted in redactor.redact(texts).items()} for texts in examples]

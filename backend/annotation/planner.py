@@ -14,12 +14,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
-from backend.annotation.task_prompt import Contexts
-from backend.learning.earlier_projects import EarlierProjects, question_kind
 from backend.learning.label_schemes import epochs_of_labels_now
-from backend.learning.states import BackgroundFits, StateKey, States, Students
+from backend.learning.states import BackgroundFits, EarlierProjects, StateKey, States, Students, question_kind
 from backend.ledger import Ledger, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads

@@ -11,10 +11,9 @@ from typing import Final
 import structlog
 
 from backend.annotation.asking import Voters
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.replies import ModelReply
-from backend.annotation.task_prompt import EmbeddedContexts, TaskPrompt, write_prompt
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.learning.examples import Examples
 from backend.ledger import Ledger, answers

@@ -360,7 +360,11 @@ def refine(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
     by: Annotated[
         str | None,
-        typer.Option("--by", help="The model of the pool that proposes.", show_default="the dearest one"),
+        typer.Option(
+            "--by",
+            help="The model of the pool that proposes.",
+            show_default="the one with the highest price of output",
+        ),
     ] = None,
     sample: Annotated[
         int, typer.Option("--sample", min=20, help="Judge on at most this number of labelled tasks.")
@@ -402,7 +406,7 @@ def refine(  # noqa: PLR0917 - a command's options
     if adopt is not None or take_back:
         from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-        from backend.commands.instructions.adopting import adopt_text  # noqa: PLC0415 - the same
+        from backend.commands.instructions.codebook import adopt_text  # noqa: PLC0415 - the same
 
         refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
         number, console = int(tasks.project or 0), Console()
@@ -460,7 +464,7 @@ def relabel(  # noqa: PLR0917 - a command's options
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take the latest change of labels back.")] = False,
     anew: Annotated[
-        bool, typer.Option("--anew", help="The labels in Label Studio now are others: ask about all again.")
+        bool, typer.Option("--anew", help="The labels are entirely new: ask about all tasks again.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,

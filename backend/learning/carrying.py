@@ -28,8 +28,8 @@ from backend.ledger import Writer, carried, events, human_annotations, rounds
 from backend.ledger.carried import CarriedRounds, CarryProgress, copy_votes, votes_of
 from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
 from backend.ledger.human_annotations import Annotation, Annotations
+from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.rounds import QuestionRounds, Round
-from backend.ledger.schemes import Scheme, Schemes
 from backend.settings import Settings
 from camvo.joint.places import place_patterns
 from camvo.state.contribution import Contribution

@@ -17,14 +17,7 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.label_studio.payloads import WebhookEvent
-from backend.ledger import (
-    Ledger,
-    Writer,
-    blind_tasks,
-    projects,
-    recounts,
-    rounds,
-)
+from backend.ledger import Ledger, Writer, blind_tasks, projects, recounts, rounds
 from backend.ledger.events import Kind, NewEvent, ProjectEvents
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import Reliabilities

@@ -23,10 +23,10 @@ from sqlalchemy import (
     update,
 )
 
-from backend.ledger import schemes
+from backend.ledger import projects
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, by_project, insert_or_replace
-from backend.ledger.schemes import Scheme
+from backend.ledger.projects import Scheme
 from camvo.votes.relabelling import LabelChange
 
 _withdrawals = tables.withdrawals
@@ -218,7 +218,7 @@ def of_tasks(
 
 def _annotations(connection: Connection, rows: Sequence[Row[Any]]) -> list[Annotation]:
     """The annotations in rows of the table, each with the changes of its labels since."""
-    changed = schemes.relabelled_in(connection, {row.project for row in rows}) if rows else {}
+    changed = projects.relabelled_in(connection, {row.project for row in rows}) if rows else {}
     return [Annotation(**row._mapping, relabelled=changed.get(row.project, {})) for row in rows]
 
 

@@ -28,14 +28,8 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.statements import (
-    among,
-    delete_tasks,
-    found_among,
-    insert_new,
-    insert_or_replace,
-)
-from backend.ledger.schemes import Schemes, relabelled_in
+from backend.ledger.database.statements import among, delete_tasks, found_among, insert_new, insert_or_replace
+from backend.ledger.projects import Schemes, relabelled_in
 from camvo.student import Ngrams, sealed
 from camvo.typing import Array
 from camvo.votes.relabelling import LabelChange

@@ -18,8 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from backend.errors import ConfigError, PriceMissingError
-from backend.models.calls import litellm_request
-from backend.models.short_path import path_of
+from backend.models.calls import litellm_request, path_of
 from backend.questions.prompts.messages import Messages, image_addresses, longest_answer, texts_of
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
@@ -103,7 +102,7 @@ def _price_no_answers() -> None:
 
 
 async def complete(request: Mapping[str, Any]) -> Any:
-    """Make one call, by :mod:`backend.models.short_path` where the provider has one.
+    """Make one call, by :mod:`backend.models.calls` where the provider has one.
 
     Other calls go by ``litellm.acompletion``, without the records that litellm's callbacks would read: CaMVo
     has no such callbacks, and their records take another fifth of a call's processor time. litellm leaves
@@ -115,9 +114,11 @@ async def complete(request: Mapping[str, Any]) -> Any:
         return await path.call(request["messages"], request.get("timeout"))
     from litellm._internal_context import is_internal_call  # noqa: PLC0415
 
+    # litellm rewrites the schemas of some providers in place, and other calls share this one.
+    own = {key: copy.deepcopy(value) for key, value in request.items() if key == "response_format"}
     before = is_internal_call.set(True)
     try:
-        return await module.acompletion(**request)
+        return await module.acompletion(**{**request, **own})
     finally:
         is_internal_call.reset(before)
 
@@ -666,8 +667,12 @@ class Model:
         # A process finds the answers of others, whether or not it knows yet that the schema is refused.
         request = self._request(messages, schema, structured=self._declared_schema is not False)
         # Only parameters are masked. Masking the messages would give different prompts the same fingerprint.
-        request |= {key: masked(key, value) for key, value in self.settings.parameters.items()}
+        request |= self._masked_parameters
         return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
+
+    @cached_property
+    def _masked_parameters(self) -> dict[str, Any]:
+        return {key: masked(key, value) for key, value in self.settings.parameters.items()}
 
     def request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the litellm parameters of a call, without key and timeout."""

@@ -34,9 +34,8 @@ from backend.models.calls import (
     response_error,
     stopping,
 )
-from backend.models.failures import model_error
+from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
 from backend.models.model import Model, TokenPrices, Used
-from backend.models.outages import CircuitBreaker, Outage, Tries, Turn, Wait
 from backend.models.rates import answers
 from backend.models.rates.answers import CallEnd
 from backend.models.rates.controller import Clock, RateStore

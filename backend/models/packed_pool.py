@@ -30,7 +30,7 @@ from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.ledger.money import Purse
 from backend.models.call_ledger import POLL, CallEstimate, CallLedger, ModelQuery, PaidAnswer
-from backend.models.outages import Turn
+from backend.models.failures import Turn
 from backend.models.pack_ledger import (
     MOST_TOKENS,
     Member,

@@ -33,9 +33,9 @@ from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
 from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
 from backend.models.calls import CallGate
+from backend.models.failures import Turn, Wait
 from backend.models.model import Model, TokenMeter, count_text
 from backend.models.model_caller import Backlog, ModelCaller
-from backend.models.outages import Turn, Wait
 from backend.models.rates.controller import Clock, ProcessRates, RateStore
 from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.confidences import answer_confidences

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 from backend.questions.naming import label_named, labels_named, unwrapped, usual_entries
@@ -152,7 +153,7 @@ def lists_labels(control: Control) -> bool:
     return control.answer_format.form in (ONE_LABEL, [ONE_LABEL])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OneOf:
     """Exactly one label; the vote is its ``value``.
 
@@ -169,7 +170,7 @@ class OneOf:
         """The weighted vote of Algorithm 1."""
         return LABEL_VOTE
 
-    @property
+    @cached_property
     def answer_format(self) -> AnswerFormat:
         """One of the visible texts."""
         schema = {"type": "string", "enum": [label.text for label in self.labels]}
@@ -193,7 +194,7 @@ class OneOf:
         return chosen[0] if chosen is not None and len(chosen) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnyOf:
     """Any number of labels; the vote is a JSON array of their values, in the order of the config.
 
@@ -213,7 +214,7 @@ class AnyOf:
         """A yes/no vote on each label."""
         return SubsetVote(len(self.labels))
 
-    @property
+    @cached_property
     def answer_format(self) -> AnswerFormat:
         """A list of visible texts."""
         schema = {"type": "array", "items": {"type": "string", "enum": [label.text for label in self.labels]}}
@@ -248,7 +249,7 @@ class AnyOf:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _OneOfScale(OneOf):
     """Exactly one label of a scale, whose lowest label comes first.
 

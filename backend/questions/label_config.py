@@ -12,9 +12,8 @@ from typing import Final, Literal
 from backend.errors import BadLabelConfigError
 from backend.questions.controls import TaskContent
 from backend.questions.objects import object_obstacle, question_fields, shown_keys
-from backend.questions.page import all_words, words_for
 from backend.questions.prompts.messages import PROMPT_VERSION
-from backend.questions.question import ConfigQuestion
+from backend.questions.question import ConfigQuestion, all_words, words_for
 from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
 from backend.questions.visibility import sight_of

@@ -4,24 +4,101 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import EmptyTextError
 from backend.questions.controls import AnyOf, Control, TaskContent
-from backend.questions.objects import IMAGE, Field, in_page_order
-from backend.questions.page import Words
+from backend.questions.objects import IMAGE, Field, in_page_order, locate_html, storable_text
 from backend.questions.redaction import Redactor
-from backend.questions.visibility import Condition, visible
+from backend.questions.visibility import Condition, sight_of, visible
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.sets import read_subset
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """Words of the page.
+
+    Attributes:
+        place: where they stand: their element's place in the config.
+        text: the words; ``$name`` stands for the text of a field.
+    """
+
+    place: int
+    text: str
+
+
+_OBJECTS = frozenset({"text", "hypertext"})
+_ATTRIBUTES = {"list": "title", "textarea": "placeholder", "taxonomy": "placeholder"}
+_OWN = frozenset({"textarea", "taxonomy"})
+"""Tags whose words are about themselves alone."""
+
+
+@lru_cache(maxsize=4)
+def all_words(tree: Tree) -> Sequence[tuple[Element, Words]]:
+    """Return all words of a label config, hidden ones too, each with its element."""
+    return tuple(_all_words(tree))
+
+
+def _all_words(tree: Tree) -> Iterator[tuple[Element, Words]]:
+    for element, place in tree.places.items():
+        name = str(element.tag).lower()
+        if name in CAPTIONS or name in _OBJECTS:
+            words = shown_value(element)
+        elif name in _ATTRIBUTES:
+            words = attribute(element, _ATTRIBUTES[name]) or ""
+        else:
+            continue
+        if name == "hypertext":
+            words = locate_html(words).text
+        if re.search(r"\w", VARIABLE.sub("", words)) and not VARIABLE.fullmatch(words.strip()):
+            yield element, Words(place, storable_text(words).strip())
+
+
+def words_for(control: Element, tree: Tree) -> tuple[Words, ...]:
+    """Return the words that annotators read whenever they see a control, in the order of the page.
+
+    Words inside another control, such as a Header among its choices, are left out.
+    """
+    found = _words_by_control(tree)[1].get(control, ())
+    shared = _words_within(tree, sight_of(tree).restrictions(control))
+    return tuple(sorted((*shared, *found), key=lambda words: words.place)) if found else shared
+
+
+@lru_cache(maxsize=4)
+def _words_by_control(
+    tree: Tree,
+) -> tuple[tuple[tuple[Element, Words], ...], dict[Element, tuple[Words, ...]]]:
+    """The visible words outside controls, each with its element, and those inside each control."""
+    controls, sight = set(tree.controls), sight_of(tree)
+    outside: list[tuple[Element, Words]] = []
+    inside: dict[Element, tuple[Words, ...]] = {}
+    for element, words in all_words(tree):
+        around = [each for each in (element, *element.iterancestors()) if each in controls]
+        if sight.never(element) is not None:
+            continue
+        if not around:
+            outside.append((element, words))
+        elif sight.restrictions(element) <= sight.restrictions(around[0]):
+            inside[around[0]] = (*inside.get(around[0], ()), words)
+    return tuple(outside), inside
+
+
+@lru_cache(maxsize=32)
+def _words_within(tree: Tree, restrictions: frozenset[Hashable]) -> tuple[Words, ...]:
+    """The words outside controls that are seen under the restrictions of a control."""
+    words, sight = _words_by_control(tree)[0], sight_of(tree)
+    return tuple(each for element, each in words if sight.restrictions(element) <= restrictions)
+
+
+@dataclass(frozen=True)
 class ConfigQuestion:
     """A control tag: what is asked, and which fields of the task it is about.
 
@@ -100,10 +177,23 @@ class ConfigQuestion:
             )
         return texts
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of everything that prompts say about the question; part of its epoch."""
-        return _digest(self)
+        identity = [
+            self.name,
+            self.tag.lower(),
+            asdict(self.control),  # type: ignore[call-overload]  # a Control is a dataclass
+            [[each.key, each.tag, each.name_key, each.text_key] for each in in_page_order(self.fields)],
+            self.instructions,
+            *([] if self.category is None else [{"context": self.category}]),
+            *([{"page": _page(self)}] if self.words else []),
+            *([{"conditions": [asdict(each) for each in self.conditions]}] if self.conditions else []),
+        ]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)  # it is computed once, and all fields would be hashed each time
 
     def vote_from_annotation(self, result: Sequence[object]) -> str | None:
         """Return the vote that an annotation's ``result`` gives on this question.
@@ -182,23 +272,10 @@ def _seen(
     questions: Iterable[ConfigQuestion], labels: Mapping[str, str], undecided: Set[str]
 ) -> dict[str, bool | None]:
     asked = {question.name: question for question in questions}
+    if not any(question.conditions for question in asked.values()):
+        return dict.fromkeys(asked, True)
     chosen = {name: asked[name].chosen(label) for name, label in labels.items() if name in asked}
     return visible({name: each.conditions for name, each in asked.items()}, chosen, undecided)
-
-
-@lru_cache(maxsize=256)
-def _digest(question: ConfigQuestion) -> str:
-    identity = [
-        question.name,
-        question.tag.lower(),
-        asdict(question.control),  # type: ignore[call-overload]  # a Control is a dataclass
-        [[each.key, each.tag, each.name_key, each.text_key] for each in in_page_order(question.fields)],
-        question.instructions,
-        *([] if question.category is None else [{"context": question.category}]),
-        *([{"page": _page(question)}] if question.words else []),
-        *([{"conditions": [asdict(each) for each in question.conditions]}] if question.conditions else []),
-    ]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 def _page(question: ConfigQuestion) -> list[list[str]]:

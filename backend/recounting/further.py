@@ -14,11 +14,10 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.asking import Asking, Voters
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import Job, JobQuestion, StoredContexts, TaskPrompt, write_prompt
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
 from backend.annotation.replies import PASSING, ModelReply
-from backend.annotation.task_prompt import StoredContexts, TaskPrompt, write_prompt
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task

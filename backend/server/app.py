@@ -39,7 +39,7 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.access import WEBHOOK, may_enter, no_entry
+from backend.server.incoming import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, read_live, selected_projects
@@ -283,21 +283,19 @@ def _predict() -> Response:
         body = payloads.parse_request(payloads.PredictRequest, _json_object(request))
         _refuse_too_many(len(body.tasks))
         config = parse_label_config(body.label_config)
-        if body.instructions is not None:
-            _runtime().projects.remember_instructions(body.project, body.instructions)
-        _runtime().projects.note_predicted(body.project, config, body.label_config)
-        if body.tasks_of_project is not None:
-            _runtime().projects.remember_tasks(body.project, body.tasks_of_project)
+        runtime = _runtime()
+        settings = runtime.projects.requested(body, config)
         with tracing.request(request.headers.items()):
-            answers = _runtime().predict(
+            answers = runtime.predict(
                 body.project,
                 config,
+                settings,
                 body.tasks,
                 again=body.again,
                 stored_only=body.stored_only,
                 terms=body.job,
             )
-    finished = _in_time(answers, _runtime().settings.deadline)
+    finished = _in_time(answers, runtime.settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
         return jsonify(

@@ -109,7 +109,8 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
         config = parse_label_config(self.label_config)
-        answers = runtime.predict(self.project_id, config, tasks).result(
+        settings = runtime.projects.to_predict(self.project_id)
+        answers = runtime.predict(self.project_id, config, settings, tasks).result(
             runtime.settings.deadline + STANDSTILL
         )
         predictions = [answer.prediction for answer in answers]

@@ -25,8 +25,7 @@ import structlog
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from backend.errors import BusyError, RequestError, SlowRequestError, UnauthorizedError
-from backend.server.access import WEBHOOK, may_enter, no_entry
-from backend.server.incoming import IncomingRequest, WholeRequest
+from backend.server.incoming import WEBHOOK, IncomingRequest, WholeRequest, may_enter, no_entry
 from backend.settings import Environment
 from backend.threads import Threads
 

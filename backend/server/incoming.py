@@ -1,4 +1,4 @@
-"""One HTTP request, from the bytes of a connection to what gunicorn serves.
+"""One HTTP request: who may send it, and its way from the bytes of a connection to what gunicorn serves.
 
 A request is parsed once, while it arrives. gunicorn's own workers parse it a second time with another parser;
 wherever two parsers differ, a request can be smuggled past the checks of the first.
@@ -6,13 +6,63 @@ wherever two parsers differ, a request can be smuggled past the checks of the fi
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final
 
 from gunicorn.asgi import parser as http
 from gunicorn.util import split_request_uri
+from werkzeug.datastructures import Authorization
 
-from backend.errors import BodyTooLargeError, MalformedRequestError
+from backend.errors import BodyTooLargeError, MalformedRequestError, UnauthorizedError
+from backend.settings import WEBHOOK_HEADER, Environment
+
+_OPEN = frozenset({"/", "/health", "/ready"})
+"""Endpoints without credentials: neither Label Studio nor an orchestrator sends any to a probe."""
+
+WEBHOOK = "/webhook"
+
+
+def may_enter(path: str, header: Callable[[str], str | None], environment: Environment) -> bool | None:
+    """Whether a request with this head is allowed, whatever its body."""
+    if path in _OPEN or _has_credentials(header("Authorization"), environment):
+        return True
+    if path == WEBHOOK and environment.webhook_secret is not None:
+        if _equal(header(WEBHOOK_HEADER) or "", environment.webhook_secret.get_secret_value()):
+            return True
+        return None if environment.basic_auth_user is None else False
+    return environment.basic_auth_user is None
+
+
+def no_entry(path: str) -> UnauthorizedError:
+    """The refusal of a request without the right credentials."""
+    return UnauthorizedError(
+        "credentials are missing or wrong",
+        where=path,
+        fix=f"use basic auth, or for {WEBHOOK} the header {WEBHOOK_HEADER}",
+    )
+
+
+def _has_credentials(header: str | None, environment: Environment) -> bool:
+    user, password = environment.basic_auth_user, environment.basic_auth_pass
+    if user is None or password is None:
+        return False
+    try:
+        sent = Authorization.from_header(header)
+    except ValueError:  # base64 of something other than ASCII
+        return False
+    if sent is None or sent.type != "basic":
+        return False
+    # Both are always compared, so that the time taken does not tell which one is wrong.
+    right_user = _equal(sent.username or "", user)
+    right_password = _equal(sent.password or "", password.get_secret_value())
+    return right_user and right_password
+
+
+def _equal(sent: str, expected: str) -> bool:
+    return hmac.compare_digest(sent.encode(), expected.encode())
+
 
 _STATUS: dict[type[Exception], int] = {
     http.LimitRequestLine: 414,

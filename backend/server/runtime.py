@@ -342,6 +342,7 @@ class Runtime:
         self,
         project: str,
         config: LabelConfig,
+        settings: Settings,
         tasks: Sequence[Any],
         *,
         again: bool = False,
@@ -351,11 +352,9 @@ class Runtime:
         """Start to predict raw tasks; the result, in their order, comes at the deadline at the latest.
 
         A malformed task gets ``[]``, and if it is ``stored_only`` so does a task without a round. ``terms``
-        say what the job that the tasks belong to may cost.
+        say what the job that the tasks belong to may cost; the settings are the project's.
         """
         require_questions(config)
-        self.projects.look_up_instructions(project)
-        settings = self.projects.settings(project)
         # Label Studio waits for what it asks about, camvo predict does not
         hurried = terms is None
         job = partial(

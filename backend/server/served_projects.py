@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError, LedgerError
 from backend.label_studio.client import Client
-from backend.label_studio.payloads import WebhookEvent, project_instructions
+from backend.label_studio.payloads import PredictRequest, WebhookEvent, project_instructions
 from backend.learning.projects import (
     asked_questions,
     is_new,
@@ -91,7 +91,35 @@ class ServedProjects:
             self._by_overrides[overrides] = own_settings
         return self._by_overrides[overrides]
 
-    def remember_tasks(self, project: str, tasks: int) -> None:
+    def to_predict(self, project: str) -> Settings:
+        """The settings of a project that is to be predicted, with instructions that no webhook has told."""
+        settings = self.settings(project)
+        return self.settings(project) if self._look_up_instructions(project) else settings
+
+    def requested(self, request: PredictRequest, config: LabelConfig) -> Settings:
+        """Store what a request for predictions says of its project, unless the ledger holds the same.
+
+        A report only needs the questions, so predictions do not fail while the database is down.
+
+        Args:
+            request: the request.
+            config: its label config.
+
+        Returns:
+            The settings of the project.
+        """
+        project = request.project
+        if request.instructions is not None:
+            self.remember_instructions(project, request.instructions)
+        settings = self.to_predict(project)
+        with suppress(LedgerError):
+            asked = asked_questions(config, shown_instructions(self._latest[project], settings))
+            self._note_asked(project, asked, request.label_config)
+        if request.tasks_of_project is not None:
+            self._remember_tasks(project, request.tasks_of_project)
+        return settings
+
+    def _remember_tasks(self, project: str, tasks: int) -> None:
         """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
         stored = self._latest.get(project)
         if stored is None or stored.task_number != tasks:
@@ -126,28 +154,32 @@ class ServedProjects:
         if self._settings.project_instructions:
             self._pool.require_room(instructions, "the project's instructions in Label Studio")
 
-    def look_up_instructions(self, project: str) -> None:
+    def _look_up_instructions(self, project: str) -> bool:
         """Ask Label Studio for the instructions of a project of which no webhook has told them yet.
 
         Its ``/predict`` does not have them, and prompts without them would be paid for twice. Failures are
         logged, and the project is predicted without.
+
+        Returns:
+            Whether they are stored now.
         """
+        stored = self._latest[project]
+        if stored is not None and stored.instructions is not None:
+            return False
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
         if url is None or key is None or not is_of_label_studio(project):
-            return
+            return False
         recently = self._clock() < self._looked_up.get(project, -math.inf) + _AGAIN
         if recently or not self._settings.project_instructions:
-            return
-        with self._ledger.read() as connection:
-            stored = projects.get(connection, project)
-        if stored is not None and stored.instructions is not None:
-            return
+            return False
         self._looked_up[project] = self._clock()
         try:
             found = Client(url, key).project_by_key(project, timeout=_LOOK_UP)
             self.remember_instructions(project, project_instructions(found) or "")
         except CamvoError as error:
             _log.warning("instructions_unknown", project=project, code=error.code, reason=str(error))
+            return False
+        return True
 
     def remember(
         self,
@@ -166,17 +198,8 @@ class ServedProjects:
         if is_new(stored, columns):
             self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
 
-    def note_predicted(self, project: str, config: LabelConfig, label_config: str) -> None:
-        """Store the config of the project's latest predictions and its questions, if they are new.
-
-        A report only needs it, so predictions do not fail while the database is down.
-        """
-        with suppress(LedgerError):
-            own_settings = self.settings(project)
-            asked = asked_questions(config, shown_instructions(self._latest[project], own_settings))
-            self._note_asked(project, asked, label_config)
-
     def _note_asked(self, project: str, asked: dict[str, str], label_config: str) -> None:
+        """Store the config of the project's latest predictions and its questions, if they are new."""
         if self._predicted.get(project) == asked:
             return
         with self._ledger.read() as connection:

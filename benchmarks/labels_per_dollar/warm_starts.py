@@ -1,7 +1,7 @@
 """Replay new projects with and without what earlier projects taught about the models.
 
     python benchmarks/labels_per_dollar/warm_starts.py [VOTES.csv …] [--items 300,1000] [--draws 6]
-        [--earlier 1]
+        [--first 0] [--earlier 1]
 
 An earlier project has asked every model about 200 items. Made-up pools of seven models have two or four
 labels. Models keep their skills from project to project up to a little or more noise, or the earlier project
@@ -99,7 +99,7 @@ def made_up(name: str, labels: int, items: int, seed: int, earlier: int) -> Proj
     return before, _drawn(rng, skills, labels, items)
 
 
-def divided(path: Path, items: int, draws: int, earlier: int) -> Iterator[Projects]:
+def divided(path: Path, items: int, seeds: range, earlier: int) -> Iterator[Projects]:
     """Draw projects from the parts of a vote table."""
     file = inputs.VotesFile.read(path)
     prices = inputs.read_prices(None, file.models, path)
@@ -107,7 +107,7 @@ def divided(path: Path, items: int, draws: int, earlier: int) -> Iterator[Projec
         parts = np.array([re.sub(r"_?\d+$", "", row["item_id"]) for row in csv.DictReader(rows)])
     known = {part: np.flatnonzero((parts == part) & (file.truth >= 0)) for part in np.unique(parts)}
     large = [part for part, of in known.items() if len(of) >= _FEWEST_ITEMS]
-    for seed in range(draws if len(large) > 1 else 0):
+    for seed in seeds if len(large) > 1 else ():
         rng = np.random.default_rng([seed, items])
         new, *before = rng.permutation(large)[: earlier + 1]
 
@@ -136,11 +136,12 @@ def _line(name: str, items: int, drawn: Iterator[Projects]) -> list[str]:
 
 def _projects(given: argparse.Namespace, items: int) -> Iterator[tuple[str, Iterator[Projects]]]:
     """The drawn projects of each kind or table, by its name."""
+    seeds = range(given.first, given.first + given.draws)
     for path in given.votes:
-        yield path.stem, divided(path, items, given.draws, given.earlier)
+        yield path.stem, divided(path, items, seeds, given.earlier)
     for name in () if given.votes else CHANGES:
         for labels in (2, 4):
-            drawn = (made_up(name, labels, items, seed, given.earlier) for seed in range(given.draws))
+            drawn = (made_up(name, labels, items, seed, given.earlier) for seed in seeds)
             yield f"{name}, {labels} labels", drawn
 
 
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("votes", type=Path, nargs="*")
     parser.add_argument("--items", default="300,1000")
     parser.add_argument("--draws", type=int, default=6)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first draw")
     parser.add_argument("--earlier", type=int, default=1, help="how many earlier projects there are")
     given = parser.parse_args()
     heads = ["projects", "items", "without", "with", "difference"]

@@ -196,13 +196,15 @@ class Router(_OneModel):
     def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan that asks both models, or one of them."""
         plan = super().assemble(situation, choice)
-        cheapest, dearest = _pair(plan)
-        asked = {cheapest, dearest}
+        cheapest, expensive = _pair(plan)
+        asked = {cheapest, expensive}
         if situation.rounds >= self.first:
-            gain = max(float(columns.q[dearest] - columns.q[cheapest]) for columns in plan.estimates.values())
-            asked = {dearest if gain > self.threshold else cheapest}
+            gain = max(
+                float(columns.q[expensive] - columns.q[cheapest]) for columns in plan.estimates.values()
+            )
+            asked = {expensive if gain > self.threshold else cheapest}
         positions = range(len(plan.arms))
-        weights = np.array([1.0 if position == dearest else 0.5 for position in positions])
+        weights = np.array([1.0 if position == expensive else 0.5 for position in positions])
         return replace(
             plan,
             subset=tuple([plan.arms[position] for position in positions if position in asked]),
@@ -212,8 +214,8 @@ class Router(_OneModel):
 
     def _unchecked(self, plan: Plan, question: str, votes: Votes, label: str) -> str:
         """The vote of the most expensive model, if it has one."""
-        _, dearest = _pair(plan)
-        return votes.get(plan.arms[dearest], {}).get(question, label)
+        _, expensive = _pair(plan)
+        return votes.get(plan.arms[expensive], {}).get(question, label)
 
     def _candidates(self, plan: Plan) -> list[str]:
         """The cheapest model and the most expensive."""

@@ -15,8 +15,7 @@ import structlog
 from rich.console import Console
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.job import Job
-from backend.annotation.task_prompt import always_read
+from backend.annotation.job import Job, always_read
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.shared.output import progress_bar, to_come

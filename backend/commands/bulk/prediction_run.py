@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from backend.annotation.job import random_draw
 from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
-from backend.commands.bulk.held_labels import ALL, is_below
+from backend.commands.bulk.dataset_jobs import ALL, is_below
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of

@@ -14,8 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.commands.bulk.batch_run import batching_of
-from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.held_labels import HeldLabels
+from backend.commands.bulk.dataset_jobs import DatasetJobs, HeldLabels
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns, DatasetTask

@@ -19,8 +19,7 @@ from rich.table import Table
 from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
 from backend.commands.bulk.batch_run import batching_of
-from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs
-from backend.commands.bulk.held_labels import ALL, HeldLabels, ScoreLevels, count_held
+from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, HeldLabels, ScoreLevels, count_held
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import (
     annotation_process,

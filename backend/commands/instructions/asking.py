@@ -16,8 +16,7 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, is_audit
 from backend.annotation.trials import TrialPrice, TriedTask
-from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.held_labels import NONE_HELD
+from backend.commands.bulk.dataset_jobs import NONE_HELD, DatasetJobs
 from backend.commands.bulk.process import annotation_process, open_project, remembered_settings
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions

@@ -20,7 +20,6 @@ from backend.annotation.replies import PASSING
 from backend.annotation.trials import TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.quoting import agree_to
-from backend.commands.instructions.adopting import how_to_adopt
 from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
@@ -37,6 +36,7 @@ from backend.commands.instructions.codebook import (
     Codebook,
     CodebookOptions,
     collect,
+    how_to_adopt,
 )
 from backend.commands.instructions.trial import change, compare_texts, write_page
 from backend.commands.shared.options import LabelOptions
@@ -86,7 +86,7 @@ class RefineOptions:
     """What is refined, and by whom.
 
     Attributes:
-        by: the model that proposes; ``None`` for the dearest one of the pool.
+        by: the model that proposes; ``None`` for that with the highest price of output.
         sample: the most tasks that judge.
         out: the folder of the texts and pages.
     """
@@ -170,7 +170,7 @@ def refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
 ) -> Refinement:
     """Let a model propose changes, and judge them on tasks that it was not shown."""
-    by = wanted.by or _dearest(jobs)
+    by = wanted.by or _most_expensive(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
     annotated = annotated_tasks(jobs)
     judges = _judges(jobs, tasks, annotated, wanted.sample)
@@ -201,7 +201,7 @@ def refine_on(
     )
 
 
-def _dearest(jobs: DatasetJobs) -> str:
+def _most_expensive(jobs: DatasetJobs) -> str:
     """The model with the highest price of output, which is the strongest one as far as a price can say."""
     pool = jobs.process.pool
     writers = [model.name for model in jobs.settings.models if not model.is_embedded]

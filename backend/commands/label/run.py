@@ -21,8 +21,7 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.annotation.job import Job, JobQuestion, audit_draw, is_audit
 from backend.commands.bulk.batch_run import batching_of
-from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
-from backend.commands.bulk.held_labels import HeldLabels
+from backend.commands.bulk.dataset_jobs import DatasetJobs, HeldLabels, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.bulk.process import annotation_process, remembered_settings

@@ -6,9 +6,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from backend.commands.bulk.held_labels import is_below
-from backend.commands.relabel.carried_tasks import CarriedTasks, carried_tasks
-from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.bulk.dataset_jobs import is_below
+from backend.commands.relabel.label_changes import CarriedTasks, LabelChanges, carried_tasks
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
 from backend.learning.label_schemes import (
@@ -25,8 +24,7 @@ from backend.learning.teaching import answering
 from backend.ledger import Ledger
 from backend.ledger.decided import decided_tasks
 from backend.ledger.human_annotations import Annotations
-from backend.ledger.projects import Project, is_of_label_studio, short_name
-from backend.ledger.schemes import Scheme, Schemes, latest_of
+from backend.ledger.projects import Project, Scheme, Schemes, is_of_label_studio, latest_of, short_name
 from backend.questions import ConfigQuestion, parse_label_config
 from backend.questions.relabelling import (
     AS_THEY_ARE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from rich.markup import escape
 
 from backend import settings as settings_module
 from backend.commands.bulk.process import annotation_process
-from backend.commands.relabel.delivery import deliver
 from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.plans import Opened, RelabelPlan, lines_of, planned, source_of, taken_back
 from backend.commands.shared import backend_client
@@ -23,6 +22,7 @@ from backend.commands.shared.setup import environment_with, existing_ledger, qui
 from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
+from backend.label_studio.predictions import relabelled_result
 from backend.learning.carrying import corrections, run_each
 from backend.learning.label_schemes import begin_anew, begin_first, carryings
 from backend.learning.projects import (
@@ -33,12 +33,91 @@ from backend.learning.projects import (
 )
 from backend.ledger import projects
 from backend.ledger.human_annotations import Annotations
-from backend.ledger.projects import short_name
-from backend.ledger.schemes import Schemes
+from backend.ledger.projects import Schemes, short_name
 from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
+
+
+def _unordered(value: Any) -> Any:
+    """A result, whatever the order of the labels that an item lists."""
+    if isinstance(value, Mapping):
+        return {key: _unordered(each) for key, each in value.items()}
+    return sorted(map(_unordered, value), key=repr) if isinstance(value, list) else value
+
+
+def _deliver(opened: Opened, plan: RelabelPlan, console: Console) -> bool:
+    """Tell Label Studio the label config, and the new labels of its annotations.
+
+    Returns:
+        Whether Label Studio had anything to change.
+    """
+    if opened.client is None:
+        return False
+    number = int(short_name(opened.stored.key))
+    if plan.xml != opened.config:
+        opened.client.change_project(number, {"label_config": plan.xml})
+    if not plan.schemes:
+        return plan.xml != opened.config
+    change = _change_of(plan)
+    annotations = predictions = left = 0
+    for page in opened.client.pages(number):
+        for task in page:
+            for each in task["annotations"]:
+                if (result := change(each["result"], each["id"])) is None:
+                    left += 1
+                elif result != each["result"]:
+                    opened.client.change_annotation(each["id"], {"result": result})
+                    annotations += 1
+            for each in task["predictions"]:
+                if (result := change(each["result"], None)) != each["result"]:
+                    opened.client.change_prediction(each["id"], {"result": result})
+                    predictions += 1
+    console.print(
+        f"Label Studio: {annotations:,} annotations and {predictions:,} predictions have the new labels",
+        highlight=False,
+    )
+    if left:
+        console.print(
+            f"{left:,} annotations are left as they are: the ledger does not know what they say, so --undo "
+            "could not bring it back",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if any(None in scheme.labels.values() for scheme in plan.schemes):
+        console.print(
+            "Predictions of labels that are dropped or apart again follow with: "
+            f"camvo predict --project {number} --refresh",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return plan.xml != opened.config or annotations + predictions > 0
+
+
+def _change_of(plan: RelabelPlan) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
+    """The way from a result to the one with the new labels, of an annotation or (``None``) a prediction.
+
+    It is ``None`` for an annotation whose labels could not be brought back afterwards.
+    """
+    after = {question.name: question for question in parse_label_config(plan.xml).questions}
+
+    def change(result: Sequence[Any], annotation: int | None) -> list[Any] | None:
+        changed = list(result)
+        for scheme in plan.schemes:
+            name, number = scheme.control, -1 if annotation is None else annotation
+            old, new = plan.found.before[name], after[name]
+            original, kept = (said.get(name, {}).get(number) for said in (plan.originals, plan.kept))
+            step = relabelled_result(changed, old, new, scheme.labels, original)
+            if step == changed:
+                continue
+            back = relabelled_result(step, new, old, plan.back.get(name, {}), kept)
+            if annotation is not None and _unordered(back) != _unordered(changed):
+                return None
+            changed = step
+        return changed
+
+    return change
 
 
 def run_relabel(
@@ -152,7 +231,7 @@ def relabel(
     write(lambda connection: remember_project(connection, key, columns, time.time()))
     if plan.done:
         _learn_again(opened, plan, write)
-    changed = deliver(opened, plan, console)
+    changed = _deliver(opened, plan, console)
     if wanted.undo and not plan.found.present and not changed:
         raise taken_back()
     if plan.schemes:

@@ -26,11 +26,10 @@ from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.certificates import Certificates, CoveredLabels, Issued, hash_evidence
 from backend.ledger.database.statements import now
-from backend.ledger.projects import Project, is_of_label_studio
+from backend.ledger.projects import Project, Schemes, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
-from backend.ledger.schemes import Schemes
 from backend.questions import parse_label_config
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates

@@ -23,9 +23,9 @@ from backend.models.batches.provider import (
     provider_body,
     read_line,
 )
+from backend.models.calls import completion_of
 from backend.models.failures import line_error, model_error
 from backend.models.model import litellm
-from backend.models.short_path import completion_of
 from backend.settings import ModelSettings
 
 PROVIDERS: Final = ("openai", "azure", "hosted_vllm", "litellm_proxy", "xai")

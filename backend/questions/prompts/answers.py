@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import yaml
@@ -90,8 +91,8 @@ def parse_answer(content: str, questions: Sequence[TaskQuestion]) -> dict[str, s
 
 def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     words = _final_words(content)
-    for values in (_whole(words), _fenced(words), _embedded_answers(words, questions), _cut_off(words)):
-        votes = _agreed(_votes_in(value, questions, _DEPTH) for value in values)
+    for read in (_whole, _fenced, partial(_embedded_answers, questions), _cut_off):
+        votes = _agreed(_votes_in(value, questions, _DEPTH) for value in read(words))
         if votes:
             return {name: vote for name, vote in votes.items() if vote is not None} or _no_votes(content)
     bare = _bare_vote(words, questions[0]) if len(questions) == 1 else None
@@ -123,9 +124,9 @@ def _final_words(content: str) -> str:
 def json_values(content: str) -> Iterator[Any]:
     """Yield the objects and arrays of an answer, read as loosely as is needed to find any."""
     words = _final_words(content)
-    for values in (_whole(words), _fenced(words), _embedded(words)):
+    for read in (_whole, _fenced, _embedded):
         found = False
-        for value in values:
+        for value in read(words):
             found = True
             yield value
         if found:
@@ -164,7 +165,7 @@ def _embedded(words: str) -> Iterator[Any]:
             yield value
 
 
-def _embedded_answers(words: str, questions: Sequence[TaskQuestion]) -> Iterator[Any]:
+def _embedded_answers(questions: Sequence[TaskQuestion], words: str) -> Iterator[Any]:
     """The JSON among other words that can be an answer: ``[1]`` in prose is rather a reference."""
     listed = len(questions) == 1 and isinstance(questions[0].config.control.answer_format.form, list)
     for value in _embedded(words):

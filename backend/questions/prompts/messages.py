@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from backend.questions.naming import answer_key
@@ -103,19 +104,24 @@ def content_parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def texts_of(messages: Messages) -> tuple[str, ...]:
     """Return the texts of all messages."""
-    return tuple([part["text"] for part in _all_parts(messages) if part["type"] == "text"])
+    texts: list[str] = []
+    for message in messages:
+        content = message["content"]
+        if isinstance(content, str):
+            texts.append(content)
+        else:
+            texts += [part["text"] for part in content if part["type"] == "text"]
+    return tuple(texts)
 
 
 def image_addresses(messages: Messages) -> tuple[str, ...]:
     """Return the web addresses or ``data:`` URLs of the images in all messages."""
-    return tuple([part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url"])
-
-
-def _all_parts(messages: Messages) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
+    addresses: list[str] = []
     for message in messages:
-        parts += content_parts(message)
-    return parts
+        content = message["content"]
+        if not isinstance(content, str):
+            addresses += [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+    return tuple(addresses)
 
 
 PROMPT_VERSION = "3"
@@ -178,7 +184,7 @@ def prompt_messages(
     if not questions:
         raise InvalidParameterError("there is no question to ask")
     texts, images = shown_texts(questions), _in_page_order(questions, [each.images for each in questions])
-    system = _system_text([question.config for question in questions], instructions)
+    system = _system_text(tuple([question.config for question in questions]), instructions)
     image_names = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(texts)] if texts else []), *image_names, _REMINDER])
     example_messages = [
@@ -217,6 +223,7 @@ def _places(questions: Sequence[ConfigQuestion]) -> dict[str, int]:
     return places
 
 
+@lru_cache(maxsize=64)
 def _system_text(questions: Sequence[ConfigQuestion], instructions: str | None) -> str:
     """Return the system message: how texts are marked, the instructions, the questions and the form."""
     form = _json(_keyed({question.name: question.control.answer_format.form for question in questions}))

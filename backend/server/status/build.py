@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError
 from backend.learning.annotators import answered_questions
-from backend.learning.label_schemes import open_labels
+from backend.learning.label_schemes import compare_texts_so_far, open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
-from backend.learning.text_comparisons import compare_texts_so_far
 from backend.ledger import money, projects, reports
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from backend.errors import cure_of
-from backend.learning.text_comparisons import TextComparison
+from backend.learning.label_schemes import TextComparison
 from backend.ledger.certificates import Reason
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow

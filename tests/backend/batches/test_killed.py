@@ -15,7 +15,7 @@ from batch_provider import BatchServer
 from labelling import LabelFolder
 
 from backend.annotation import batch_desk
-from backend.annotation.batch_settling import Settlement
+from backend.annotation.batch_filling import Settlement
 from backend.commands.bulk import batch_run
 from backend.ledger import money
 from backend.models.batches.openai_batches import OpenAIBatches

@@ -282,7 +282,7 @@ def test_the_providers_limits_count_lines_and_not_tasks(tmp_path: Path, server: 
 def test_the_coin_asks_about_packed_tasks_singly_in_the_same_batch_round(
     tmp_path: Path, server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.annotation.pack_checks.COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
     with folder_of(tmp_path / "a", server) as folder:
         folder.table(*TEXTS[:5])
         assert not label(folder).left
@@ -306,7 +306,7 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         server.ends = lambda batch: True
-        unpacked = "backend.annotation.pack_checks._unpacked_arms"
+        unpacked = "backend.annotation.asking._unpacked_arms"
         with patch(unpacked, lambda checks: frozenset({"red:5"})):
             assert not label(folder).left
         assert sent(server) == [5]

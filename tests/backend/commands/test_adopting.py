@@ -14,7 +14,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Project, task
 from whole_backend import Backend, votes
 
-from backend.commands.instructions.adopting import how_to_adopt
+from backend.commands.instructions.codebook import how_to_adopt
 from backend.learning.projects import remember_project
 from backend.ledger import Ledger, migrate
 from backend.ledger.projects import DatedText

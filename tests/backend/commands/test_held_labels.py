@@ -11,7 +11,7 @@ import yaml
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
-from backend.commands.bulk.held_labels import LEVELS
+from backend.commands.bulk.dataset_jobs import LEVELS
 from backend.commands.shared.certificate import contents_of
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError

@@ -18,7 +18,7 @@ from backend.commands.ledger import verify_ledger
 from backend.commands.teach import teach_file
 from backend.ledger import money
 from backend.ledger.money import from_picodollars
-from backend.models import outages
+from backend.models import failures
 from backend.server.status.build import build_report
 from backend.settings import settings
 from backend.testing import Reply, packed_texts, task_text
@@ -41,9 +41,9 @@ _NEVER = threading.Event()
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(outages, "LONGEST_PAID_PAUSE", 0.05)
+    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(failures, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(failures, "LONGEST_PAID_PAUSE", 0.05)
     monkeypatch.setattr(random.SystemRandom, "uniform", lambda rng, low, high: 0.01)
 
 
@@ -137,7 +137,7 @@ def test_while_a_model_is_down_one_call_at_a_time_tries_it(tmp_path: Path) -> No
     provider = Provider(Reply.fails(503), failures=30)
     with folder_of(tmp_path, provider) as folder:
         folder.label()
-    first, probes = 8, 30 - outages.FAILURES
+    first, probes = 8, 30 - failures.FAILURES
     assert provider.calls["red"] <= len(TEXTS) + first + probes
 
 

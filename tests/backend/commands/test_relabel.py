@@ -25,8 +25,8 @@ from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
+from backend.ledger.projects import Schemes
 from backend.ledger.rounds import ProjectRounds, QuestionRounds
-from backend.ledger.schemes import Schemes
 from backend.testing import Reply
 from backend.upkeep import problems
 from camvo.state.contribution import Contribution

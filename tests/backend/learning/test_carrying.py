@@ -23,8 +23,8 @@ from backend.ledger import Ledger
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
+from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.rounds import QuestionRounds
-from backend.ledger.schemes import Scheme, Schemes
 from backend.upkeep import problems, prune
 from camvo.state.contribution import Contribution
 from camvo.state.state import State

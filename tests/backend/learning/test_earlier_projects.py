@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from backend.learning.earlier_projects import EarlierProjects, question_kind
-from backend.learning.states import StateKey, States
+from backend.learning.states import EarlierProjects, StateKey, States, question_kind
 from backend.ledger import Ledger, Writer
 from backend.ledger.human_annotations import Withdrawal
-from backend.ledger.lessons import ProjectLessons
+from backend.ledger.learning_data import ProjectLessons
 from camvo.policies.policy import JointFitData
 from camvo.state.contribution import Contribution, LatestRounds
 from camvo.state.earlier import Lesson

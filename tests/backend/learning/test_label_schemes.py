@@ -13,8 +13,8 @@ from whole_backend import Backend, prompt_of, says
 from backend import settings
 from backend.learning.carrying import Carrying, run_each
 from backend.ledger.events import ProjectEvents
+from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.rounds import ProjectRounds
-from backend.ledger.schemes import Scheme, Schemes
 from backend.testing import Reply
 from backend.upkeep import problems
 from camvo.state.contribution import Contribution

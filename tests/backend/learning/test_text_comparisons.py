@@ -16,7 +16,7 @@ from whole_backend import prompt_of
 from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.teach import teach_file
-from backend.learning.text_comparisons import TextComparison, compare_texts_so_far
+from backend.learning.label_schemes import TextComparison, compare_texts_so_far
 from backend.server.status.alarms import Alert
 from backend.server.status.build import build_report
 from backend.settings import load

@@ -34,10 +34,9 @@ from rewards import rewards
 from sqlalchemy import Connection, event, func, select
 
 from backend import settings as server_settings
-from backend.annotation.job import Job, JobQuestion
-from backend.annotation.recording import FinishedTask, record_rounds
+from backend.annotation.annotator import FinishedTask, record_rounds
+from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.replies import ModelReply, Replies
-from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event

@@ -19,8 +19,8 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.models import Pool
+from backend.models.failures import CircuitBreaker
 from backend.models.model import Used, litellm
-from backend.models.outages import CircuitBreaker
 from backend.models.rates.controller import ProcessRates
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply

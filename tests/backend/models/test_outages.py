@@ -18,7 +18,7 @@ from backend.errors import (
     StoppingError,
     UnavailableError,
 )
-from backend.models.outages import FAILURES, Outage, Tries
+from backend.models.failures import FAILURES, Outage, Tries
 
 HOUR = 3600.0
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from backend.models import model as litellm_info
-from backend.models.calls import ProviderResponse, read_response
+from backend.models.calls import ProviderResponse, path_of, read_response
 from backend.models.failures import model_error
-from backend.models.short_path import path_of
 from backend.testing import OpenAIServer, Reply
 
 MESSAGES = [{"role": "system", "content": "Label the text."}, {"role": "user", "content": "Cold soup."}]

@@ -15,7 +15,6 @@ from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls import ONE_LABEL, NumberControl, OneOf
 from backend.questions.naming import answer_key
 from backend.questions.objects import Field
-from backend.questions.page import Words
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import (
     PROMPT_VERSION,
@@ -23,6 +22,7 @@ from backend.questions.prompts.messages import (
     fence,
     prompt_messages,
 )
+from backend.questions.question import Words
 from backend.questions.xml import Label
 from camvo.errors import InvalidParameterError
 

@@ -14,8 +14,8 @@ from label_studio_requests import Annotation, annotated, setup, task
 from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
-from backend.ledger.alerts import AlertKey, Alerts
 from backend.ledger.database import tables
+from backend.ledger.reports import AlertKey, Alerts
 from backend.server.status.alarm_watch import RaisedAlarm, message
 from backend.server.status.report import Alert
 from backend.telemetry import metrics

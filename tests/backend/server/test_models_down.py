@@ -14,7 +14,7 @@ from whole_backend import Backend, says
 
 from backend import upkeep
 from backend.ledger.rounds import IncompleteRounds
-from backend.models import outages
+from backend.models import failures
 from backend.testing import Reply
 
 LACKS_RED = {"red": "model_unavailable"}
@@ -22,8 +22,8 @@ LACKS_RED = {"red": "model_unavailable"}
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(failures, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(random.SystemRandom, "uniform", lambda rng, low, high: 0.01)
 
 

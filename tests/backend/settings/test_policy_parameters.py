@@ -202,10 +202,11 @@ def test_the_table_of_settings_has_every_parameter_and_its_default() -> None:
     assert documented == {"name": "required", **{name: shown(value) for name, value in section.items()}}
 
 
-def test_the_table_of_the_replay_has_every_parameter_and_its_default() -> None:
-    documented = defaults_in("replay.md", r"`--([\w-]+)`")
+def test_the_page_of_commands_has_every_parameter_of_the_replay_and_its_default() -> None:
+    page = (DOCS / "commands.md").read_text("utf-8").split("## camvo replay")[1].split("\n## ")[0]
+    documented = dict(re.findall(r"^- `--([\w-]+)`.*?(?:\[default: (.*?)\])?$", page, re.MULTILINE))
     for name, option in policy_options(CLASSES).items():
-        assert documented[name.replace("_", "-")] == shown(option.default)
+        assert documented[name.replace("_", "-")] == ("" if option.default is None else str(option.default))
 
 
 def test_the_list_of_extra_params_has_every_parameter() -> None:

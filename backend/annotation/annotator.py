@@ -440,17 +440,17 @@ class FinishedTask:
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
 
-        The scores of labels with a recall, the confidences, the label for the student's text and the examples
-        are in it if there are any.
+        The trust in that score, the scores of labels with a recall, the confidences, the label for the
+        student's text and the examples are in it if there are any.
         """
-        aggregation = self.plan.estimates[question].aggregation
+        aggregation, decision = self.plan.estimates[question].aggregation, self.decisions[question]
         description: dict[str, Any] = {
             "aggregation": registry.describe_aggregation(aggregation),
-            "score": self.decisions[question].score,
+            "score": decision.score,
         }
-        if isinstance(self.policy, Joint) and (
-            likely := self.policy.likely(self.decisions[question].posterior)
-        ):
+        if decision.trust:
+            description["trust"] = decision.trust
+        if isinstance(self.policy, Joint) and (likely := self.policy.likely(decision.posterior)):
             description["likely"] = likely
         if sure := on_question(self.replies.confidences, question):
             description["confidences"] = sure

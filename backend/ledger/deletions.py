@@ -226,7 +226,9 @@ class Prunable:
 
 def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a pruned round's plan that stored predictions and reports still read."""
-    kept = {name: plan[name] for name in ("labels", "aggregation", "score", "likely") if name in plan}
+    kept = {
+        name: plan[name] for name in ("labels", "aggregation", "score", "trust", "likely") if name in plan
+    }
     arms = {
         arm: {name: columns[name] for name in ("cost", "correctness") if name in columns}
         for arm, columns in plan["arms"].items()

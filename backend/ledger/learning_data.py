@@ -281,7 +281,10 @@ class ExampleTexts:
 
 
 _MOST_SCORED = 500
-"""The own scores of so many of the latest rounds are read."""
+"""The own scores of so many of the latest rounds are read, and of those that people teach."""
+
+_UNKNOWN = (None, 0.0)
+"""An own score that is not known, and the trust in it."""
 
 _taught = case((~_rounds.audit, _rounds.confirmed))
 
@@ -352,15 +355,17 @@ class LearningRounds(QuestionRounds):
             label, confirmed = recounted.get(row.id, (row.label, row.confirmed))
             if row.confirmed is None or row.id in unanswered:
                 label, confirmed = row.label, None
-            return FinishedRound(row.votes, label, confirmed, own.get(row.id))
+            scored = own.get(row.id, _UNKNOWN) if label == row.label else _UNKNOWN
+            return FinishedRound(row.votes, label, confirmed, *scored)
 
         return [finished(row) for _, row in sorted(rows.items())]
 
-    def _own_scores(self) -> dict[int, float]:
-        """Round → the policy's own score, for the latest rounds: plans are large, and few rounds tell."""
-        query = select(_rounds.id, _rounds.plan).where(self.condition)
-        plans = self.connection.execute(query.order_by(_rounds.id.desc()).limit(_MOST_SCORED))
-        return {row.id: row.plan["score"] for row in plans if "score" in row.plan}
+    def _own_scores(self) -> dict[int, tuple[float, float]]:
+        """Round → the policy's own score and the trust in it: plans are large, so only of some rounds."""
+        query = select(_rounds.id, _rounds.plan).where(self.condition).order_by(_rounds.id.desc())
+        latest = [query.limit(_MOST_SCORED), query.where(_taught.is_not(None)).limit(_MOST_SCORED)]
+        plans = {row.id: row.plan for some in latest for row in self.connection.execute(some)}
+        return {number: (plan["score"], plan["trust"]) for number, plan in plans.items() if plan.get("trust")}
 
 
 def labels_beside(connection: Connection, project: str, model: str, *, audit: bool) -> tuple[int, float]:

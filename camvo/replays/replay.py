@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from camvo.errors import InvalidParameterError
 from camvo.policies import named
@@ -468,14 +467,17 @@ def calibrated_scores(
     at = trace.labelled_at if human is None else np.where(human, np.arange(len(human)) + 1, 0)
     known_from = _known_from(at[items], items)
     own, trust = trace.scores[items], trace.trust[items]
-    unlabelled = _finished_rounds(votes, decided, own, arms, table.labels)
-    labelled = _finished_rounds(votes, decided, own, arms, table.labels, table.truth[items])
+    unlabelled = _finished_rounds(votes, decided, np.full(len(items), -1), arms, table.labels)
+    labelled = _finished_rounds(votes, decided, table.truth[items], arms, table.labels)
     ends = [*_fit_points(known_from, growth), len(items)]
     for start, end in pairwise([0, *ends]):
         (confirmed,) = np.nonzero(known_from <= start)
         latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         known = set(confirmed.tolist())
-        rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
+        rounds = [
+            replace((labelled if at in known else unlabelled)[at], own=float(own[at]), trust=float(trust[at]))
+            for at in latest
+        ]
         fitted, some = Scorer.fit(rounds, arms, table.labels), slice(start, end)
         chances = fitted.panel.chances(votes[some], len(table.labels))
         scores[items[some]] = fitted.blend(chances, decided[some], own[some], trust[some])
@@ -488,25 +490,22 @@ def _known_from(labelled_at: NDArray[np.int64], items: NDArray[np.int64]) -> NDA
     return np.where(labelled_at > 0, np.maximum(known, np.arange(len(items)) + 1), len(items) + 1)
 
 
-def _finished_rounds(  # noqa: PLR0917 - the columns of rounds
+def _finished_rounds(
     votes: NDArray[np.int64],
     decided: NDArray[np.int64],
-    own: Array,
+    truth: NDArray[np.int64],
     arms: tuple[str, ...],
     labels: tuple[str, ...],
-    truth: NDArray[np.int64] | None = None,
 ) -> list[FinishedRound]:
-    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1, or ``None``, if unknown."""
-    truth = np.full(len(decided), -1) if truth is None else truth
-    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), own.tolist(), strict=True)
+    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1 without a human label."""
+    rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), strict=True)
     return [
         FinishedRound(
             {arm: labels[vote] for arm, vote in zip(arms, row, strict=True) if vote >= 0},
             labels[label],
             float(label == right) if right >= 0 else None,
-            score,
         )
-        for row, label, right, score in rows
+        for row, label, right in rows
     ]
 
 
@@ -518,62 +517,3 @@ def _fit_points(known_from: NDArray[np.int64], growth: float) -> Iterator[int]:
         if rounds - fitted_rounds > growth * fitted_rounds or labels - fitted_labels > growth * fitted_labels:
             fitted_rounds, fitted_labels = rounds, labels
             yield rounds
-
-
-_TOPICS = 6
-_SPREAD = 0.35
-"""The typical distance of an item from the centre of its topic, whose norm is 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class SyntheticModel:
-    """A model of a synthetic table.
-
-    Attributes:
-        accuracy: its mean accuracy over items, in (0, 1).
-        price: the cost of asking it about one item. All models have the same unit.
-    """
-
-    accuracy: float
-    price: float
-
-
-def draw_votes_table(
-    models: Mapping[str, SyntheticModel],
-    *,
-    items: int,
-    labels: tuple[str, ...],
-    seed: int,
-    dimension: int = 32,
-    correlation: float = 0.2,
-    skill_spread: float = 0.35,
-) -> VotesTable:
-    """Draw a table of votes whose contexts predict which models are likely to be right.
-
-    Each item belongs to one of six topics. The context of an item is close to the centre of its topic, and
-    each model has a skill for each topic. A Gaussian copula correlates the errors of the models on an item.
-    ``correlation`` is that of the latent errors, and ``skill_spread`` the standard deviation of a model's
-    skills over topics, on the probit scale. A wrong vote names the item's decoy in half of the cases, and
-    otherwise any wrong label.
-    """
-    rng = np.random.default_rng(seed)
-    topic = rng.integers(_TOPICS, size=items)
-    centres = rng.normal(size=(_TOPICS, dimension))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    noise = rng.normal(size=(items, dimension)) / np.sqrt(dimension)
-    contexts = centres[topic] + _SPREAD * noise
-    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
-
-    accuracy = np.array([model.accuracy for model in models.values()])
-    skill = rng.normal(scale=skill_spread, size=(_TOPICS, len(models)))
-    right = ndtr(ndtri(accuracy) * np.sqrt(1.0 + skill_spread**2) + skill)[topic]
-    shared, own = rng.normal(size=(items, 1)), rng.normal(size=(items, len(models)))
-    latent = np.sqrt(correlation) * shared + np.sqrt(1.0 - correlation) * own
-
-    truth = rng.integers(len(labels), size=items)
-    decoy = (truth + rng.integers(1, len(labels), size=items)) % len(labels)
-    other = (truth[:, None] + rng.integers(1, len(labels), size=right.shape)) % len(labels)
-    wrong = np.where(rng.random(right.shape) < 0.5, decoy[:, None], other)
-    votes = np.where(ndtr(latent) < right, truth[:, None], wrong)
-    prices = {name: model.price for name, model in models.items()}
-    return VotesTable(labels, prices, contexts, votes.astype(np.int64), truth.astype(np.int64))

@@ -13,7 +13,8 @@ not say how sure the votes are; there the tempered score is shown alone.
 Human labels correct both: the panel's probability by :mod:`camvo.scores.calibration`, and the own score in
 the policy's model (:mod:`camvo.joint.human_terms`). The more they taught the own score, the less it is
 tempered, and the larger is its share: they correct the order of own scores too, but of the panel's only the
-level.
+level. That is the prior. A policy's model with few labels can also deceive itself, so the shares follow, by
+Bayes' rule, which of the two predicted later answers of people better.
 """
 
 from __future__ import annotations
@@ -52,12 +53,14 @@ class FinishedRound:
         label: the label that was decided.
         confirmed: the reward of the label by a human's answer, in [0, 1]; ``None`` without one.
         own: the decision's own score, in [0, 1]; ``None`` if it is not known.
+        trust: the trust in it, in [0, 1] (:class:`camvo.votes.aggregation.Decision`).
     """
 
     votes: Mapping[str, str | None]
     label: str
     confirmed: float | None = None
     own: float | None = None
+    trust: float = 0.0
 
 
 _HIGHEST: Final = 0.999
@@ -67,20 +70,32 @@ _LOWEST_EXPONENT, _USUAL_EXPONENT = 0.02, 0.5
 """The lowest exponent, and the one before any round."""
 
 
-def _fit_exponent(own: Array, surest: Array) -> float:
+def _fit_exponent(own: Array, surest: Array, weights: Array) -> float:
     """The exponent in (0, 1] with which own scores are on average the panel's surest probabilities."""
-    if not len(own):
+    if not weights.sum() > 0.0:
         return _USUAL_EXPONENT
-    odds, level = _log_odds(own), surest.mean()
+    odds, share = _log_odds(own), weights / weights.sum()
 
     def excess(exponent: float) -> float:
-        return float(expit(exponent * odds).mean() - level)
+        return float(share @ (expit(exponent * odds) - surest))
 
     if excess(1.0) <= 0.0:
         return 1.0
-    return (
-        _LOWEST_EXPONENT if excess(_LOWEST_EXPONENT) >= 0.0 else float(brentq(excess, _LOWEST_EXPONENT, 1.0))
-    )
+    if excess(_LOWEST_EXPONENT) >= 0.0:
+        return _LOWEST_EXPONENT
+    return float(brentq(excess, _LOWEST_EXPONENT, 1.0))
+
+
+def _tempered(own: ArrayLike, trust: Array, exponent: float) -> Array:
+    """Own scores, tempered by the exponent as far as nothing but votes taught them."""
+    taught = _taught(trust)
+    odds = _log_odds(np.asarray(own, dtype=np.float64))
+    return np.asarray(expit((exponent + (1.0 - exponent) * taught) * odds), dtype=np.float64)
+
+
+def _taught(trust: Array) -> Array:
+    """How far human labels or contexts taught own scores, in [0, 1], by the trust in them."""
+    return np.maximum(2.0 * trust - 1.0, 0.0)
 
 
 def _log_odds(scores: Array) -> Array:
@@ -96,6 +111,8 @@ class Scorer:
         panel: the model of correlated errors.
         calibration: the map from the panel's probability to the score; the identity without human labels.
         exponent: what the log-odds of own scores are multiplied by, in (0, 1].
+        evidence: by how much better own scores predicted people's answers than the panel, in nats. An answer
+            counts as far as earlier ones had taught the own score.
 
     >>> from camvo.scores.panel import Panel
     >>> scorer = Scorer(("neg", "pos"), Panel.prior(("a", "b", "c")))
@@ -107,6 +124,7 @@ class Scorer:
     panel: Panel
     calibration: Calibration = IDENTITY
     exponent: float = _USUAL_EXPONENT
+    evidence: float = 0.0
 
     def score(self, votes: Mapping[str, str], label: str) -> float:
         """Compute the calibrated probability by the panel that ``label`` is right, given arm → vote.
@@ -135,17 +153,16 @@ class Scorer:
             own: the decisions' own scores, shape (n,).
             trust: the trust in each, shape (n,) (:class:`camvo.votes.aggregation.Decision`).
         """
-        chance, share = chances[np.arange(len(decided)), decided], np.asarray(trust, dtype=np.float64)
-        taught = np.maximum(2.0 * share - 1.0, 0.0)
-        exponent = self.exponent + (1.0 - self.exponent) * taught
-        tempered = expit(exponent * _log_odds(np.asarray(own, dtype=np.float64)))
-        otherwise = (chance < chances.max(axis=1) - TIE) & (share > 0.0)
-        share = np.where(otherwise, 1.0, share)
+        chance, prior = chances[np.arange(len(decided)), decided], np.asarray(trust, dtype=np.float64)
+        share = expit(logit(prior) + self.evidence)
+        otherwise = chance < chances.max(axis=1) - TIE
+        share = np.where(otherwise, np.minimum(2.0 * share, 1.0), share)
+        tempered = _tempered(own, prior, self.exponent)
         return np.asarray(share * tempered + (1.0 - share) * self.calibration(chance), dtype=np.float64)
 
     @classmethod
     def fit(cls, rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
-        """Fit a scorer: panel and exponent to all votes, the calibration to human labels.
+        """Fit a scorer: panel and exponent to all rounds, calibration and evidence to human labels.
 
         Args:
             rounds: finished rounds, including those in which only some models were asked. Rounds whose label
@@ -160,13 +177,24 @@ class Scorer:
         votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
         panel = Panel.fit(votes, arms, len(labels))
         chances = panel.chances(votes, len(labels))
-        right = _numbers(finished.confirmed for finished in known)
-        own = _numbers(finished.own for finished in known)
         decided = np.array([position[finished.label] for finished in known], dtype=np.int64)
-        checked, scored = ~np.isnan(right), ~np.isnan(own)
-        calibration = fit_calibration(chances[checked, decided[checked]], right[checked])
-        exponent = _fit_exponent(own[scored], chances[scored].max(axis=1, initial=0.0))
-        return cls(tuple(labels), panel, calibration, exponent)
+        chance, right = chances[np.arange(len(known)), decided], _numbers(each.confirmed for each in known)
+        own, trust = _numbers(each.own for each in known), _numbers(each.trust for each in known)
+        checked, scored = ~np.isnan(right), ~np.isnan(own) & (trust > 0.0)
+        calibration = fit_calibration(chance[checked], right[checked])
+        surest = chances[scored].max(axis=1, initial=0.0)
+        exponent = _fit_exponent(own[scored], surest, 1.0 - _taught(trust[scored]))
+        both = checked & scored
+        tempered = _tempered(own[both], trust[both], exponent)
+        better = _log_loss(calibration(chance[both]), right[both]) - _log_loss(tempered, right[both])
+        evidence = float(_taught(trust[both]) @ better)
+        return cls(tuple(labels), panel, calibration, exponent, evidence)
+
+
+def _log_loss(scores: Array, right: Array) -> Array:
+    """The log loss of each score in nats; no score is taken for certain."""
+    odds = _log_odds(scores)
+    return np.asarray(np.logaddexp(0.0, odds) - right * odds, dtype=np.float64)
 
 
 def _numbers(values: Iterable[float | None]) -> Array:

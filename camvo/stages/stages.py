@@ -177,7 +177,7 @@ def _arm_steps(beliefs: Beliefs) -> tuple[_ArmStep, ...]:
     )
 
 
-_TEACHING_LABELS = 10.0
+_TEACHING_LABELS = 50.0
 """After so many human labels a decision's own score counts as half taught by people."""
 
 _SLACK, _SLACK_AT_LEAST = 1.5, 0.01

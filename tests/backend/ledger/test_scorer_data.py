@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from label_studio_requests import Annotation, annotated, task
+from sqlalchemy import update
 from whole_backend import Backend, votes
 
+from backend.ledger.database import tables
 from backend.ledger.learning_data import LearningRounds
 from camvo.scores.scorer import FinishedRound
 
@@ -56,6 +58,19 @@ def test_an_answer_that_must_not_be_known_is_not_told(backend: Backend) -> None:
     assert labels(known(backend, recounted={first: ("Sad", 1.0)}, unanswered={first})) == []
 
 
-def test_a_round_has_the_policys_own_score(backend: Backend) -> None:
-    stored = [backend.rounds(number)[0].plan["score"] for number in (1, 2)]
-    assert [each.own for each in known(backend)] == stored
+def set_plan(backend: Backend, number: int, **values: object) -> None:
+    [round_] = backend.rounds(number)
+    with backend.ledger.write() as connection:
+        change = update(tables.rounds).where(tables.rounds.c.id == round_.id)
+        connection.execute(change.values(plan={**round_.plan, **values}))
+
+
+def test_a_round_has_the_own_score_of_a_model_of_votes(backend: Backend) -> None:
+    set_plan(backend, 1, score=0.7, trust=0.6)
+    assert [(each.own, each.trust) for each in known(backend)] == [(0.7, 0.6), (None, 0.0)]
+
+
+def test_the_own_score_of_a_label_says_nothing_of_another_one(backend: Backend) -> None:
+    set_plan(backend, 1, score=0.7, trust=0.6)
+    first, _ = ids(backend)
+    assert known(backend, recounted={first: ("Sad", 1.0)})[0].own is None

@@ -54,12 +54,12 @@ def test_a_decisions_own_score_counts_as_far_as_it_is_trusted(trust):
     assert scorer.score_decision(UNANIMOUS, decision) == pytest.approx(expected)
 
 
-def sure_rounds(own):
+def sure_rounds(own, trust=0.5):
     """Rounds whose votes often part, so that no panel is as sure of them as this own score."""
     for votes in (("yes", "no", "no"), ("no", "no", "no"), ("maybe", "no", "maybe"), ("yes", "yes", "no")):
         for _ in range(30):
             label = max(votes, key=votes.count)
-            yield FinishedRound(dict(zip(ARMS, votes, strict=True)), label, own=own)
+            yield FinishedRound(dict(zip(ARMS, votes, strict=True)), label, own=own, trust=trust)
 
 
 def test_untaught_own_scores_are_tempered_to_the_level_of_the_panel():
@@ -95,3 +95,37 @@ def test_a_decision_without_a_model_of_votes_has_the_panels_score():
     scorer = Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS)
     votes = {"a": "yes", "b": "no", "c": "no"}
     assert scorer.score_decision(votes, Decision("yes", 0.99, {})) == scorer.score(votes, "yes")
+
+
+def test_taught_own_scores_say_nothing_of_how_far_to_temper_untaught_ones():
+    untaught, taught = sure_rounds(own=0.99), sure_rounds(own=0.6, trust=1.0)
+    together = Scorer.fit([*untaught, *taught], ARMS, LABELS)
+    assert together.exponent == pytest.approx(
+        Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS).exponent, abs=0.01
+    )
+
+
+def answered(own, trust):
+    """Rounds on one pattern of votes, of which the own score knows half of those that people find right."""
+    for number in range(80):
+        right = float(number % 4 > 0)
+        sure = own if right else 1.0 - own
+        yield FinishedRound(UNANIMOUS, "no", right, sure if number % 2 else 0.75, trust)
+
+
+def test_a_taught_own_score_that_predicts_answers_better_gains_share():
+    scorer = Scorer.fit(answered(own=0.95, trust=0.9), ARMS, LABELS)
+    assert scorer.evidence > 1.0
+    shown = scorer.score_decision(UNANIMOUS, Decision("no", 0.95, {}, 0.9))
+    assert shown == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_taught_own_score_that_people_contradict_loses_its_share():
+    scorer = Scorer.fit(answered(own=0.05, trust=0.9), ARMS, LABELS)
+    assert scorer.evidence < -5.0
+    shown = scorer.score_decision(UNANIMOUS, Decision("no", 0.95, {}, 0.9))
+    assert shown == pytest.approx(scorer.score(UNANIMOUS, "no"), abs=0.01)
+
+
+def test_answers_to_untaught_own_scores_say_nothing_of_taught_ones():
+    assert Scorer.fit(answered(own=0.05, trust=0.5), ARMS, LABELS).evidence == 0.0

@@ -66,7 +66,6 @@ class ServedProjects:
         self._by_overrides: dict[str, Settings] = {}
         self._looked_up: dict[str, float] = {}
         self._latest: dict[str, Project | None] = {}
-        self._predicted: dict[str, dict[str, str]] = {}
 
     def settings(self, project: str) -> Settings:
         """The settings with a project's own overrides; one object for equal overrides.
@@ -200,11 +199,11 @@ class ServedProjects:
 
     def _note_asked(self, project: str, asked: dict[str, str], label_config: str) -> None:
         """Store the config of the project's latest predictions and its questions, if they are new."""
-        if self._predicted.get(project) == asked:
+        known = self._latest[project]
+        if known is not None and known.predicted == asked:
             return
-        with self._ledger.read() as connection:
+        with self._ledger.read() as connection:  # fails at once while the database is down, a write waits
             stored = projects.get(connection, project)
         columns = {"predicted": asked, "label_config": label_config}
         if is_new(stored, columns):
             self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
-        self._predicted[project] = asked

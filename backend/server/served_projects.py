@@ -91,7 +91,7 @@ class ServedProjects:
         return self._by_overrides[overrides]
 
     def to_predict(self, project: str) -> Settings:
-        """The settings of a project that is to be predicted, with instructions that no webhook has told."""
+        """The settings of a project that is to be predicted, with instructions that no webhook brought."""
         settings = self.settings(project)
         return self.settings(project) if self._look_up_instructions(project) else settings
 
@@ -154,7 +154,7 @@ class ServedProjects:
             self._pool.require_room(instructions, "the project's instructions in Label Studio")
 
     def _look_up_instructions(self, project: str) -> bool:
-        """Ask Label Studio for the instructions of a project of which no webhook has told them yet.
+        """Ask Label Studio for the instructions of a project of which no webhook has brought them yet.
 
         Its ``/predict`` does not have them, and prompts without them would be paid for twice. Failures are
         logged, and the project is predicted without.

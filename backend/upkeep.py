@@ -28,7 +28,7 @@ from camvo.state.contribution import Contribution
 from camvo.state.state import State
 from camvo.student import TaughtText
 
-Advance = Callable[[int], object]
+_Advance = Callable[[int], object]
 """Called with the number of events that were added up since the last call."""
 
 _TOLERANCE = 1e-6
@@ -87,7 +87,7 @@ def row_counts(connection: Connection) -> dict[str, int]:
     }
 
 
-def copy(source: Ledger, target: Ledger, advance: Advance) -> Mapping[str, int]:
+def copy(source: Ledger, target: Ledger, advance: _Advance) -> Mapping[str, int]:
     """Copy every row of a ledger into an empty one, in one transaction on each side.
 
     Processes may keep using the source meanwhile; what they write after the beginning is not copied. So stop
@@ -123,7 +123,7 @@ def copy(source: Ledger, target: Ledger, advance: Advance) -> Mapping[str, int]:
     return after
 
 
-def _copy_rows(reader: Connection, writer: Connection, table: Table, advance: Advance) -> None:
+def _copy_rows(reader: Connection, writer: Connection, table: Table, advance: _Advance) -> None:
     rows = reader.execution_options(yield_per=_ROWS_AT_ONCE).execute(select(table))
     for portion in rows.mappings().partitions(_ROWS_AT_ONCE):
         writer.execute(insert(table), [dict(row) for row in portion])
@@ -281,7 +281,7 @@ def nothing(advanced: int) -> None:
 
 
 def _lessons(
-    connection: Connection, name: StateName, after: int, through: int, advance: Advance = nothing
+    connection: Connection, name: StateName, after: int, through: int, advance: _Advance = nothing
 ) -> Iterator[list[Contribution]]:
     """Yield what a state's events after a number teach, up to another number, in order and in portions."""
     while portion := [
@@ -326,7 +326,7 @@ class _Fold:
     lambda_l: float
     now: float
 
-    def run(self, ledger: Ledger, advance: Advance) -> int:
+    def run(self, ledger: Ledger, advance: _Advance) -> int:
         """Store the sums. The events stay until they are deleted with :meth:`ProjectEvents.delete_folded`."""
         made: list[tuple[Base, Base | None]] = []
         with ledger.read() as connection:
@@ -340,7 +340,7 @@ class _Fold:
                 events.replace_base(connection, base, previous)
         return len(made)
 
-    def _sum(self, connection: Connection, name: StateName, previous: Base | None, advance: Advance) -> Base:
+    def _sum(self, connection: Connection, name: StateName, previous: Base | None, advance: _Advance) -> Base:
         state = None if previous is None else State.restore(previous.state)
         added, after = (0, 0) if previous is None else (previous.events, previous.sequence)
         for portion in _lessons(connection, name, after, self.through, advance):
@@ -417,7 +417,7 @@ def planned(ledger: Ledger, project: str, age: float) -> Pruned:
         return Pruned(project, through, events, len(rounds))
 
 
-def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance: Advance) -> Pruned:
+def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance: _Advance) -> Pruned:
     """Fold a project's old events into verified bases, and delete old contexts, answers and texts.
 
     Rounds keep their label, score, votes and cost, so that predictions are repeated and reports stay right.
@@ -502,19 +502,19 @@ def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
         yield ids[start : start + _ROUNDS]
 
 
-Kind = Literal["events", "state", "round", "money", "certificate"]
+_Kind = Literal["events", "state", "round", "money", "certificate"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
     """An inconsistency in a ledger."""
 
-    kind: Kind
+    kind: _Kind
     where: str
     what: str
 
 
-def problems(connection: Connection, advance: Advance) -> Iterator[_Problem]:
+def problems(connection: Connection, advance: _Advance) -> Iterator[_Problem]:
     """Yield what is wrong in a ledger; nothing if it is sound.
 
     Args:

@@ -81,7 +81,8 @@ def run(server: OpenAIServer, usd: float, tasks: int, known: int | None) -> str:
         try:
             for start in range(0, tasks, REQUEST):
                 raw = [{"id": n, "data": {"text": f"Entry {n}."}} for n in numbers[start : start + REQUEST]]
-                runtime.predict("1.1", parse_label_config(CONFIG), raw).result()
+                project = runtime.projects.to_predict("1.1")
+                runtime.predict("1.1", parse_label_config(CONFIG), project, raw).result()
             columns = tables.rounds.c
             with runtime.ledger.read() as connection:
                 rounds = connection.execute(select(columns.task, columns.label, columns.cost_usd)).all()

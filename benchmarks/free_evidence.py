@@ -12,18 +12,22 @@ policies ignore contexts.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from topic_texts import draw_topic_texts
 
 from backend.commands.replay.inputs import Shuffle, VotesFile, read_prices
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.replays import measures
-from camvo.replays.replay import SyntheticModel, VotesTable, replay
+from camvo.replays.replay import VotesTable, replay
+
+sys.path.append(str(Path(__file__).parent / "labels_per_dollar"))
+from synthetic_votes import SyntheticModel
+from topic_texts import draw_topic_texts
 
 MODELS = {
     "largest": SyntheticModel(0.9, 10.0),

@@ -99,7 +99,8 @@ def fill(folder: Path, rounds: int, models: int, *, student: bool) -> Path:
         for start in range(1, rounds + 1, 50):
             numbers = range(start, min(start + 50, rounds + 1))
             tasks = [{"id": number, "data": {"text": f"{number} {next(passages)}"}} for number in numbers]
-            runtime.predict(PROJECT, label_config, tasks).result()
+            project = runtime.projects.to_predict(PROJECT)
+            runtime.predict(PROJECT, label_config, project, tasks).result()
         runtime.close()
     return folder / "ledger.sqlite"
 

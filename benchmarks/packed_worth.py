@@ -11,13 +11,18 @@ the same policy without packing, and how many labels are right.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from camvo.policies.joint import Joint
-from camvo.replays.replay import SyntheticModel, VotesTable, draw_votes_table, replay
+from camvo.replays.replay import VotesTable, replay
 from camvo.twins import packed_arm
+
+sys.path.append(str(Path(__file__).parent / "labels_per_dollar"))
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 MODELS = {
     "large": SyntheticModel(0.88, 10.0),

@@ -3,10 +3,10 @@
     python benchmarks/text_races.py --runs 1000
 
 Four texts are arms: the present one and three others. Each run draws tasks until the race
-(``camvo.numerics.comparisons``) is over, or 300 tasks are asked about. A text corrects some of the present
-text's errors and spoils some of its right answers; these shares are the scenario. Beside it, for the same
-runs: the first text whose 95% interval of paired proportions is above zero, looked at after every ten tasks,
-as somebody would who reads the page of ``camvo try`` again and again.
+(``camvo.numerics.sequential_tests``) is over, or 300 tasks are asked about. A text corrects some of the
+present text's errors and spoils some of its right answers; these shares are the scenario. Beside it, for the
+same runs: the first text whose 95% interval of paired proportions is above zero, looked at after every ten
+tasks, as somebody would who reads the page of ``camvo try`` again and again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from camvo.numerics.comparisons import Race, compare_paired
+from camvo.numerics.sequential_tests import Race, compare_paired
 
 PRESENT, RIGHT, MOST = "present", 0.75, 300
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from camvo.replays.replay import SyntheticModel, VotesTable
+from camvo.replays.replay import VotesTable
 from camvo.typing import Array
+
+sys.path.append(str(Path(__file__).parent / "labels_per_dollar"))
+from synthetic_votes import SyntheticModel
 
 _OWN_WORDS, _COMMON_WORDS = 300, 600
 _SHORTEST, _LONGEST = 8, 20

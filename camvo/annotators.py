@@ -127,7 +127,7 @@ def _jackknifed(rows: Array, measure: Callable[[Array], Array]) -> Agreement | N
     return Agreement(float(value), max(float(value) - reach, -1.0), min(float(value) + reach, 1.0), count)
 
 
-LEAST_TASKS: Final = 30
+_LEAST_TASKS: Final = 30
 """Tasks that a person must share with others, for the t-test of the alternative annotator test."""
 
 EPSILON: Final = {"expert": 0.2, "skilled": 0.15, "crowd": 0.1}
@@ -160,7 +160,7 @@ def alt_test(
     people: Mapping[str, Mapping[int, str]],
     votes: Mapping[int, str],
     epsilon: float = EPSILON["skilled"],
-    least_tasks: int = LEAST_TASKS,
+    least_tasks: int = _LEAST_TASKS,
 ) -> AltTest | None:
     """Test whether a voter represents people at least as well as each person does, within ε.
 

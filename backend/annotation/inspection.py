@@ -30,7 +30,7 @@ _LONGEST_ADDRESS: Final = 200
 
 _BLIND: Final = "the task is kept blind: its answers and labels are shown once a person has labelled it"
 
-Sent = Literal["this prompt", "another prompt", "unknown"]
+_Sent = Literal["this prompt", "another prompt", "unknown"]
 """Whether an answer is one to the prompt that would be sent now."""
 
 
@@ -81,7 +81,7 @@ class ShownAnswer:
     seconds: float | None
     at: float
     shared: bool
-    sent: Sent
+    sent: _Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Inspector:
             sent=self._sent(call, prompt),
         )
 
-    def _sent(self, call: TaskCall, prompt: TaskPrompt | None) -> Sent:
+    def _sent(self, call: TaskCall, prompt: TaskPrompt | None) -> _Sent:
         """Whether a call sent the prompt: its key is a hash of all that was sent."""
         arms = {*self._pool.names, *self._pool.most_output}
         if prompt is None or call.model not in arms:

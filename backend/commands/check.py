@@ -173,7 +173,7 @@ def check_setup(
     ledger_works = _step(console, "ledger", lambda: _ledger(environment))
     results = [
         redactor is None or _step(console, "redaction", lambda: _redaction(redactor, loaded)),
-        _step(console, "keys", lambda: _keys(loaded, pool)),
+        _step(console, "keys", lambda: _keys(pool)),
         ledger_works,
         _step(console, "embedder", lambda: _embedder(embedder)),
         _step(console, "webhooks", lambda: _webhooks(environment)),
@@ -278,7 +278,7 @@ def _redaction(redactor: Redactor, loaded: Settings) -> str:
     return f"{redactor.identity}; {images}; “{_PERSONAL_SAMPLE}” becomes “{redacted}”"
 
 
-def _keys(loaded: Settings, pool: Pool) -> str:
+def _keys(pool: Pool) -> str:
     if all(pool[name].model.needs_no_key for name in pool.names):
         return "none needed"
     missing = pool.missing_keys()

@@ -27,7 +27,7 @@ from backend.questions import ConfigQuestion
 from backend.questions.objects import Field
 from backend.questions.prompts.messages import content_parts, prompt_messages
 from backend.questions.question import asked_together
-from backend.server.status import people_and_models
+from backend.server.status import question_reports
 from backend.server.status.formats import templates
 from backend.server.status.report import ProjectReport
 from backend.settings import Environment, Settings
@@ -126,8 +126,8 @@ def _render(  # noqa: PLR0917 - the parts of the page
             "backend.commands",
             "resources",
             markdown=True,
-            beyond_chance=people_and_models.beyond_chance,
-            points=people_and_models.points,
+            beyond_chance=question_reports.beyond_chance,
+            points=question_reports.points,
             cell=_cell,
         )
         .get_template("methods.md")

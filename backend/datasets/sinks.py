@@ -53,7 +53,7 @@ class Result:
         return {**self.data, **self.added}
 
 
-Write: TypeAlias = Callable[[Result], object]
+_Write: TypeAlias = Callable[[Result], object]
 """Writes one result to a file."""
 
 
@@ -162,7 +162,7 @@ class _Unwanted(Exception):  # noqa: N818 - no error
 @contextmanager
 def _csv_sink(
     file: BinaryIO, columns: Columns, added: Kinds, cell: Callable[[object], str] = _cell
-) -> Iterator[Write]:
+) -> Iterator[_Write]:
     """CSV in UTF-8; objects and lists are cells of JSON."""
     text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
     names = list(dict.fromkeys([*columns.names, *added]))
@@ -173,13 +173,13 @@ def _csv_sink(
 
 
 @contextmanager
-def _json_lines_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+def _json_lines_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Write]:
     """One JSON object per line: the row's columns and those that CaMVo adds."""
     yield lambda result: file.write(_json(result.row) + b"\n")
 
 
 @contextmanager
-def _label_studio_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+def _label_studio_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Write]:
     """An array of tasks with predictions, as Label Studio imports it.
 
     The data of a task are the row's columns, and the keys that the label config reads.
@@ -212,7 +212,7 @@ _KINDS = {bool: "bool_", int: "int64", float: "float64", str: "string"}
 
 
 @contextmanager
-def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[Write]:
+def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Write]:
     """Parquet. Columns of numbers, booleans and text keep their type; any others are text, as in CSV.
 
     Args:
@@ -277,7 +277,7 @@ def check_sink(path: Path, *, for_spreadsheet: bool = False) -> None:
 @contextmanager
 def open_sink(
     path: Path, columns: Columns, added: Kinds, *, for_spreadsheet: bool = False
-) -> Iterator[Write]:
+) -> Iterator[_Write]:
     """Open a file for results; an error leaves no file. ``.json`` is Label Studio's import format.
 
     Args:

@@ -272,7 +272,7 @@ def of_version(task: Mapping[str, Any], version: str) -> list[dict[str, Any]]:
     return sorted(stored, key=lambda prediction: int(prediction["id"]))
 
 
-AT_ONCE = 4
+_AT_ONCE = 4
 """Predictions that are replaced at once; Label Studio 1.23.2 is no faster with more."""
 
 
@@ -324,11 +324,11 @@ def outdated(task: Mapping[str, Any], answer: Sequence[Mapping[str, Any]]) -> It
 def replace_all(
     client: Client, found: Sequence[Outdated], advance: Callable[[int], object] = lambda done: None
 ) -> None:
-    """Replace predictions, :data:`AT_ONCE` at a time.
+    """Replace predictions, :data:`_AT_ONCE` at a time.
 
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached; the others may have been replaced.
     """
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
         for _ in threads.map(lambda each: each.replace(client), found):
             advance(1)

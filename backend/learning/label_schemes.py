@@ -40,7 +40,7 @@ from backend.questions.relabelling import (
     with_own_instructions,
 )
 from backend.settings import Settings
-from camvo.numerics.comparisons import Race
+from camvo.numerics.sequential_tests import Race
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE, label_posterior
 from camvo.votes.relabelling import LabelMap, Relabelling
@@ -539,7 +539,7 @@ class LabelSchemes:
         return config
 
 
-Verdict = Literal["better", "worse", "undecided", "selected"]
+_Verdict = Literal["better", "worse", "undecided", "selected"]
 
 _BEFORE: Final = "before"
 _AFTER: Final = "after"
@@ -563,7 +563,7 @@ class TextComparison:
     tasks: int
     before: float | None
     after: float | None
-    verdict: Verdict
+    verdict: _Verdict
 
     @property
     def said(self) -> str:
@@ -574,7 +574,7 @@ class TextComparison:
         return f"{right}: {_VERDICTS[self.verdict]}"
 
 
-_VERDICTS: Final[Mapping[Verdict, str]] = {
+_VERDICTS: Final[Mapping[_Verdict, str]] = {
     "better": "the present text is better",
     "worse": "the present text is worse; the one before and its labels can come back for nothing",
     "undecided": "not told apart yet",
@@ -603,7 +603,7 @@ def _compared(control: str, tasks: Sequence[JudgedTwice], *, selected: bool) -> 
         for race in (better, worse):
             if not race.is_over:
                 race.add(rewards)
-    verdict: Verdict = "better" if better.proven else "worse" if worse.proven else "undecided"
+    verdict: _Verdict = "better" if better.proven else "worse" if worse.proven else "undecided"
     before = fmean(task.before for task in tasks) if tasks else None
     after = fmean(task.after for task in tasks) if tasks else None
     return TextComparison(control, len(tasks), before, after, "selected" if selected else verdict)

@@ -18,12 +18,12 @@ from backend.ledger.rounds import add_votes
 _rounds, _votes, _carryings = tables.rounds.c, tables.votes, tables.carryings
 _PORTION = 500
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
-def votes_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[Row]]:
+def votes_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[_Row]]:
     """Return round → the rows of its votes, as :func:`backend.ledger.rounds.add_votes` stores them."""
-    found: dict[int, list[Row]] = {number: [] for number in ids}
+    found: dict[int, list[_Row]] = {number: [] for number in ids}
     query = select(_votes).where(among(connection.dialect, _votes.c.round_id, ids))
     for row in connection.execute(query):
         found[row.round_id].append(dict(row._mapping))
@@ -121,7 +121,7 @@ class CarriedRounds:
         self._insert(tables.blind_tasks, self._blind(pairs, vote))
         return sorted({row["task"] for row in further})
 
-    def _blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> Iterator[Row]:
+    def _blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> Iterator[_Row]:
         """The blind tasks. What people said of a label stays said, so merging certifies no more."""
         found = [row for row in self._of_source(tables.blind_tasks) if row["round_id"] in pairs]
         chosen = among(self.connection.dialect, _rounds.id, [row["round_id"] for row in found])
@@ -142,7 +142,7 @@ class CarriedRounds:
                 "counting": counting_hash(new, row["score"], {"carried": number}),
             }
 
-    def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[Row]:
+    def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[_Row]:
         """The rows of a table that are of old rounds, as rows of the new ones."""
         old = list(pairs)
         for start in range(0, len(old), _PORTION):
@@ -150,14 +150,14 @@ class CarriedRounds:
             for row in self.connection.execute(select(table).where(some)).all():
                 yield {**row._mapping, "round_id": pairs[row.round_id]}
 
-    def _of_source(self, table: Table) -> list[Row]:
+    def _of_source(self, table: Table) -> list[_Row]:
         query = select(table).where(
             table.c.project == self.project, table.c.control == self.control, table.c.epoch == self.source
         )
         rows = [{**row._mapping, "epoch": self.epoch} for row in self.connection.execute(query)]
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
-    def _insert(self, table: Table, rows: Iterable[Row]) -> None:
+    def _insert(self, table: Table, rows: Iterable[_Row]) -> None:
         if listed := list(rows):
             self.connection.execute(insert_new(self.connection.dialect, table), listed)
 

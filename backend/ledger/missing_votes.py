@@ -17,7 +17,7 @@ from camvo.twins import model_of
 _rounds, _votes, _calls = tables.rounds.c, tables.votes.c, tables.calls.c
 _failed, _answers = tables.failed_tasks.c, tables.answers.c
 
-WINDOW = 500
+_WINDOW = 500
 """The latest rounds of a project that are looked at, and the most failed tasks."""
 
 
@@ -116,7 +116,7 @@ class MissingVotes:
         if self.after is not None:
             return _votes.round_id > self.after.round
         latest = select(_rounds.id).where(_rounds.project == self.project)
-        return _votes.round_id.in_(latest.order_by(_rounds.id.desc()).limit(WINDOW).subquery().select())
+        return _votes.round_id.in_(latest.order_by(_rounds.id.desc()).limit(_WINDOW).subquery().select())
 
     def _asked(self) -> Select[Any]:
         return (
@@ -143,7 +143,7 @@ class MissingVotes:
     def _calls_about_failed_tasks(self) -> Select[Any]:
         """The last call of each model about each task without a label; one that was answered gave no vote."""
         failed = select(_failed.task).where(_failed.project == self.project)
-        some = failed.order_by(_failed.failed_at.desc()).limit(WINDOW).subquery().select()
+        some = failed.order_by(_failed.failed_at.desc()).limit(_WINDOW).subquery().select()
         last = (
             select(func.max(_calls.id))
             .where(_calls.project == self.project, _calls.task.in_(failed if self.after else some))
@@ -191,11 +191,11 @@ def unread_examples(connection: Connection, project: str) -> dict[str, str]:
         .join(tables.rounds, _rounds.id == _votes.round_id)
         .where(_votes.project == project, _votes.failure.in_(UNREAD))
         .order_by(_votes.round_id.desc())
-        .limit(WINDOW)
+        .limit(_WINDOW)
         .subquery()
         .c
     )
-    failed = select(_failed.task).where(_failed.project == project, _failed.code.in_(UNREAD)).limit(WINDOW)
+    failed = select(_failed.task).where(_failed.project == project, _failed.code.in_(UNREAD)).limit(_WINDOW)
     about = exists().where(voteless.model == _answers.model, voteless.task == _answers.task)
     found = (
         select(_answers.model, func.substr(_answers.content, 1, _LONGEST_EXAMPLE).label("beginning"))

@@ -92,7 +92,7 @@ _FIXES: Final[dict[str, str]] = {
 JOB: Final = "job"
 """The scope of the account of a project's job."""
 
-PURSES: Final = frozenset(_PURPOSES)
+_PURSES: Final = frozenset(_PURPOSES)
 
 _table = tables.accounts
 _READ = select(_table.c.spent, _table.c.reserved).where(
@@ -142,7 +142,7 @@ def _check_budget(
     if account.spent + account.reserved + amount <= limit:
         return
     spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
-    if scope in PURSES:
+    if scope in _PURSES:
         money, fix = f"${budget_usd:.6g} for {_PURPOSES[scope]} do", _FIXES[scope]
     elif project == EVERY_PROJECT:
         money = f"the day's budget of ${budget_usd:.6g} does"
@@ -602,7 +602,7 @@ def wrong_accounts(connection: Connection) -> Iterator[tuple[str, str, tuple[int
     stored = {
         (row.project, row.scope): (row.spent, row.reserved)
         for row in connection.execute(select(_table))
-        if row.scope in {TOTAL, *PURSES} or row.project == EVERY_PROJECT
+        if row.scope in {TOTAL, *_PURSES} or row.project == EVERY_PROJECT
     }
     for name in sorted({*sums, *stored}):
         has, must = stored.get(name, (0, 0)), sums.get(name, (0, 0))

@@ -343,6 +343,11 @@ class Schemes:
         self.connection.execute(insert(_schemes), row)
 
 
+_CHANGES = select(_schemes.c.control, _schemes.c.source, _schemes.c.labels).where(
+    _schemes.c.project == bindparam("of"), _schemes.c.source.is_not(None)
+)
+
+
 def asked_before_labels_changed(
     connection: Connection, project: str, controls: Collection[str], tasks: Sequence[int]
 ) -> set[tuple[int, str]]:
@@ -350,10 +355,8 @@ def asked_before_labels_changed(
 
     They are asked about again because the change concerns them, so they are no random tasks.
     """
-    changes = select(_schemes.c.control, _schemes.c.source, _schemes.c.labels).where(
-        _schemes.c.project == project, _schemes.c.source.is_not(None), _schemes.c.control.in_(controls)
-    )
-    sources = {(row.control, row.source) for row in connection.execute(changes) if row.labels}
+    changes = connection.execute(_CHANGES, {"of": project})
+    sources = {(row.control, row.source) for row in changes if row.labels and row.control in controls}
     if not sources:
         return set()
     query = select(_rounds.c.task, _rounds.c.control, _rounds.c.epoch).where(

@@ -125,7 +125,7 @@ def visible_name(choice: Element) -> str:
     return attribute(choice, "value") or attribute(choice, "alias") or ""
 
 
-MOST_CHARACTERS, MOST_ELEMENTS, MOST_NAMED, MOST_ATTRIBUTES = 1_000_000, 5_000, 300, 100
+_MOST_CHARACTERS, _MOST_ELEMENTS, _MOST_NAMED, _MOST_ATTRIBUTES = 1_000_000, 5_000, 300, 100
 """The largest label config that is read: its characters, elements, elements with a name (controls and
 objects), and attributes of an element or objects of a control. One with 100,000 choices takes ten seconds to
 read, and no model chooses among so many."""
@@ -138,10 +138,10 @@ def _refuse_large(root: Element) -> None:
         BadLabelConfigError: it is too large.
     """
     elements = list(root.iter("*"))
-    _refuse_more(len(elements), MOST_ELEMENTS, "elements")
-    _refuse_more(sum("name" in each.attrib for each in elements), MOST_NAMED, "controls and objects")
-    _refuse_more(max(len(each.attrib) for each in elements), MOST_ATTRIBUTES, "attributes in one tag")
-    _refuse_more(max(len(targets(each)) for each in elements), MOST_ATTRIBUTES, "names in one toName")
+    _refuse_more(len(elements), _MOST_ELEMENTS, "elements")
+    _refuse_more(sum("name" in each.attrib for each in elements), _MOST_NAMED, "controls and objects")
+    _refuse_more(max(len(each.attrib) for each in elements), _MOST_ATTRIBUTES, "attributes in one tag")
+    _refuse_more(max(len(targets(each)) for each in elements), _MOST_ATTRIBUTES, "names in one toName")
 
 
 def _refuse_more(number: int, most: int, what: str) -> None:
@@ -189,7 +189,7 @@ class Tree:
         Raises:
             BadLabelConfigError: it cannot be read, or is too large.
         """
-        _refuse_more(len(xml), MOST_CHARACTERS, "characters")
+        _refuse_more(len(xml), _MOST_CHARACTERS, "characters")
         xml = _DECLARATION.sub("", xml)
         if "<!DOCTYPE" in xml:
             raise BadLabelConfigError(

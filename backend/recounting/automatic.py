@@ -182,7 +182,7 @@ HOUR = 3600.0
 _NEWS, _GROWTH = 10, 0.5
 """"Much more" means this many new human labels, and this share of those known to the last recount."""
 
-PAUSE = 30.0
+_PAUSE = 30.0
 """Seconds between two rounds through the projects."""
 
 _REST = 20.0
@@ -234,7 +234,7 @@ class AutomaticRecounts:
         delivery: Delivery,
         settings: Settings,
         *,
-        pause: float = PAUSE,
+        pause: float = _PAUSE,
     ) -> None:
         self._ledger, self._writer, self._recounter, self._delivery = ledger, writer, recounter, delivery
         self._by_itself, self._pause = settings.recount and delivery.possible, pause

@@ -384,7 +384,7 @@ async def ask_portion(jobs: Sequence[Job], ask: _Ask, *, at_once: int, deadline:
     return portion
 
 
-PAUSE = 30.0
+_PAUSE = 30.0
 """Seconds between two rounds through the projects."""
 
 _LEASE = 600.0
@@ -417,7 +417,7 @@ class Completing:
         readers: Executor,
         settings: Settings,
         environment: Environment,
-        pause: float = PAUSE,
+        pause: float = _PAUSE,
     ) -> None:
         self._ledger, self._further, self._readers = ledger, further, readers
         self._settings, self._environment, self._pause = settings, environment, pause

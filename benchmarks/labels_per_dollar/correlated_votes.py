@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, owens_t
+from synthetic_votes import SyntheticModel
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import nearest_psd, root
-from camvo.replays.replay import SyntheticModel, VotesTable
+from camvo.replays.replay import VotesTable
 from camvo.typing import Array
 
 _ROUNDING = 1e-12

@@ -82,7 +82,7 @@ class Sensitivity:
                 summaries += of_table
                 if (folder := self._report(gamma, alpha)) is not None:
                     title = f"Synthetic votes: {folder.name}"
-                    from backend.commands.replay.report import draw_report
+                    from backend.commands.replay.study import draw_report
 
                     draw_report(folder, table, runs, of_table, title=title)
         facts = [{"gamma": gamma, "alpha": alpha, **_attained(drawn)} for gamma, alpha, drawn in data]

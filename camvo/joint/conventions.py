@@ -90,16 +90,16 @@ class Conventions:
         exponent, own = max(
             product(_EXPONENTS, _OWN), key=lambda way: _logs(_held_out(right, truth, *way), truth).sum()
         )
-        told = _held_out(right, truth, exponent, own)
+        converted = _held_out(right, truth, exponent, own)
         # The human terms take a second, so they are fitted only if conventions are better than the votes.
-        if not _more_often_right(truth, right, told, sure):
+        if not _more_often_right(truth, right, converted, sure):
             return None
         theirs = np.empty_like(right)
         for held in _folds(len(truth)):
             theirs[held] = rival(held)
-        gain = _logs(told, truth) - _logs(theirs, truth)
+        gain = _logs(converted, truth) - _logs(theirs, truth)
         better = gain.sum() > _ERRORS * np.sqrt(len(gain)) * gain.std(ddof=1)
-        if not better or not _more_often_right(truth, theirs, told, sure):
+        if not better or not _more_often_right(truth, theirs, converted, sure):
             return None
         matrix = _matrix(_sharpened(right, exponent), truth, own)
         return cls(labels, matrix, exponent, len(truth))

@@ -57,7 +57,7 @@ def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Be
     likely: Array = 1.0 + (beliefs.right * (odds - 1.0)).sum(axis=1)
     votes = []
     for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
-        chances = [told * likely[step.following] for step, told in zip(level, level_votes, strict=True)]
+        chances = [vote * likely[step.following] for step, vote in zip(level, level_votes, strict=True)]
         votes.append(tuple([chance / chance.sum(axis=0) for chance in chances]))
     return Beliefs(beliefs.lattice, beliefs.right * odds / likely[:, None], tuple(votes))
 

@@ -69,8 +69,8 @@ class ScaleVotes:
         """The probability of each vote, shape (P, K, M): 1 for a vote that was cast."""
         levels, _ = self.levels(rows)
         labels = np.arange(len(self.share))
-        foretold = np.einsum("pz,kzv->pkv", levels, self.confusions)
-        return np.where((rows >= 0)[:, :, None], rows[:, :, None] == labels, foretold)
+        expected = np.einsum("pz,kzv->pkv", levels, self.confusions)
+        return np.where((rows >= 0)[:, :, None], rows[:, :, None] == labels, expected)
 
     @classmethod
     def fit(cls, rows: Rows, counts: Array, labels: int) -> ScaleVotes:

@@ -301,8 +301,8 @@ class ContextSkills:
 
     def describe(self) -> dict[str, Any]:
         """What a round's plan stores, as plain JSON."""
-        told = "skills" if self.skilled else "labels"
-        return {"rounds": self.rounds, "gain": self.gain, "error": self.error, "of": told}
+        of = "skills" if self.skilled else "labels"
+        return {"rounds": self.rounds, "gain": self.gain, "error": self.error, "of": of}
 
     @classmethod
     @lru_cache(maxsize=32)
@@ -343,8 +343,8 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
             leaning[held] = _fit_label_terms(fitted, others, known).evidence(rows[held], asked)
             terms = _fit_skill_terms(fitted, others, known, skilled=False)
             refitted[held] = terms.evidence(rows[held], asked)
-    told = max(leaning, refitted, key=np.sum)
-    if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - told)):
+    of_labels = max(leaning, refitted, key=np.sum)
+    if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - of_labels)):
         return leaning - alone, False
     return skilled - max(without, alone, key=np.sum), True
 

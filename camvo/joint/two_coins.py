@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr, logit, ndtri, softmax
 
 from camvo.joint.lattice import Lattice
-from camvo.joint.votes import Rows, agreement, closest_group, distinct, others_tell
+from camvo.joint.votes import Rows, agreement, closest_group, distinct, others_agree
 from camvo.typing import Array
 
 
@@ -156,7 +156,7 @@ def fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     model = _two_coins_from(range(rows.shape[1]), rows, counts, temper)
     same = agreement(rows, counts)
     group, _ = closest_group(same - model.agreement)
-    if len(group) > 1 and not others_tell(same, group, 2):
+    if len(group) > 1 and not others_agree(same, group, 2):
         rival = _two_coins_from(group, rows, counts, temper)
         lead = float(counts @ (rival.beliefs(rows)[1] - model.beliefs(rows)[1]))
         if lead > _LEAST_LEAD * counts.sum():

@@ -146,11 +146,11 @@ def closest_group(beyond: Array) -> tuple[list[int], float]:
     return group, float(values[-1]) / max(len(group) - 1, 1)
 
 
-def others_tell(same: Array, group: Sequence[int], labels: int) -> bool:
+def others_agree(same: Array, group: Sequence[int], labels: int) -> bool:
     """Whether the arms outside a group agree enough to contradict it, by how often each pair does, (K, K)."""
     others = [arm for arm in range(len(same)) if arm not in group]
-    enough = _TOLD_OF_TWO if labels == 2 else _TOLD
-    return len(others) > 1 and bool(_told_by(_corrected(same, labels), others) > enough)
+    enough = _ENOUGH_OF_TWO if labels == 2 else _ENOUGH
+    return len(others) > 1 and bool(_agreement_among(_corrected(same, labels), others) > enough)
 
 
 _LEAST_AGREEMENT: Final = 0.02
@@ -165,8 +165,8 @@ _CUT: Final = 0.5
 """Arms are related if their excess agreement is above this, with a standard error to spare."""
 
 
-_TOLD: Final = 0.36
-_TOLD_OF_TWO: Final = 0.26
+_ENOUGH: Final = 0.36
+_ENOUGH_OF_TWO: Final = 0.26
 """Arms are a family only if the others agree among themselves more than this, with more labels and with two.
 Weak models agree less, and err together on hard items, so they say nothing about arms that contradict them.
 """
@@ -248,7 +248,7 @@ _EVEN: Final = 0.5
 """Two arms are no family unless more than this share of the resamples says so, and three unless a tenth does.
 They are in doubt unless nine of ten agree, but of two arms on more than two labels more than half decide."""
 
-_TOLD_PERHAPS: Final = 0.25
+_PERHAPS_ENOUGH: Final = 0.25
 """If two labels' other arms probably agree more than this, but not certainly enough, nothing tells."""
 
 
@@ -267,7 +267,7 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
     unclear: tuple[int, ...] = ()
     if not related.any():
         return excess, unclear
-    resampled, enough = _resampled_agreement(rows, labels), _TOLD_OF_TWO if labels == 2 else _TOLD
+    resampled, enough = _resampled_agreement(rows, labels), _ENOUGH_OF_TWO if labels == 2 else _ENOUGH
     kept = np.zeros_like(excess)
     for family in families(excess):
         others = [arm for arm in range(len(excess)) if not related[family, arm].any()]
@@ -279,14 +279,14 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
             [_excess_by_others(resampled, i, j, others) for i, j in combinations(family, 2) if related[i, j]],
             axis=0,
         )
-        told = _told_by(resampled, others)
+        among_others = _agreement_among(resampled, others)
         if np.quantile(beyond, _CERTAINTY) <= _CUT:
             continue
-        clearly = np.quantile(told, _CERTAINTY) > enough
+        clearly = np.quantile(among_others, _CERTAINTY) > enough
         if clearly and apart > (_EVEN if pair and labels > 2 else 1.0 - _CERTAINTY):
             among = np.ix_(family, family)
             kept[among] = np.maximum(excess[among], np.median(beyond)) * (1.0 - np.eye(len(family)))
-        elif clearly or (labels == 2 and np.median(told) > _TOLD_PERHAPS):
+        elif clearly or (labels == 2 and np.median(among_others) > _PERHAPS_ENOUGH):
             unclear = tuple(family)
     return kept, unclear
 
@@ -307,7 +307,7 @@ def _apart_from(others: list[int], family: list[int], excess: Array, resampled: 
     return float(np.mean(with_them / np.maximum(among, EPSILON) < most))
 
 
-def _told_by(agreement: Array, arms: list[int]) -> Array:
+def _agreement_among(agreement: Array, arms: list[int]) -> Array:
     """How much some arms agree with one another, shape (…,); pairs that agree more weigh more."""
     first, second = np.array([*combinations(arms, 2)]).T
     pairs = np.maximum(agreement[..., first, second], 0.0)

@@ -209,8 +209,8 @@ _SAME: Final = 0.9
 _OTHERWISE: Final = 0.15
 """The least share of rounds in which the others' plurality is another label: else the tasks are alike."""
 
-_TOLD: Final = 0.02
-"""The most that its votes may tell about the others' plurality, as a share of that label's entropy."""
+_INFORMATION: Final = 0.02
+"""The most that its votes may say about the others' plurality, as a share of that label's entropy."""
 
 
 @lru_cache(maxsize=64)
@@ -257,9 +257,9 @@ def _is_constant(cast: Array, counts: Array, arm: int) -> bool:
     label = int(ours.argmax())
     if ours[label] < _SAME or 1.0 - theirs[label] < _OTHERWISE:
         return False
-    told = _entropy(ours) + _entropy(theirs) - _entropy(joint.ravel())
+    information = _entropy(ours) + _entropy(theirs) - _entropy(joint.ravel())
     by_chance = ((ours > 0.0).sum() - 1) * ((theirs > 0.0).sum() - 1) / (2.0 * rounds)
-    return bool(told - by_chance < _TOLD * _entropy(theirs))
+    return bool(information - by_chance < _INFORMATION * _entropy(theirs))
 
 
 def _entropy(shares: Array) -> float:
@@ -345,8 +345,8 @@ def as_people_prefer(
     rows, right = _labelled(latest, arms, labels)
     if votes.doubt is not None:
         alike = _counted_alike(votes)
-        told = [replace(votes, model=model, doubt=None) for model in (votes.model, votes.doubt.model)]
-        best = max(told, key=lambda reading: int((_leads(reading, rows) == right).sum()))
+        readings = [replace(votes, model=model, doubt=None) for model in (votes.model, votes.doubt.model)]
+        best = max(readings, key=lambda reading: int((_leads(reading, rows) == right).sum()))
         if not prefers(right, _leads(alike, rows), _leads(best, rows), _UNDECIDED):
             return alike, False
         votes = best

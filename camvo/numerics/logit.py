@@ -151,12 +151,12 @@ def fit_proven_logit(
     """
     proven = math.inf
     if len(choices.starts) >= 2 * _FOLDS:
-        told = _held_out(choices, prior, corrections, proven)
+        best = _held_out(choices, prior, corrections, proven)
         for tightness in tightnesses:
-            tells = _held_out(choices, prior, corrections, tightness)
-            gain = tells - told
+            looser = _held_out(choices, prior, corrections, tightness)
+            gain = looser - best
             if gain.sum() > errors * math.sqrt(len(gain)) * gain.std(ddof=1):
-                proven, told = tightness, tells
+                proven, best = tightness, looser
     return _fit(choices, prior, corrections, proven)
 
 
@@ -171,9 +171,11 @@ def fit_averaged_logit(
     if len(choices.starts) < 2 * _FOLDS:
         return _fit(choices, prior, corrections, math.inf)
     ways = (math.inf, *tightnesses)
-    told = np.array([_held_out(choices, prior, corrections, way).sum() for way in ways])
+    likelihoods = np.array([_held_out(choices, prior, corrections, way).sum() for way in ways])
     fits = [_fit(choices, prior, corrections, way) for way in ways]
-    return np.asarray(np.average(fits, axis=0, weights=np.exp(told - told.max())), dtype=np.float64)
+    return np.asarray(
+        np.average(fits, axis=0, weights=np.exp(likelihoods - likelihoods.max())), dtype=np.float64
+    )
 
 
 def _held_out(
@@ -181,11 +183,11 @@ def _held_out(
 ) -> Array:
     """The log-probability of each round's chosen candidate by a fit to the other folds, shape (n,)."""
     fold = np.arange(len(choices.starts)) % _FOLDS
-    told = np.zeros(len(fold))
+    likelihoods = np.zeros(len(fold))
     for held in range(_FOLDS):
         coefficients = _fit(choices.select(fold != held), prior, corrections, tightness)
-        told[fold == held] = choices.select(fold == held).log_likelihoods(coefficients)
-    return told
+        likelihoods[fold == held] = choices.select(fold == held).log_likelihoods(coefficients)
+    return likelihoods
 
 
 def _fit(choices: ChoiceSets, prior: NormalPrior, corrections: NDArray[np.bool_], tightness: float) -> Array:

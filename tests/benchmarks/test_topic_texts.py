@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_votes import SyntheticModel
 from topic_texts import draw_topic_texts
-
-from camvo.replays.replay import SyntheticModel
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.7, 1.0)}
 

@@ -163,9 +163,8 @@ def _forget_counts() -> None:
 def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:
     """The labels of the tasks that got a prediction, as :meth:`Runtime.predict` acknowledged them."""
     project = Project()
-    answers = runtime.predict(
-        project.key, parse_label_config(project.label_config), [task(number) for number in numbers]
-    ).result()
+    config, settings = parse_label_config(project.label_config), runtime.projects.to_predict(project.key)
+    answers = runtime.predict(project.key, config, settings, [task(number) for number in numbers]).result()
     return {
         number: answer.prediction["result"][0]["value"]["choices"][0]
         for number, answer in zip(numbers, answers, strict=True)

@@ -160,16 +160,12 @@ class AskMoreRun:
         by_number = {task["id"]: task for task in of.client.tasks(of.project, numbers)}
         in_order = [by_number[number] for number in numbers if number in by_number]
         wanted, _ = predictions.untouched(in_order)
-        while wanted and not self.tally.exhausted:
-            said = of.backend.ask_more(of.key, of.label_config, wanted, usd=self.usd, least=doubts.least)
-            self._count(said)
-            wanted = wanted[len(wanted) - said["left"] :]
-
-    def _count(self, said: Mapping[str, Any]) -> None:
-        self.tally.tasks += said["tasks"]
-        self.tally.votes += said["votes"]
-        self.tally.spent_usd += said["usd"]
-        self.tally.exhausted |= said["exhausted"]
+        ask = partial(of.backend.ask_more, of.key, of.label_config, usd=self.usd, least=doubts.least)
+        for said in _asked(wanted, ask):
+            self.tally.tasks += said["tasks"]
+            self.tally.votes += said["votes"]
+            self.tally.spent_usd += said["usd"]
+            self.tally.exhausted |= said["exhausted"]
 
 
 @dataclass(slots=True)
@@ -216,19 +212,26 @@ class _CompletingRun:
                 return
 
     def _ask(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        of, tally = self.counting, self.tally
-        while wanted and not tally.exhausted:
-            said = of.backend.complete(
-                of.key,
-                of.label_config,
-                wanted,
-                usd=self.purse.usd,
-                further=self.purse.name == "further",
-            )
-            for name in ("tasks", "votes", "labels"):
-                setattr(tally, name, getattr(tally, name) + said[name])
-            tally.exhausted = said["exhausted"]
-            wanted = wanted[len(wanted) - said["left"] :]
+        of, further = self.counting, self.purse.name == "further"
+        ask = partial(of.backend.complete, of.key, of.label_config, usd=self.purse.usd, further=further)
+        for said in _asked(wanted, ask):
+            self.tally.tasks += said["tasks"]
+            self.tally.votes += said["votes"]
+            self.tally.labels += said["labels"]
+            self.tally.exhausted |= said["exhausted"]
+
+
+def _asked(
+    wanted: Sequence[Mapping[str, Any]],
+    ask: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]],
+) -> Iterator[Mapping[str, Any]]:
+    """Ask the server about tasks, again about those that are left each time; yield what came."""
+    while wanted:
+        said = ask(wanted)
+        yield said
+        if said["exhausted"]:
+            return
+        wanted = wanted[len(wanted) - said["left"] :]
 
 
 INTERRUPTED = 130
@@ -285,7 +288,7 @@ def _money(tally: Tally, done: int, total: int) -> str:
     return f"{dollars(tally.spent_usd)} spent" + to_come(tally.usd_asked, tally.asked, total - done)
 
 
-Task = Mapping[str, Any]
+_Task = Mapping[str, Any]
 
 
 def _agree_to_quote(
@@ -328,7 +331,7 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
 def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
     """The server's quote of a run; nothing is asked."""
     counted: Counter[str] = Counter()
-    example: list[Task] = []
+    example: list[_Task] = []
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
         for page, wanted in run.pages():
             for sums, task in _counts(backend, run, wanted):
@@ -341,7 +344,7 @@ def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console
 
 
 def _counts(
-    backend: BackendClient, run: PredictionRun, tasks: Sequence[Task]
+    backend: BackendClient, run: PredictionRun, tasks: Sequence[_Task]
 ) -> list[tuple[dict[str, int], int | None]]:
     """Have tasks counted, in several requests if one is too large; a task that is too large is left out."""
     if not tasks:

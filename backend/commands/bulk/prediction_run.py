@@ -122,7 +122,7 @@ class Tally:
         return "\n".join(lines)
 
 
-EVERY = 1.0
+_EVERY = 1.0
 """Seconds between two looks."""
 
 
@@ -141,7 +141,7 @@ def watching(
     project_key: str,
     tasks: range,
     show: Callable[[Progress], object],
-    every: float = EVERY,
+    every: float = _EVERY,
 ) -> Iterator[None]:
     """Look at a project's progress every second, in a thread, until the block ends.
 

@@ -60,7 +60,7 @@ from backend.questions.prompts.proposals import (
     read_proposals,
 )
 from backend.server.status import formats
-from camvo.numerics.comparisons import Paired, Race, compare_paired
+from camvo.numerics.sequential_tests import Paired, Race, compare_paired
 
 _CASES: Final = 24
 """The most cases that the proposing model is shown."""

@@ -42,7 +42,7 @@ from backend.ledger.projects import short_name
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.server.status import formats
-from camvo.numerics.comparisons import Paired, compare_paired
+from camvo.numerics.sequential_tests import Paired, compare_paired
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.registry import is_answer
 

@@ -23,9 +23,8 @@ from backend.commands.replay.inputs import (
     read_prices,
     with_categories,
 )
-from backend.commands.replay.report import draw_report
 from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
-from backend.commands.replay.study import ReplayStudy, verdict
+from backend.commands.replay.study import ReplayStudy, draw_report, verdict
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder

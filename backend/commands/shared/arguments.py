@@ -72,16 +72,16 @@ SourceFile: TypeAlias = Annotated[
     Path | None,
     typer.Argument(help="The tasks: .csv, .jsonl, .parquet, or Label Studio's .json.", show_default=False),
 ]
-LabelConfigFile: TypeAlias = Annotated[
+_LabelConfigFile: TypeAlias = Annotated[
     Path | None, typer.Option("--label-config", help="The label config, an XML file.")
 ]
-Labels: TypeAlias = Annotated[
+_Labels: TypeAlias = Annotated[
     str | None, typer.Option("--labels", help="Instead of a label config: the labels, with commas.")
 ]
-TextColumn: TypeAlias = Annotated[
+_TextColumn: TypeAlias = Annotated[
     str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
 ]
-IdColumn: TypeAlias = Annotated[
+_IdColumn: TypeAlias = Annotated[
     str | None,
     typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
 ]
@@ -203,11 +203,11 @@ class TasksOf:
 
     source: SourceFile = None
     project: ProjectInstead = None
-    label_config: LabelConfigFile = None
-    labels: Labels = None
-    text_column: TextColumn = None
+    label_config: _LabelConfigFile = None
+    labels: _Labels = None
+    text_column: _TextColumn = None
     config: Config = None
-    id_column: IdColumn = None
+    id_column: _IdColumn = None
     name: Name = None
     label_studio: LabelStudioUrl = None
 

@@ -26,7 +26,7 @@ from backend.questions.xml import Element, Tree, attribute
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.texts import OpenVote, normalise_text
 
-LONGEST = 200
+_LONGEST = 200
 """The most characters in an answer. Longer answers rarely agree, so a vote on them would say little."""
 
 
@@ -72,7 +72,7 @@ class _TextAreaControl:
     @property
     def answer_format(self) -> AnswerFormat:
         """A string."""
-        rule = f"Answer in as few words as you can, at most {LONGEST} characters."
+        rule = f"Answer in as few words as you can, at most {_LONGEST} characters."
         return AnswerFormat(rule, "<short answer>", {"type": "string"}, packs=False)
 
     def options(self, _: TaskContent) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class _TextAreaControl:
             case _:
                 return None
         text = _canonical(unwrapped(answer)[-1])
-        return text if text is not None and len(text) <= LONGEST and _is_answer(text) else None
+        return text if text is not None and len(text) <= _LONGEST and _is_answer(text) else None
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with one text."""

@@ -5,7 +5,7 @@ page, the JSON and the terminal are made from that value. To add a number about 
 
 1. Sum it in ``backend/ledger/reports.py``, if the ledger does not yet.
 2. Add a field to a dataclass in ``report``, say in docs/http.md what it means, and fill it in ``work``,
-   ``labels``, ``promises`` or ``people_and_models``.
+   ``question_reports`` or ``promises``.
 3. Show it in a template of ``templates/``.
 4. Print it in ``backend/commands/report.py``.
 

@@ -12,8 +12,8 @@ from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
 from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
-from backend.server.status.people_and_models import points
 from backend.server.status.promises import restart_alert
+from backend.server.status.question_reports import points
 from backend.server.status.report import (
     AgreementReport,
     Alert,

@@ -25,7 +25,7 @@ from backend.ledger.projects import Project, is_of_label_studio, short_name
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
-from backend.server.status import formats, people_and_models
+from backend.server.status import formats
 from backend.server.status.alarms import (
     Found,
     alarms_first,
@@ -34,10 +34,19 @@ from backend.server.status.alarms import (
     project_alerts,
     server_alerts,
 )
-from backend.server.status.labels import QuestionSource, question_reports
 from backend.server.status.missing import missing_of
-from backend.server.status.people_and_models import annotator_reports, best_single_report, model_reports
 from backend.server.status.promises import certificate_reports
+from backend.server.status.question_reports import (
+    QuestionSource,
+    agreement_reports,
+    annotator_reports,
+    best_single_report,
+    beyond_chance,
+    model_reports,
+    points,
+    question_reports,
+    replaceable,
+)
 from backend.server.status.report import (
     Budget,
     Cost,
@@ -200,7 +209,7 @@ class _Around:
 def _with_annotators(connection: Connection, report: ProjectReport) -> ProjectReport:
     """The report with each annotator, and with the agreement of people, models and the vote."""
     questions = answered_questions(connection, report.key)
-    found = people_and_models.agreement_reports(questions)
+    found = agreement_reports(questions)
     alerts = (*report.alerts, *anchoring_alerts(found))
     return replace(
         report, annotators=annotator_reports(questions), agreement=found, alerts=alarms_first(alerts)
@@ -378,8 +387,8 @@ def _environment() -> jinja2.Environment:
     return formats.templates(
         "backend.server.status",
         "templates",
-        beyond_chance=people_and_models.beyond_chance,
+        beyond_chance=beyond_chance,
         host=_host,
-        points=people_and_models.points,
-        replaceable=people_and_models.replaceable,
+        points=points,
+        replaceable=replaceable,
     )

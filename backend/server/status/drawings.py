@@ -30,7 +30,7 @@ from backend.charts import (
     svg,
 )
 from backend.ledger.reports import Block
-from backend.server.status.labels import HISTOGRAM
+from backend.server.status.question_reports import HISTOGRAM
 from backend.server.status.report import (
     ConfusionCount,
     LabelCount,

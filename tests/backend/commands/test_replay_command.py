@@ -16,9 +16,9 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from command_line import called
 from server_process import child, wait_until
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 from backend.commands.replay.runs import AVERAGED, ReplayRow, Summary
-from camvo.replays.replay import SyntheticModel, draw_votes_table
 
 DOCUMENTED = (Path(__file__).parents[3] / "docs" / "replay.md").read_text("utf-8")
 MODELS = {

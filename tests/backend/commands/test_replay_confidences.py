@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import called
+from synthetic_votes import SyntheticModel
 from topic_texts import draw_topic_texts
-
-from camvo.replays.replay import SyntheticModel
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
 ITEMS = 250

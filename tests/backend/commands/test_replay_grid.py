@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 from backend.commands.replay.inputs import HumanLabels, Shuffle
 from backend.commands.replay.runs import (
@@ -25,14 +26,7 @@ from camvo.policies.ensemble import Majority, Random
 from camvo.policies.joint import Joint
 from camvo.policies.rivals import Cascade
 from camvo.replays.measures import calibration_error
-from camvo.replays.replay import (
-    SyntheticModel,
-    Trace,
-    VotesTable,
-    calibrated_scores,
-    draw_votes_table,
-    replay,
-)
+from camvo.replays.replay import Trace, VotesTable, calibrated_scores, replay
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("no", "yes", "perhaps")

@@ -20,11 +20,10 @@ from matplotlib.text import Text
 from PIL import Image
 
 from backend.charts import Picture, name_points, new_figure
-from backend.commands.replay.report import draw_report
 from backend.commands.replay.report_blocks import PICTURES, spread
 from backend.commands.replay.report_data import ReportData, SettingRuns
 from backend.commands.replay.runs import QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
-from backend.commands.replay.study import ReplayStudy
+from backend.commands.replay.study import ReplayStudy, draw_report
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Majority, Random, Single

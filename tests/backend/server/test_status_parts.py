@@ -26,8 +26,8 @@ from backend.server.status.drawings import (
     score_histogram,
 )
 from backend.server.status.formats import templates
-from backend.server.status.people_and_models import best_single_report
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
+from backend.server.status.question_reports import best_single_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
 from backend.server.status.work import label_studio_address
 from camvo.student import STUDENT

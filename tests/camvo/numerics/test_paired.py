@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from camvo.numerics.comparisons import compare_paired
+from camvo.numerics.sequential_tests import compare_paired
 
 
 def pairs(both: int, gained: int, lost: int, neither: int = 0) -> list[tuple[float, float]]:

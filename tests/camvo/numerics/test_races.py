@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.comparisons import Race
+from camvo.numerics.sequential_tests import Race
 
 
 def raced(rng: np.random.Generator, chances: dict[str, float], most: int = 300) -> Race:

@@ -8,13 +8,14 @@ import math
 import numpy as np
 import pytest
 from made_up_votes import draw_votes
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import rounds_needed
 from camvo.policies.joint import FIRST, MOST_FIRST, Joint
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions, Observation
-from camvo.replays.replay import SyntheticModel, VotesTable, draw_votes_table
+from camvo.replays.replay import VotesTable
 from camvo.state.contribution import revision
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from made_up_votes import evidence_of
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
@@ -15,7 +16,7 @@ from camvo.joint.ordered_fit import OrderedFit
 from camvo.policies.joint import Joint
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Observation
-from camvo.replays.replay import SyntheticModel, Trace, VotesTable, draw_votes_table, replay
+from camvo.replays.replay import Trace, VotesTable, replay
 from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
 from camvo.state.state import State

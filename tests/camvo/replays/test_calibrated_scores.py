@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 from camvo.policies.ensemble import Majority
 from camvo.policies.rivals import Cascade
-from camvo.replays.replay import SyntheticModel, calibrated_scores, draw_votes_table, replay
+from camvo.replays.replay import calibrated_scores, replay
 from camvo.scores.calibration import IDENTITY
 from camvo.scores.panel import Panel
 from camvo.scores.scorer import FinishedRound, Scorer

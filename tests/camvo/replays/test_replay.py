@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from synthetic_votes import SyntheticModel, draw_votes_table
 from topic_texts import draw_topic_texts
 
 from camvo.errors import InvalidParameterError
@@ -12,15 +13,7 @@ from camvo.policies.ensemble import Baseline, Majority, Single
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
 from camvo.replays.lookahead import LookaheadState
-from camvo.replays.replay import (
-    QUESTION,
-    SyntheticModel,
-    VotesTable,
-    _StudentArm,
-    draw_votes_table,
-    has_student,
-    replay,
-)
+from camvo.replays.replay import QUESTION, VotesTable, _StudentArm, has_student, replay
 from camvo.student import LEAST_TEXTS, STUDENT
 
 MODELS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_votes import SyntheticModel, draw_votes_table
 
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.policies.camvo import CaMVo
@@ -12,7 +13,7 @@ from camvo.policies.named import POLICIES
 from camvo.policies.policy import Observation
 from camvo.questions import Question
 from camvo.replays import lookahead
-from camvo.replays.replay import SyntheticModel, draw_votes_table, replay
+from camvo.replays.replay import replay
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.votes.labels import LABEL_VOTE

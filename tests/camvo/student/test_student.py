@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import sparse
+from synthetic_votes import SyntheticModel
 from topic_texts import draw_topic_texts
 
-from camvo.replays.replay import SyntheticModel
 from camvo.student import LEAST_TEXTS, Lessons, Student, TaughtText, _fit_ridge, hashed_ngrams, teach
 
 ITEMS, LEARNT = 1600, 1200

@@ -68,7 +68,7 @@ def _require_replaceable(directory: Path) -> None:
         raise _unwritable(directory, error) from error
 
 
-def require_drawable(directory: Path) -> None:
+def _require_drawable(directory: Path) -> None:
     """Check that a report can be drawn into a folder, before hours of work."""
     if find_spec("matplotlib") is None:
         raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
@@ -337,7 +337,7 @@ class ReplayStudy:
             require_writable_file(self.json, "--json")
         for folder in reports:
             require_writable_folder(folder, "--report")
-            require_drawable(folder)
+            _require_drawable(folder)
 
     def run(
         self,

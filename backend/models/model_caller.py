@@ -47,7 +47,7 @@ from backend.telemetry import metrics
 from backend.telemetry.tracing import traced
 
 _LONG_HOLD = 10.0
-"""Seconds that a provider asks to wait, from which on somebody should be told."""
+"""A provider that asks to wait longer than these seconds is logged."""
 
 _LONG_BACKLOG: Final = 5.0
 """Seconds of work from which a model's backlog is worth a word."""
@@ -491,12 +491,12 @@ def _tokens_of(content: str, settings: ModelSettings) -> int:
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:
     """Return how a call ended that failed."""
-    told = answers.error_headers(error)
+    headers = answers.error_headers(error)
     refused = isinstance(failure, RateLimitedError)
     return CallEnd(
         timed_out=isinstance(failure, ModelTimeoutError),
         refused=refused,
         cause=answers.refusing_unit(error) if refused else "requests",
-        wait=answers.retry_after(told) or 0.0,
-        allowances=answers.allowances(told),
+        wait=answers.retry_after(headers) or 0.0,
+        allowances=answers.allowances(headers),
     )

@@ -172,8 +172,8 @@ _Read = TypeVar("_Read")
 _LABELS, _SCORES = 0.01, 0.05
 """A recount is worth it above this share of changed labels, or this mean change of the scores.
 
-It is also worth it for less, from :data:`FELT` on, once people have labelled :data:`_NEWS` tasks: they were
-told that the labels and scores of the others follow. It is not if that ends what blind labels certify.
+It is also worth it for less, from :data:`FELT` on, once people have labelled :data:`_NEWS` tasks: the page
+says that the labels and scores of the others follow. It is not if that ends what blind labels certify.
 """
 
 HOUR = 3600.0
@@ -201,14 +201,14 @@ def _changes_much(found: ProjectCount) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _AnswersSince:
     """What people have labelled since the last counting, and whether blind labels certify something."""
 
     news: int
     certified: bool
 
     @classmethod
-    def of(cls, connection: Connection, project: str) -> _Told:
+    def of(cls, connection: Connection, project: str) -> _AnswersSince:
         made = Recounts(connection, project).countings()
         _, news = Annotations(connection, project).count_received(made[0].created_at if made else 0.0)
         queues = BlindQueues(connection, project).all().values()
@@ -295,9 +295,9 @@ class AutomaticRecounts:
         if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
             return
         found = await self._recounter.count(project)
-        told = await asyncio.to_thread(self._read, partial(_Told.of, project=project))
-        seen = _changes_much(found) or told.would_move(found)
-        by_hand = seen and (not self._stores(project) or (told.certified and not _changes_much(found)))
+        answers = await asyncio.to_thread(self._read, partial(_AnswersSince.of, project=project))
+        seen = _changes_much(found) or answers.would_move(found)
+        by_hand = seen and (not self._stores(project) or (answers.certified and not _changes_much(found)))
         if seen and not by_hand and await self._claims.acquire(project):
             await self._recounter.store(project, found, "automatic")
 

@@ -66,7 +66,6 @@ class ServedProjects:
         self._by_overrides: dict[str, Settings] = {}
         self._looked_up: dict[str, float] = {}
         self._latest: dict[str, Project | None] = {}
-        self._predicted: dict[str, dict[str, str]] = {}
 
     def settings(self, project: str) -> Settings:
         """The settings with a project's own overrides; one object for equal overrides.
@@ -92,7 +91,7 @@ class ServedProjects:
         return self._by_overrides[overrides]
 
     def to_predict(self, project: str) -> Settings:
-        """The settings of a project that is to be predicted, with instructions that no webhook has told."""
+        """The settings of a project that is to be predicted, with instructions that no webhook brought."""
         settings = self.settings(project)
         return self.settings(project) if self._look_up_instructions(project) else settings
 
@@ -155,7 +154,7 @@ class ServedProjects:
             self._pool.require_room(instructions, "the project's instructions in Label Studio")
 
     def _look_up_instructions(self, project: str) -> bool:
-        """Ask Label Studio for the instructions of a project of which no webhook has told them yet.
+        """Ask Label Studio for the instructions of a project of which no webhook has brought them yet.
 
         Its ``/predict`` does not have them, and prompts without them would be paid for twice. Failures are
         logged, and the project is predicted without.
@@ -200,11 +199,11 @@ class ServedProjects:
 
     def _note_asked(self, project: str, asked: dict[str, str], label_config: str) -> None:
         """Store the config of the project's latest predictions and its questions, if they are new."""
-        if self._predicted.get(project) == asked:
+        known = self._latest[project]
+        if known is not None and known.predicted == asked:
             return
-        with self._ledger.read() as connection:
+        with self._ledger.read() as connection:  # fails at once while the database is down, a write waits
             stored = projects.get(connection, project)
         columns = {"predicted": asked, "label_config": label_config}
         if is_new(stored, columns):
             self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
-        self._predicted[project] = asked

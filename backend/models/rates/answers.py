@@ -51,8 +51,8 @@ def allowances(headers: Mapping[str, str]) -> dict[Unit, Allowance]:
     """Return what the headers say about each quota; a quota that they do not mention is absent."""
     if not any("-ratelimit-" in name for name in headers):
         return {}
-    told = {unit: _allowance(headers, unit) for unit in _UNITS}
-    return {unit: allowance for unit, allowance in told.items() if allowance != Allowance()}
+    stated = {unit: _allowance(headers, unit) for unit in _UNITS}
+    return {unit: allowance for unit, allowance in stated.items() if allowance != Allowance()}
 
 
 def refusing_unit(error: BaseException) -> Unit:
@@ -60,8 +60,8 @@ def refusing_unit(error: BaseException) -> Unit:
     body = getattr(error, "body", None)
     if isinstance(body, Mapping) and body.get("type") == "tokens":
         return "tokens"
-    told = allowances(error_headers(error))
-    exhausted = [unit for unit, allowance in told.items() if allowance.remaining == 0.0]
+    left = allowances(error_headers(error))
+    exhausted = [unit for unit, allowance in left.items() if allowance.remaining == 0.0]
     return "tokens" if exhausted == ["tokens"] else "requests"
 
 
@@ -243,9 +243,9 @@ class RateTally:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
-        told = self.sent, self.unused, self.unused_tokens, self.refused, len(self.allowances)
-        return not any(told) and self.not_before == -float("inf")
+        """Whether there is nothing to report."""
+        counts = self.sent, self.unused, self.unused_tokens, self.refused, len(self.allowances)
+        return not any(counts) and self.not_before == -float("inf")
 
     def add(self, tokens: float, epoch: int, end: CallEnd, now: float) -> None:
         """Add a call that has ended.

@@ -399,10 +399,10 @@ class RateGate:
         heapq.heapify(self._queue)
         waiting = [entry[2].tokens for entry in self._queue]
         asked_at = self._clock()
-        if (told := self._leases.report(waiting, asked_at)) is None:
+        if (reported := self._leases.report(waiting, asked_at)) is None:
             return False
         self._next_exchange = asyncio.get_running_loop().time() + self._period
-        report, tally = told
+        report, tally = reported
         try:
             lease = await self._store.exchange(self._model, report)
         except LedgerError as error:

@@ -154,6 +154,14 @@ def test_the_overview_keeps_two_label_studios_apart_in_one_page_of_tables(backen
     assert "<svg" not in text
 
 
+def test_the_overview_shows_a_labelled_file_which_has_no_next_step(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad")) as backend:
+        backend.predict(task(1))
+        backend.post("/predict", predict([task(1)]) | {"project": "reviews"})  # as camvo label keeps it
+        row = page(backend, "").partition('<a href="?project=reviews">')[2]
+    assert '<td data-label="Next">–</td>' in row.partition("</tr>")[0]
+
+
 def test_labels_that_may_quote_a_task_are_not_shown(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad")) as backend:
         backend.predict(*(task(number) for number in range(1, 4)))
@@ -183,3 +191,16 @@ def test_a_config_that_changed_after_the_predictions_is_an_alarm_until_they_are_
         half = alarms(backend)
         backend.predict(task(2), project=changed)
         assert (before, after, half, alarms(backend)) == ([], ["config_changed"], ["config_changed"], [])
+
+
+def test_predictions_by_the_first_config_end_the_alarm_although_another_process_predicted_by_a_second_one(
+    tmp_path: Path,
+) -> None:
+    changed = replace(DIARY, instructions="Be brave.")
+    models = votes(red="Glad", green="Glad", blue="Glad")
+    with Backend(tmp_path, models) as first, Backend(tmp_path, models) as second:
+        for backend, project in ((first, DIARY), (second, changed), (first, DIARY)):
+            backend.hook(project_updated(project))
+            backend.predict(task(1), project=project)
+        alerts = report(first)["alerts"]
+    assert "config_changed" not in [alert["code"] for alert in alerts]

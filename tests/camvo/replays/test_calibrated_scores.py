@@ -12,6 +12,7 @@ from camvo.replays.replay import calibrated_scores, replay
 from camvo.scores.calibration import IDENTITY
 from camvo.scores.panel import Panel
 from camvo.scores.scorer import FinishedRound, Scorer
+from camvo.votes.aggregation import Decision
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("yes", "no", "maybe")
@@ -48,7 +49,7 @@ def first(trace, table, items):
     table = replace(
         table, contexts=table.contexts[:items], votes=table.votes[:items], truth=table.truth[:items]
     )
-    parts = {name: getattr(trace, name)[:items] for name in ("labels", "scores", "costs", "asked")}
+    parts = {name: getattr(trace, name)[:items] for name in ("labels", "scores", "costs", "asked", "trust")}
     return replace(trace, **parts), table
 
 
@@ -59,6 +60,19 @@ def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     for item in (1, 20, 39):
         fitted = Scorer.fit(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
+
+
+def test_own_scores_are_part_of_it_as_far_as_they_are_trusted(table, trace):
+    trusted, human = replace(trace, trust=np.where(np.arange(300) % 2, 0.5, 0.9)), np.arange(40) % 3 == 0
+    items = zip(range(40), trace.scores[:40].tolist(), trusted.trust[:40].tolist(), strict=True)
+    rounds = [
+        replace(finished_round(table, trace, item, human), own=own, trust=trust) for item, own, trust in items
+    ]
+    scores = calibrated_scores(*first(trusted, table, 40), human, growth=0.0)
+    for at, finished in enumerate(rounds[20:], start=20):
+        fitted = Scorer.fit(rounds[:at], tuple(MODELS), LABELS)
+        decision = Decision(finished.label, finished.own, {}, finished.trust)
+        assert scores[at] == pytest.approx(fitted.score_decision(finished.votes, decision))
 
 
 def test_later_rounds_change_no_score(table, trace):

@@ -157,9 +157,19 @@ def test_the_overview_keeps_two_label_studios_apart_in_one_page_of_tables(backen
 def test_the_overview_shows_a_labelled_file_which_has_no_next_step(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad")) as backend:
         backend.predict(task(1))
-        backend.post("/predict", predict([task(1)]) | {"project": "reviews"})  # as camvo label keeps it
-        row = page(backend, "").partition('<a href="?project=reviews">')[2]
+        backend.post("/predict", predict([task(1)]) | {"project": "r&d#1"})  # as camvo label keeps it
+        row = page(backend, "").partition('<a href="?project=r%26d%231">')[2]
+        own = page(backend, "?project=r%26d%231")
     assert '<td data-label="Next">–</td>' in row.partition("</tr>")[0]
+    assert 'href="?format=json&amp;project=r%26d%231"' in own
+
+
+def test_only_a_project_without_blind_tasks_is_told_to_keep_some(backend: Backend, tmp_path: Path) -> None:
+    advice = "Set <code>audit</code>"
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad"), audit=0.9) as audited:
+        assert audited.predict(*(task(number) for number in range(1, 6))).count([]) > 0
+        assert advice not in page(audited)
+    assert advice in page(backend)
 
 
 def test_labels_that_may_quote_a_task_are_not_shown(tmp_path: Path) -> None:

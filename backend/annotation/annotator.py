@@ -295,7 +295,7 @@ class Annotator:
                 continue
             key = StateKey(job.project, question.key.control, question.key.epoch)
             votes_cast = {arm: votes[arm][name] for arm in plan.arms if name in votes.get(arm, {})}
-            if decisions[name].label not in votes_cast.values():
+            if not votes_cast:
                 continue
             scorer = await self._scorers.current(key, plan.arms, estimates.labels)
             scores[name] = scorer.score_decision(votes_cast, decisions[name])

@@ -538,8 +538,10 @@ def open_source(path: Path) -> Source:
     """The source that reads a file.
 
     Raises:
-        DatasetError: there is no such file, or its ending names no format.
+        DatasetError: there is no such file, it is a folder, or its ending names no format.
     """
+    if path.is_dir():
+        raise DatasetError("is a folder, not a file", where=str(path), fix="name a file in it")
     if not path.is_file():
         raise DatasetError("there is no such file", where=str(path), fix="check the path")
     try:

@@ -8,6 +8,7 @@ forgotten, or lessons are switched off, another event takes them back.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -241,7 +242,14 @@ def _form(state: State) -> tuple[int, float, bool]:
 
 
 PAUSE = 10.0
-"""Seconds after which a result is checked for being out of date."""
+"""The longest time, in seconds, after which a result is checked for being out of date."""
+
+_PAUSES: Final = 20.0
+"""Until then that many times as long as it took: a short job learns too, and fits take little of its time."""
+
+
+def _pause_after(started: float) -> float:
+    return min(_PAUSES * (time.perf_counter() - started), PAUSE)
 
 
 class FitCache(Generic[_T]):
@@ -288,6 +296,7 @@ class _Fitted:
     data: FitData
     fit: Fit
     fitted_at: float
+    pause: float
 
 
 class BackgroundFits:
@@ -300,18 +309,19 @@ class BackgroundFits:
     async def current(self, key: StateKey, data: FitData) -> Fit:
         """The latest fit of a question; awaits a fit only if the question has none of this kind yet.
 
-        If the data has changed, a new fit starts in the background for later plans, at most one every
+        If the data has changed, a new fit starts in the background for later plans, after a pause of at most
         ten seconds: while people label, every plan brings new data. The prices in a fit are those of the
         task that it was made for; tasks of other lengths use the same stopping rule.
         """
 
         def fit() -> _Fitted:
-            return _Fitted(data, fitted(data), self._clock())
+            started = time.perf_counter()
+            return _Fitted(data, fitted(data), self._clock(), _pause_after(started))
 
         latest = self._cache.latest(key, data.kind)
         if latest is None:
             latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
-        elif latest.data.basis != data.basis and self._clock() - latest.fitted_at >= PAUSE:
+        elif latest.data.basis != data.basis and self._clock() - latest.fitted_at >= latest.pause:
             self._cache.start(key, fit, data.kind)
         return latest.fit
 
@@ -360,6 +370,7 @@ class _FittedScorer:
     rounds: int
     confirmed: int
     checked_at: float
+    pause: float
 
 
 class Scorers:
@@ -379,23 +390,26 @@ class Scorers:
             latest = await outlast(
                 lambda: asyncio.shield(self._cache.start(key, lambda: self._fit(key, arms, labels, None)))
             )
-        elif self._clock() - latest.checked_at >= PAUSE:
+        elif self._clock() - latest.checked_at >= latest.pause:
             self._cache.start(key, lambda: self._fit(key, arms, labels, latest))
         return latest.scorer
 
     def _fit(
         self, key: StateKey, arms: Sequence[str], labels: Sequence[str], latest: _FittedScorer | None
     ) -> _FittedScorer:
-        now = self._clock()
+        now, started = self._clock(), time.perf_counter()
         with self._ledger.read() as connection:
             rounds, confirmed = LearningRounds(connection, key.project, key.control, key.epoch).count()
             if latest is not None and not (
                 _grown(rounds, latest.rounds) or _grown(confirmed, latest.confirmed)
             ):
-                return _FittedScorer(latest.scorer, latest.rounds, latest.confirmed, now)
+                return _FittedScorer(
+                    latest.scorer, latest.rounds, latest.confirmed, now, _pause_after(started)
+                )
             newest = LearningRounds(connection, key.project, key.control, key.epoch).latest()
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        return _FittedScorer(Scorer.fit(newest, all_arms, labels), rounds, confirmed, now)
+        scorer = Scorer.fit(newest, all_arms, labels)
+        return _FittedScorer(scorer, rounds, confirmed, now, _pause_after(started))
 
 
 def _grown(now: int, before: int) -> bool:

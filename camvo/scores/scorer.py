@@ -7,8 +7,8 @@
 
 So the own score is tempered: its log-odds are multiplied by one exponent, with which own scores are on
 average as high as the panel's surest label. The shown score is the mean of both. Where the panel finds
-another label more probable than the decided one, it counts the models otherwise, and its probability does
-not say how sure the votes are; there the tempered score is shown alone.
+another label more probable than the decided one, and the own score is at least ½, the panel counts the models
+otherwise, and its probability does not say how sure the votes are; there the tempered score is shown alone.
 
 Human labels correct both: the panel's probability by :mod:`camvo.scores.calibration`, and the own score in
 the policy's model (:mod:`camvo.joint.human_terms`). The more they taught the own score, the less it is
@@ -77,7 +77,7 @@ def _fit_exponent(own: Array, surest: Array, weights: Array) -> float:
     odds, share = _log_odds(own), weights / weights.sum()
 
     def excess(exponent: float) -> float:
-        return float(share @ (expit(exponent * odds) - surest))
+        return float(share @ (expit(np.minimum(exponent * odds, odds)) - surest))
 
     if excess(1.0) <= 0.0:
         return 1.0
@@ -87,10 +87,11 @@ def _fit_exponent(own: Array, surest: Array, weights: Array) -> float:
 
 
 def _tempered(own: ArrayLike, trust: Array, exponent: float) -> Array:
-    """Own scores, tempered by the exponent as far as nothing but votes taught them."""
+    """Own scores, tempered by the exponent as far as nothing but votes taught them; none gets higher."""
     taught = _taught(trust)
     odds = _log_odds(np.asarray(own, dtype=np.float64))
-    return np.asarray(expit((exponent + (1.0 - exponent) * taught) * odds), dtype=np.float64)
+    lowered = np.minimum((exponent + (1.0 - exponent) * taught) * odds, odds)
+    return np.asarray(expit(lowered), dtype=np.float64)
 
 
 def _taught(trust: Array) -> Array:
@@ -155,7 +156,8 @@ class Scorer:
         """
         chance, prior = chances[np.arange(len(decided)), decided], np.asarray(trust, dtype=np.float64)
         share = expit(logit(prior) + self.evidence)
-        otherwise = chance < chances.max(axis=1) - TIE
+        own = np.asarray(own, dtype=np.float64)
+        otherwise = (chance < chances.max(axis=1) - TIE) & (own >= 0.5)
         share = np.where(otherwise, np.minimum(2.0 * share, 1.0), share)
         tempered = _tempered(own, prior, self.exponent)
         return np.asarray(share * tempered + (1.0 - share) * self.calibration(chance), dtype=np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import math
 import shutil
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from hypothesis import settings
 from postgres import Postgres
 from sqlalchemy import Engine, create_engine
 
+from backend.learning import states
 from backend.ledger import Ledger
 from backend.ledger.database import database, writer
 
@@ -29,6 +31,7 @@ settings.load_profile("any machine")
 ssl.create_default_context = functools.cache(ssl.create_default_context)
 
 writer._PAUSE = 0.0  # commits are quick here, and thousands of tests would wait for others to share theirs
+states._PAUSES = math.inf  # a plan's fit depends on the clock of the test alone, not on how long fits take
 
 
 class _SharedStatements(dict[Any, Any]):

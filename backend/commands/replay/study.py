@@ -444,7 +444,8 @@ def _best_buys(summaries: Sequence[Summary], measure: str) -> list[str]:
     if len(best) == 1:
         return [f"The best buy is {_bought(best[0], measure)}: no other is cheaper or more often {word}."]
     left = len(summaries) - len(best)
-    others = f" (one of them costs no more than each of the other {left}, and is no less often {word})"
+    rest = "the other" if left == 1 else f"each of the other {left}"
+    others = f" (one of them costs no more than {rest}, and is no less often {word})"
     return [
         f"The best buys, cheapest first{others if left else ''}:",
         *(f"  {_bought(summary, measure)}" for summary in best),

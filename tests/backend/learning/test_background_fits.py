@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from backend.learning import states
 from backend.learning.states import PAUSE, BackgroundFits, StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
 from camvo.state.contribution import KeptRound, LatestRounds
@@ -79,6 +81,21 @@ def test_new_data_within_the_pause_starts_no_fit(process: Process) -> None:
         await process.current(after)
         await process.settled()
         assert await process.current(after) == fitted(before)
+
+    asyncio.run(run())
+
+
+def test_the_pause_after_a_quick_fit_is_short(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = fit_data(20), fit_data(40)
+    monkeypatch.setattr(states, "_PAUSES", 5.0)
+
+    async def run() -> None:
+        started = time.perf_counter()
+        await process.current(before)
+        process.now += 5.0 * (time.perf_counter() - started)
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == fitted(after)
 
     asyncio.run(run())
 

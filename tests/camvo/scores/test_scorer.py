@@ -91,6 +91,12 @@ def test_a_panel_that_finds_another_label_more_probable_has_no_say():
     assert shown == pytest.approx(expit(scorer.exponent * logit(0.99)))
 
 
+def test_a_label_that_panel_and_own_score_find_improbable_gets_no_higher_score_than_both():
+    scorer = Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS)
+    shown = scorer.score_decision(UNANIMOUS, Decision("yes", 0.01, {}, 0.5))
+    assert shown <= max(scorer.score(UNANIMOUS, "yes"), 0.01)
+
+
 def test_a_decision_without_a_model_of_votes_has_the_panels_score():
     scorer = Scorer.fit(sure_rounds(own=0.99), ARMS, LABELS)
     votes = {"a": "yes", "b": "no", "c": "no"}

@@ -18,7 +18,7 @@ import numpy as np
 from comparison import table
 from disasters import plain_votes
 from made_up.disasters import KINDS
-from made_up.drawing import drawn
+from made_up.drawing import Kind, drawn
 
 from backend.commands.replay import inputs
 from camvo.policies.joint import Joint
@@ -48,6 +48,12 @@ def projects(path: Path, items: int, shuffles: int) -> Iterator[VotesTable]:
         yield VotesTable(file.labels, prices, contexts, file.votes[order], file.truth[order])
 
 
+def made_up(kind: Kind, items: int, seeds: range) -> Iterator[VotesTable]:
+    """Draw projects of a made-up kind."""
+    for seed in seeds:
+        yield drawn(kind, seed, items).table
+
+
 def _line(name: str, items: int, tables: Iterator[VotesTable], worth: float) -> list[str]:
     weighted, majority, cost = np.array([outcome(votes, worth) for votes in tables]).T
     against = [f"{gap.mean():+.2f} [{gap.min():+.1f}]" for gap in (weighted, majority)]
@@ -71,7 +77,7 @@ def main() -> None:
     for items in map(int, given.items.split(",")):
         tables = [(path.stem, projects(path, items, given.shuffles)) for path in given.votes]
         seeds = range(given.first, given.first + given.shuffles)
-        tables += [(kind.name, (drawn(kind, seed, items).table for seed in seeds)) for kind in kinds]
+        tables += [(kind.name, made_up(kind, items, seeds)) for kind in kinds]
         lines += [_line(name, items, drawn_tables, given.worth) for name, drawn_tables in tables]
     print(table(heads, lines))
 

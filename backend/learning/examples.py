@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from backend.errors import TaskError
 from backend.label_studio.payloads import WebhookEvent
-from backend.learning.states import PAUSE, FitCache, StateKey
+from backend.learning.states import FitCache, StateKey
 from backend.ledger import Ledger, projects
 from backend.ledger.database.writer import outlast
 from backend.ledger.human_annotations import Annotations
@@ -42,13 +42,11 @@ class LabelledTasks:
         tasks: the n tasks.
         contexts: their contexts, (n, d), each row of length 1.
         tried: for each model of the project, how much examples have helped it.
-        read_at: when the ledger was read, in unix seconds.
     """
 
     tasks: tuple[LabelledTask, ...]
     contexts: Array
     tried: Mapping[str, ExampleTrial]
-    read_at: float
 
     def nearest(self, key: RoundKey, context: Array, count: int) -> list[LabelledTask]:
         """The ``count`` tasks most similar to a context, the most similar last: models follow the last most.
@@ -77,23 +75,24 @@ class Examples:
     """The labelled tasks of each question. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
-        self._ledger, self._clock = ledger, clock
-        self._cache: FitCache[LabelledTasks] = FitCache(readers, most=_MOST, failure="examples_not_read")
+        self._ledger = ledger
+        self._cache: FitCache[LabelledTasks] = FitCache(
+            readers, clock=clock, most=_MOST, failure="examples_not_read"
+        )
 
     async def current(self, key: StateKey) -> LabelledTasks:
         """The labelled tasks of a question as of ten seconds ago or later."""
         latest = self._cache.latest(key)
-        if latest is None or self._clock() - latest.read_at >= PAUSE:
+        if latest is None or self._cache.is_old(key):
             latest = await outlast(lambda: asyncio.shield(self._cache.start(key, lambda: self._load(key))))
         return latest
 
     def _load(self, key: StateKey) -> LabelledTasks:
-        now = self._clock()
         with self._ledger.read() as connection:
             tasks = LearningRounds(connection, key.project, key.control, key.epoch).examples()
             tried = ProjectSums(connection, key.project).example_trials()
         contexts = np.array([task.context / np.linalg.norm(task.context) for task in tasks])
-        return LabelledTasks(tuple(tasks), contexts, tried, now)
+        return LabelledTasks(tuple(tasks), contexts, tried)
 
 
 def label_texts(question: ConfigQuestion) -> dict[str, str] | None:

@@ -8,6 +8,7 @@ forgotten, or lessons are switched off, another event takes them back.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
@@ -248,21 +249,35 @@ _PAUSES: Final = 20.0
 """Until then that many times as long as it took: a short job learns too, and fits take little of its time."""
 
 
-def _pause_after(started: float) -> float:
-    return min(_PAUSES * (time.perf_counter() - started), PAUSE)
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[_T]):
+    """A fit, when it was started, and how many seconds it took."""
+
+    fit: _T
+    started_at: float
+    seconds: float
 
 
 class FitCache(Generic[_T]):
     """The latest fits, by question and kind. Used from one event loop only."""
 
-    def __init__(self, workers: Executor, *, most: int, failure: str) -> None:
-        self._workers, self._most, self._failure = workers, most, failure
-        self._latest: dict[tuple[StateKey, Hashable], _T] = {}
+    def __init__(self, workers: Executor, *, clock: Callable[[], float], most: int, failure: str) -> None:
+        self._workers, self._clock, self._most, self._failure = workers, clock, most, failure
+        self._latest: dict[tuple[StateKey, Hashable], _Kept[_T]] = {}
         self._under_way: dict[tuple[StateKey, Hashable], asyncio.Task[_T]] = {}
 
     def latest(self, key: StateKey, kind: Hashable = None) -> _T | None:
         """The latest fit; ``None`` before the first."""
-        return self._latest.get((key, kind))
+        kept = self._latest.get((key, kind))
+        return None if kept is None else kept.fit
+
+    def is_old(self, key: StateKey, kind: Hashable = None, *, pauses: float = math.inf) -> bool:
+        """Whether the latest fit may be out of date.
+
+        That is so after :data:`PAUSE`, or after ``pauses`` times as long as the fit took, if that is shorter.
+        """
+        kept = self._latest[key, kind]
+        return self._clock() - kept.started_at >= min(pauses * kept.seconds, PAUSE)
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
         """Start a fit, or return the one under way. Shield the task: others may await it too."""
@@ -278,12 +293,16 @@ class FitCache(Generic[_T]):
             await asyncio.wait(list(self._under_way.values()))  # until the fits end
 
     async def _run(self, key: StateKey, fit: Callable[[], _T], kind: Hashable) -> _T:
-        result = await asyncio.get_running_loop().run_in_executor(self._workers, fit)
+        def timed() -> _Kept[_T]:
+            started_at, started = self._clock(), time.perf_counter()
+            return _Kept(fit(), started_at, time.perf_counter() - started)
+
+        kept = await asyncio.get_running_loop().run_in_executor(self._workers, timed)
         self._latest.pop((key, kind), None)
-        self._latest[key, kind] = result
+        self._latest[key, kind] = kept
         while len(self._latest) > self._most:
             del self._latest[next(iter(self._latest))]
-        return result
+        return kept.fit
 
     def _done(self, key: StateKey, kind: Hashable, task: asyncio.Task[_T]) -> None:
         del self._under_way[key, kind]
@@ -295,16 +314,13 @@ class FitCache(Generic[_T]):
 class _Fitted:
     data: FitData
     fit: Fit
-    fitted_at: float
-    pause: float
 
 
 class BackgroundFits:
     """The fits of the kept rounds, by question. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._cache: FitCache[_Fitted] = FitCache(workers, most=COPIES, failure="not_studied")
+        self._cache: FitCache[_Fitted] = FitCache(workers, clock=clock, most=COPIES, failure="not_studied")
 
     async def current(self, key: StateKey, data: FitData) -> Fit:
         """The latest fit of a question; awaits a fit only if the question has none of this kind yet.
@@ -315,13 +331,12 @@ class BackgroundFits:
         """
 
         def fit() -> _Fitted:
-            started = time.perf_counter()
-            return _Fitted(data, fitted(data), self._clock(), _pause_after(started))
+            return _Fitted(data, fitted(data))
 
         latest = self._cache.latest(key, data.kind)
         if latest is None:
             latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
-        elif latest.data.basis != data.basis and self._clock() - latest.fitted_at >= latest.pause:
+        elif latest.data.basis != data.basis and self._cache.is_old(key, data.kind, pauses=_PAUSES):
             self._cache.start(key, fit, data.kind)
         return latest.fit
 
@@ -330,15 +345,15 @@ class BackgroundFits:
 class _Taught:
     lessons: Lessons
     student: Student | None
-    taught_at: float
 
 
 class Students:
     """The latest student of each question. Used from one event loop only."""
 
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._cache: FitCache[_Taught] = FitCache(workers, most=COPIES, failure="student_not_taught")
+        self._cache: FitCache[_Taught] = FitCache(
+            workers, clock=clock, most=COPIES, failure="student_not_taught"
+        )
 
     def current(self, key: StateKey, lessons: Lessons) -> Student | None:
         """The latest student; ``None`` before the first. Nobody waits for a student.
@@ -350,9 +365,9 @@ class Students:
         if latest is None:
             due = len(lessons.texts) >= LEAST_TEXTS
         else:
-            due = latest.lessons is not lessons and self._clock() - latest.taught_at >= PAUSE
+            due = latest.lessons is not lessons and self._cache.is_old(key)
         if due:
-            self._cache.start(key, lambda: _Taught(lessons, teach(lessons), self._clock()))
+            self._cache.start(key, lambda: _Taught(lessons, teach(lessons)))
         return None if latest is None else latest.student
 
     async def settled(self) -> None:
@@ -369,16 +384,16 @@ class _FittedScorer:
     scorer: Scorer
     rounds: int
     confirmed: int
-    checked_at: float
-    pause: float
 
 
 class Scorers:
     """The scorers, by question. Used from one event loop only."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
-        self._ledger, self._clock = ledger, clock
-        self._cache: FitCache[_FittedScorer] = FitCache(readers, most=_MOST, failure="scores_not_fitted")
+        self._ledger = ledger
+        self._cache: FitCache[_FittedScorer] = FitCache(
+            readers, clock=clock, most=_MOST, failure="scores_not_fitted"
+        )
 
     async def current(self, key: StateKey, arms: Sequence[str], labels: Sequence[str]) -> Scorer:
         """The latest scorer of a question; awaits a fit only for the first one, or if a model is new to it.
@@ -390,26 +405,22 @@ class Scorers:
             latest = await outlast(
                 lambda: asyncio.shield(self._cache.start(key, lambda: self._fit(key, arms, labels, None)))
             )
-        elif self._clock() - latest.checked_at >= latest.pause:
+        elif self._cache.is_old(key, pauses=_PAUSES):
             self._cache.start(key, lambda: self._fit(key, arms, labels, latest))
         return latest.scorer
 
     def _fit(
         self, key: StateKey, arms: Sequence[str], labels: Sequence[str], latest: _FittedScorer | None
     ) -> _FittedScorer:
-        now, started = self._clock(), time.perf_counter()
         with self._ledger.read() as connection:
             rounds, confirmed = LearningRounds(connection, key.project, key.control, key.epoch).count()
             if latest is not None and not (
                 _grown(rounds, latest.rounds) or _grown(confirmed, latest.confirmed)
             ):
-                return _FittedScorer(
-                    latest.scorer, latest.rounds, latest.confirmed, now, _pause_after(started)
-                )
+                return latest
             newest = LearningRounds(connection, key.project, key.control, key.epoch).latest()
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        scorer = Scorer.fit(newest, all_arms, labels)
-        return _FittedScorer(scorer, rounds, confirmed, now, _pause_after(started))
+        return _FittedScorer(Scorer.fit(newest, all_arms, labels), rounds, confirmed)
 
 
 def _grown(now: int, before: int) -> bool:

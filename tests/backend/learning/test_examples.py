@@ -21,7 +21,7 @@ from label_studio_requests import (
 from sqlalchemy import select
 from whole_backend import Backend
 
-from backend.learning import examples
+from backend.learning import examples, states
 from backend.ledger.database import tables
 from backend.questions import parse_label_config
 from backend.questions.prompts.messages import PromptExample, prompt_messages
@@ -37,7 +37,7 @@ TEXTS = {
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labelled tasks are used as examples at once."""
-    monkeypatch.setattr(examples, "PAUSE", 0.0)
+    monkeypatch.setattr(states, "PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)

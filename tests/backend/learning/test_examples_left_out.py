@@ -10,14 +10,14 @@ from label_studio_requests import Annotation, Project, annotated, task
 from sqlalchemy import insert, select
 from whole_backend import Backend
 
-from backend.learning import examples
+from backend.learning import states
 from backend.ledger.database import tables
 
 
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labelled tasks are used as examples at once."""
-    monkeypatch.setattr(examples, "PAUSE", 0.0)
+    monkeypatch.setattr(states, "PAUSE", 0.0)
 
 
 def predict(backend: Backend, *numbers: int) -> None:

@@ -49,7 +49,7 @@ class HumansRow:
 
     Attributes:
         annotations: annotations that are not deleted.
-        teaching: those that teach, or will once their task has a round; not those that are tied.
+        teaching: those that teach, or will once their task has a round; not tied or blind ones.
         tasks: tasks that somebody has labelled, and not only skipped, also where people are tied.
         ground_truths: those marked as ground truth.
         withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
@@ -410,7 +410,7 @@ class ProjectSums:
     def humans(self) -> HumansRow:
         """Count a project's human annotations."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
-        decided = exists().where(of_task, _rounds.human.is_not(None))
+        decided = exists().where(of_task, _rounds.taught_by == "human")
         labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
         teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
         query = select(

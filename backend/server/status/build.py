@@ -288,6 +288,7 @@ def _project_report(
         texts=tuple(compare_texts_so_far(connection, key)),
         certificates=certificate_reports(connection, key) if around.certificates else None,
         incomplete=missing.incomplete,
+        kept_blind=own_settings.audit,
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
         report = replace(report, next_steps=next_steps(report))

@@ -20,7 +20,7 @@ from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import IncompleteRounds
 from backend.server.status.formats import count, dollars, moment, of
 from backend.server.status.report import Alert
-from backend.server.status.work import commands_of
+from backend.server.status.work import commands_of, failure_fix
 from camvo.twins import model_of
 
 INCOMPLETE: Final = "tasks_incomplete"
@@ -126,7 +126,7 @@ def missing_of(
             label and incomplete labels are reported whatever run left them.
         again: the command that asks again about these; ``None`` for the usual one.
     """
-    again = again or commands_of(project).again
+    commands = commands_of(project)
     failed = FailedTasks(connection, project).count()
     incomplete = IncompleteRounds(connection, project).count()
     lacking = {
@@ -136,22 +136,25 @@ def missing_of(
     asked = MissingVotes(connection, project, after).of_models()
     names = [name for name in sorted({*asked, *lacking}) if pool is None or name in pool]
     reports = [_ModelEnd(name, asked.get(name, AskedModel()), lacking.get(name), after) for name in names]
-    alerts = [_unlabelled(code, tasks, again) for code, tasks in failed.items()]
+    fixes = {
+        code: f"{cure_of(code)}; then run {again}" if again else failure_fix(code, commands)
+        for code in failed
+    }
+    alerts = [_unlabelled(code, tasks, fixes[code]) for code, tasks in failed.items()]
     if incomplete.tasks:
-        alerts.append(_incomplete(incomplete.tasks, lacking, again))
+        alerts.append(_incomplete(incomplete.tasks, lacking, again or commands.again))
     alerts += _of_models(reports)
     models = tuple(report.name for report in reports if report.failed)
     return Missing(tuple(alerts), sum(failed.values()), incomplete.tasks, models)
 
 
-def _unlabelled(code: str, tasks: int, again: str) -> Alert:
+def _unlabelled(code: str, tasks: int, fix: str) -> Alert:
     lack = "lacks" if tasks == 1 else "lack"
     if code.startswith("model_"):
         why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
     else:
         why = f", because {meaning_of(code)}"
     level: Any = "note" if code == EmptyTextError.code else "alarm"
-    fix = f"{cure_of(code)}; then run {again}"
     return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
 
 

@@ -698,6 +698,7 @@ class ProjectReport:
     packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
     incomplete: int = 0
+    kept_blind: float = 0.0
     page: tuple[PagePart, ...] = ()
     texts: tuple[TextComparison, ...] = ()
 
@@ -709,7 +710,7 @@ class ProjectReport:
         if humans.withdrawn:
             said += f", {count(humans.withdrawn)} withdrawn"
         if humans.teaching < humans.annotations:
-            said += " (skipped, tied, accepted and withdrawn ones do not)"
+            said += " (skipped, tied, accepted, blind and withdrawn ones do not)"
         return said
 
     @property

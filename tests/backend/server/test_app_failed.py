@@ -61,6 +61,13 @@ def test_the_status_counts_failed_tasks_by_reason_and_says_what_to_do(backend: B
     assert all(row["fix"] for row in project["failed"])
 
 
+def test_a_reason_has_one_cure_in_the_alarm_and_in_the_list_of_failed_tasks(backend: Backend) -> None:
+    (project,) = backend.client.get("/status?format=json").get_json()["projects"]
+    alarms = {alert["code"]: alert["fix"] for alert in project["alerts"]}
+    fixes = {row["code"]: row["fix"] for row in project["failed"]}
+    assert fixes == {code: alarms[code] for code in fixes}
+
+
 def test_the_page_shows_them(backend: Backend) -> None:
     page = backend.client.get("/status?format=html").text
     assert "Tasks without a prediction" in page

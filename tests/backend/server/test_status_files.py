@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,5 +78,6 @@ def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_model
     print_report(console, without_models, project="in", as_json=False)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert row["camvo_task"] in said
+    assert not re.search(r"\d{15}", said), "a number in the ledger, which nobody can look up"
     assert "red" in said
     assert "keywords" not in said

@@ -291,15 +291,15 @@ def _predict() -> Response:
                 config,
                 settings,
                 body.tasks,
-                again=body.again,
-                stored_only=body.stored_only,
-                terms=body.job,
+                again=body.params.again,
+                stored_only=body.params.stored_only,
+                terms=body.params.job,
             )
     finished = _in_time(answers, runtime.settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
         return jsonify(
-            results=without_lists(results) if body.interactive else results,
+            results=without_lists(results) if body.params.interactive else results,
             # Label Studio ignores further keys; camvo predict reads this one.
             reasons=[None if each.reason is None else each.reason.as_json() for each in finished],
         )

@@ -108,14 +108,15 @@ class ServedProjects:
             The settings of the project.
         """
         project = request.project
-        if request.instructions is not None:
-            self.remember_instructions(project, request.instructions)
+        said = request.params
+        if said.instructions is not None:
+            self.remember_instructions(project, said.instructions)
         settings = self.to_predict(project)
         with suppress(LedgerError):
             asked = asked_questions(config, shown_instructions(self._latest[project], settings))
             self._note_asked(project, asked, request.label_config)
-        if request.tasks_of_project is not None:
-            self._remember_tasks(project, request.tasks_of_project)
+        if said.tasks:
+            self._remember_tasks(project, said.tasks)
         return settings
 
     def _remember_tasks(self, project: str, tasks: int) -> None:

@@ -62,7 +62,7 @@ class JobTerms(BaseModel):
         return Purse("job", self.usd)
 
 
-class PredictParams(BaseModel):
+class _PredictParams(BaseModel):
     """``params`` of ``/predict``. Label Studio sends more, and of these only the context (docs/http.md).
 
     Attributes:
@@ -97,8 +97,8 @@ class PredictRequest(BaseModel):
     project: _ProjectKey
     label_config: str
     tasks: list[Any]
-    params: Annotated[PredictParams, BeforeValidator(lambda sent: {} if sent is None else sent)] = (
-        PredictParams()
+    params: Annotated[_PredictParams, BeforeValidator(lambda sent: {} if sent is None else sent)] = (
+        _PredictParams()
     )
 
 

@@ -126,7 +126,6 @@ def missing_of(
             label and incomplete labels are reported whatever run left them.
         again: the command that asks again about these; ``None`` for the usual one.
     """
-    commands = commands_of(project)
     failed = FailedTasks(connection, project).count()
     incomplete = IncompleteRounds(connection, project).count()
     lacking = {
@@ -137,12 +136,11 @@ def missing_of(
     names = [name for name in sorted({*asked, *lacking}) if pool is None or name in pool]
     reports = [_ModelEnd(name, asked.get(name, AskedModel()), lacking.get(name), after) for name in names]
     fixes = {
-        code: f"{cure_of(code)}; then run {again}" if again else failure_fix(code, commands)
-        for code in failed
+        code: f"{cure_of(code)}; then run {again}" if again else failure_fix(code, project) for code in failed
     }
     alerts = [_unlabelled(code, tasks, fixes[code]) for code, tasks in failed.items()]
     if incomplete.tasks:
-        alerts.append(_incomplete(incomplete.tasks, lacking, again or commands.again))
+        alerts.append(_incomplete(incomplete.tasks, lacking, again or commands_of(project).again))
     alerts += _of_models(reports)
     models = tuple(report.name for report in reports if report.failed)
     return Missing(tuple(alerts), sum(failed.values()), incomplete.tasks, models)

@@ -521,6 +521,9 @@ class Cost:
     """The cost of the rounds, compared with asking every model in each of them.
 
     ``every_model_at_most`` says that a model was never measured, so that its price is only an upper bound.
+    ``reused`` answers were in the ledger, of an earlier job for example. They would have cost ``reused_usd``;
+    that is saved whichever models are asked, so it is no part of what is ``saved``. ``nominal`` says that all
+    models are embedded voters, which cost nobody anything.
     """
 
     budget: Budget
@@ -528,6 +531,9 @@ class Cost:
     every_model_usd: float
     every_model_at_most: bool
     saved: float | None
+    reused: int = 0
+    reused_usd: float = 0.0
+    nominal: bool = False
     best_single: BestSingleReport | None = None
     lost: LostCalls | None = None
 
@@ -540,6 +546,16 @@ class Cost:
     def everyone(self) -> str:
         """What asking every model would have cost, in words."""
         return f"{self.at_most}{dollars(self.every_model_usd)}"
+
+    @property
+    def beside(self) -> str:
+        """What is to be said of the price of the votes, in words; empty if there is nothing."""
+        said = []
+        if self.reused:
+            said.append(f"{of(self.reused, 'answer')} reused, {dollars(self.reused_usd)} not paid again")
+        if self.nominal:
+            said.append("nominal: embedded voters are free")
+        return "; ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -720,7 +736,8 @@ class ProjectReport:
             return ""
         if self.incomplete > _MANY_INCOMPLETE * self.rounds:
             return "no saving is known, since votes are missing"
-        return f"{self.cost.at_most}{percent(self.cost.saved)} saved"
+        of_that = " by the choice of models" if self.cost.reused else ""
+        return f"{self.cost.at_most}{percent(self.cost.saved)} saved{of_that}"
 
 
 _MANY_INCOMPLETE = 0.05

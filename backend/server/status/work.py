@@ -43,7 +43,7 @@ from camvo.twins import judge_pack, model_of
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
+class _Commands:
     """What to run for one project."""
 
     predict: str
@@ -55,12 +55,12 @@ class Commands:
     hear_people: str
 
 
-def commands_of(key: str) -> Commands:
+def commands_of(key: str) -> _Commands:
     """The commands for a project, by its key in the ledger."""
     if not is_of_label_studio(key):
         return _of_file(f"camvo label … --name {key}")
     predict = f"camvo predict --project {key.partition('.')[0]}"
-    return Commands(
+    return _Commands(
         predict=predict,
         failed=f"{predict} --failed",
         again=f"{predict} --again",
@@ -72,8 +72,8 @@ def commands_of(key: str) -> Commands:
     )
 
 
-def _of_file(label: str) -> Commands:
-    return Commands(
+def _of_file(label: str) -> _Commands:
+    return _Commands(
         predict=label,
         failed=f"{label} --retry-failed",
         again=f"{label} --retry-failed",
@@ -110,18 +110,17 @@ _FINAL = {NoUsableAnswerError.code}
 """Reasons that do not pass: asking again calls no model."""
 
 
-def failed_task_reports(
-    connection: Connection, project: str, commands: Commands
-) -> tuple[FailedTasksReport, ...]:
+def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTasksReport, ...]:
     """The failed tasks of a project by reason, the most frequent first."""
     return tuple(
-        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, commands))
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, project))
         for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
-def failure_fix(code: str, commands: Commands) -> str:
-    """What to do about the tasks that failed for a reason."""
+def failure_fix(code: str, project: str) -> str:
+    """What to do about the tasks of a project that failed for a reason."""
+    commands = commands_of(project)
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
     return f"{cure_of(code)}; then run {commands.failed}"

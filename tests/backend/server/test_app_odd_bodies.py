@@ -170,7 +170,7 @@ def test_params_of_another_type_are_refused_by_the_key_that_the_caller_wrote(
     answer = response.get_json()
     assert (response.status_code, answer["code"], answer["where"]) == (400, "body_invalid", where)
     assert "docs/http.md" in answer["fix"]
-    assert not {"JobTerms", "PredictParams", "dictionary"} & set(answer["message"].split())
+    assert not {"JobTerms", "_PredictParams", "dictionary"} & set(answer["message"].split())
 
 
 @pytest.mark.parametrize("params", [None, {}, {"context": {}, "login": "ada", "project": {"id": 7}}])

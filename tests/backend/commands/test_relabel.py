@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +46,34 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if wrong else TRUTH[kind]})
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+@contextmanager
+def opened_folder(path: Path, **settings: Any) -> Iterator[LabelFolder]:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        LabelFolder(path, script, models=("red", "green", "blue"), **settings) as folder,
+    ):
+        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Labelled texts, six of which people have labelled too."""
-    with LabelFolder(tmp_path, script, models=("red", "green", "blue")) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    path = tmp_path_factory.mktemp("labelled")
+    with opened_folder(path) as folder:
         folder.table(*TEXTS)
         folder.label(labels=LABELS, blind=6)
         kinds = {text: TRUTH[text.split()[0]] for text in TEXTS}
         folder.change("blind.csv", **kinds)
-        teach_file(tmp_path / "blind.csv", tmp_path / "camvo.yaml")
+        teach_file(path / "blind.csv", path / "camvo.yaml")
+    return path
+
+
+@pytest.fixture
+def folder(labelled: Path, tmp_path: Path) -> Iterator[LabelFolder]:
+    """A copy of the labelled texts for each test."""
+    shutil.copytree(labelled, tmp_path, dirs_exist_ok=True)
+    with opened_folder(tmp_path) as folder:
         yield folder
 
 
@@ -319,13 +339,22 @@ def configured(folder: LabelFolder, **settings: Any) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **settings}))
 
 
+@pytest.fixture(scope="module")
+def labelled_since(labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("since")
+    shutil.copytree(labelled, path, dirs_exist_ok=True)
+    with opened_folder(path, instructions="Be brave.") as folder:
+        folder.table(*TEXTS, "fog 99")
+        labels(folder, *LABELS)
+    return path
+
+
 @pytest.fixture
-def edited(folder: LabelFolder) -> LabelFolder:
+def edited(labelled_since: Path, tmp_path: Path) -> Iterator[LabelFolder]:
     """Other instructions since, under which models were asked about one task; others keep their labels."""
-    configured(folder, instructions="Be brave.")
-    folder.table(*TEXTS, "fog 99")
-    labels(folder, *LABELS)
-    return folder
+    shutil.copytree(labelled_since, tmp_path, dirs_exist_ok=True)
+    with opened_folder(tmp_path, instructions="Be brave.") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from backend.errors import cure_of
 from backend.learning.label_schemes import TextComparison
 from backend.ledger.certificates import Reason
+from backend.ledger.projects import is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
@@ -717,6 +718,18 @@ class ProjectReport:
     kept_blind: float = 0.0
     page: tuple[PagePart, ...] = ()
     texts: tuple[TextComparison, ...] = ()
+
+    @property
+    def in_label_studio(self) -> bool:
+        """Whether it is a project of Label Studio; else it is that of a file."""
+        return is_of_label_studio(self.key)
+
+    @property
+    def keeping_blind(self) -> str:
+        """How to keep tasks blind, in words."""
+        if self.in_label_studio:
+            return "Set audit in camvo.yaml to keep a share of tasks blind"
+        return "camvo label with --blind 300 keeps a sample blind, in a project's first run"
 
     @property
     def annotations(self) -> str:

@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from backend.errors import NoUsableAnswerError, cure_of
+from backend.errors import BudgetExhaustedError, NoUsableAnswerError, cure_of
 from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
@@ -43,7 +43,7 @@ from camvo.twins import judge_pack, model_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Commands:
+class Commands:
     """What to run for one project."""
 
     predict: str
@@ -55,12 +55,12 @@ class _Commands:
     hear_people: str
 
 
-def commands_of(key: str) -> _Commands:
+def commands_of(key: str) -> Commands:
     """The commands for a project, by its key in the ledger."""
     if not is_of_label_studio(key):
         return _of_file(f"camvo label … --name {key}")
     predict = f"camvo predict --project {key.partition('.')[0]}"
-    return _Commands(
+    return Commands(
         predict=predict,
         failed=f"{predict} --failed",
         again=f"{predict} --again",
@@ -72,16 +72,20 @@ def commands_of(key: str) -> _Commands:
     )
 
 
-def _of_file(label: str) -> _Commands:
-    return _Commands(
+def _of_file(label: str, joint: str = "") -> Commands:
+    return Commands(
         predict=label,
-        failed=f"{label} --retry-failed",
-        again=f"{label} --retry-failed",
-        refresh=f"{label} --below 1",
-        recount=f"{label} --recount",
-        correct_scores=f"run camvo teach with them, and {label} --recount",
-        hear_people=f"{label} --blind 300 writes a sample for people, and camvo teach takes it back",
+        failed=f"{label}{joint} --retry-failed",
+        again=f"{label}{joint} --retry-failed",
+        refresh=f"{label}{joint} --below 1",
+        recount=f"{label}{joint} --recount",
+        correct_scores=f"run camvo teach with them, and {label}{joint} --recount",
+        hear_people=f"{label}{joint} --blind 300 writes a sample for people, and camvo teach takes it back",
     )
+
+
+SAME_COMMAND: Final = _of_file("the same command", " with")
+"""What to run where a run of ``camvo label`` has just ended."""
 
 
 def project_progress(
@@ -112,17 +116,19 @@ _FINAL = {NoUsableAnswerError.code}
 
 def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTasksReport, ...]:
     """The failed tasks of a project by reason, the most frequent first."""
+    commands = commands_of(project)
     return tuple(
-        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, project))
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, commands))
         for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
-def failure_fix(code: str, project: str) -> str:
-    """What to do about the tasks of a project that failed for a reason."""
-    commands = commands_of(project)
+def failure_fix(code: str, commands: Commands) -> str:
+    """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
+    if code == BudgetExhaustedError.code:  # the tasks behind the one that failed were not even tried
+        return f"{cure_of(code)}; then run {commands.predict}"
     return f"{cure_of(code)}; then run {commands.failed}"
 
 

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import Asking, Voters, compared
+from backend.annotation.asking import Asking, Voters, compared, weigh
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
 from backend.annotation.job_questions import JobQuestions, skip_questions
@@ -197,7 +198,8 @@ class Annotator:
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
-            decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
+            decide = partial(policy.decide, plan, replies.votes, confidences=replies.confidences)
+            decisions = await weigh(replies.votes, decide)
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())

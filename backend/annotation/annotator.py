@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import Asking, Voters, compared
+from backend.annotation.asking import Asking, Voters, compared, weigh
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
 from backend.annotation.job_questions import JobQuestions, skip_questions
@@ -197,7 +198,8 @@ class Annotator:
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
-            decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
+            decide = partial(policy.decide, plan, replies.votes, confidences=replies.confidences)
+            decisions = await weigh(replies.votes, decide)
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
@@ -417,7 +419,8 @@ class FinishedTask:
     def full_cost(self) -> float:
         """The cost of asking every model once, in $, each by its cheaper arm.
 
-        For arms whose reply cost nothing, since they failed or were not asked, it is their expected price.
+        For arms whose reply cost nothing it is their expected price: they failed, were not asked, or had
+        answered before.
         """
         return sum(self._once_each.values())
 
@@ -428,11 +431,23 @@ class FinishedTask:
         return sum(cost for arm, cost in self._once_each.items() if arm in bounded and not paid.get(arm))
 
     @property
-    def _once_each(self) -> dict[str, float]:
+    def reused(self) -> dict[str, float]:
+        """The arms whose answer the ledger held, so that it was not paid for again: arm → its price, $."""
+        prices, paid = self._prices, self.replies.costs
+        return {
+            arm: prices[arm] for arm in self.replies.voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0
+        }
+
+    @property
+    def _prices(self) -> dict[str, float]:
+        """The price of each arm in $: what was paid, or if it is nothing what is expected."""
         expected = {arm: model.usd for arm, model in self.replies.left_out.items()}
         expected |= zip(self.plan.arms, map(float, self.plan.costs), strict=True)
-        paid = {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
-        return once_each(expected | paid)
+        return expected | {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
+
+    @property
+    def _once_each(self) -> dict[str, float]:
+        return once_each(self._prices)
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -577,6 +592,8 @@ def _finished_round(
         cost_usd=finished.cost / questions,
         full_cost_usd=finished.full_cost / questions,
         bounded_usd=finished.bounded_cost / questions,
+        reused=len(finished.reused) / questions,
+        reused_usd=sum(finished.reused.values()) / questions,
         audit=finished.blind,
         taught=label,
         taught_by=taught_by,

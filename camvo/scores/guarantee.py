@@ -288,7 +288,7 @@ class Guarantee:
 
 
 def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
-    """The log wealth of each test, mixed over all bets; all arguments and the result have shape (G,)."""
+    """The log wealth of G tests, mixed over all bets; all arguments have shape (G,), or (1,) if alike."""
     gain = np.log1p(_BETS * ((1.0 - shares) / shares)[:, None])
     log_wealth = right[:, None] * gain + wrong[:, None] * _LOG_LOSSES
     most = log_wealth.max(axis=1)
@@ -523,7 +523,7 @@ def label_found(
     at_or_above, below = np.arange(len(has), 0, -1), np.arange(len(has)) + np.searchsorted(unknown, has)
     found, missed = at_or_above.astype(np.float64), below.astype(np.float64)
     required = -np.log(1.0 - confidence)
-    certified = _log_wealth(missed, found, np.full(len(has), target)) >= required
+    certified = _log_wealth(missed, found, np.array([target])) >= required
     if not certified.any():
         return None
     at = int(np.flatnonzero(certified)[-1])

@@ -30,6 +30,8 @@ settings.load_profile("any machine")
 # Each HTTP client reads all authorities' certificates anew, which takes longer than a test of one fact.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
 
+_SPARE_ROOM = database._BYTES
+database._BYTES = 2**16  # thousands of tests would draw megabytes of noise, and none of them fills the disk
 writer._PAUSE = 0.0  # commits are quick here, and thousands of tests would wait for others to share theirs
 states._PAUSES = math.inf  # a plan's fit depends on the clock of the test alone, not on how long fits take
 
@@ -149,6 +151,12 @@ def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
     ledger = Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"))
     yield ledger
     ledger.close()
+
+
+@pytest.fixture
+def whole_spare_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much room beside a ledger as in production."""
+    monkeypatch.setattr(database, "_BYTES", _SPARE_ROOM)
 
 
 @pytest.fixture(autouse=True)

@@ -149,6 +149,7 @@ def test_a_disk_that_stays_full_is_a_failure_that_does_not_pass(sqlite_ledger: L
     assert [spare.judged(FULL).temporary, spare.judged(LOCKED).temporary] == [False, True]
 
 
+@pytest.mark.usefixtures("whole_spare_room")
 def test_the_room_is_kept_until_the_disk_is_full_or_the_writer_ends(tmp_path: Path) -> None:
     with closing(Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"))) as ledger:
         spare = SpareRoom(ledger)

@@ -115,7 +115,8 @@ def test_no_more_rounds_ask_everyone_when_a_model_leaves(taught):
     assert any(plan.stages.exploration == "nobody" for plan in plans(State.restore(taught), prices=fewer))
 
 
-def test_a_right_label_that_is_worth_more_buys_more_votes(items):
+def test_a_right_label_that_is_worth_more_buys_more_votes():
+    items = table(160)
     cheap, dear = (replay(Joint(worth=worth), items, window=40).costs.mean() for worth in (1.0, 300.0))
     assert cheap < dear
 

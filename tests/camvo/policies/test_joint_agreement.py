@@ -181,7 +181,7 @@ def test_a_human_label_rewards_the_first_stage_and_can_be_taken_back(learned):
 
 def test_human_labels_change_what_the_label_of_all_votes_is():
     """People say that the dear model is right whatever the others vote."""
-    votes, truth = draw_votes(np.array([0.98, 0.5, 0.5, 0.5, 0.5]), labels=4, items=150, decoy=1.0)
+    votes, truth = draw_votes(np.array([0.98, 0.5, 0.5, 0.5, 0.5]), labels=4, items=100, decoy=1.0)
     policy, state = Joint(agreement=0.9), State(3)
     for row, right in zip(votes.tolist(), truth.tolist(), strict=True):
         observation = {"q": Observation(state, CONTEXT, NAMES[4])}

@@ -28,6 +28,11 @@ def trace(table):
     return replay(Cascade(threshold=0.9), table)
 
 
+@pytest.fixture(scope="module")
+def scores(table, trace):
+    return calibrated_scores(trace, table)
+
+
 def finished_round(table, trace, item, human=None):
     """Return a round as the server's ledger stores it."""
     votes = {
@@ -39,9 +44,9 @@ def finished_round(table, trace, item, human=None):
     return FinishedRound(votes, LABELS[trace.labels[item]], right)
 
 
-def test_the_first_score_is_that_of_the_prior(table, trace):
+def test_the_first_score_is_that_of_the_prior(table, trace, scores):
     prior, opening = Scorer(LABELS, Panel.prior(tuple(MODELS)), IDENTITY), finished_round(table, trace, 0)
-    assert calibrated_scores(trace, table)[0] == pytest.approx(prior.score(opening.votes, opening.label))
+    assert scores[0] == pytest.approx(prior.score(opening.votes, opening.label))
 
 
 def first(trace, table, items):
@@ -75,11 +80,8 @@ def test_own_scores_are_part_of_it_as_far_as_they_are_trusted(table, trace):
         assert scores[at] == pytest.approx(fitted.score_decision(finished.votes, decision))
 
 
-def test_later_rounds_change_no_score(table, trace):
-    assert (
-        calibrated_scores(*first(trace, table, 150)).tolist()
-        == calibrated_scores(trace, table)[:150].tolist()
-    )
+def test_later_rounds_change_no_score(table, trace, scores):
+    assert calibrated_scores(*first(trace, table, 150)).tolist() == scores[:150].tolist()
 
 
 def test_the_truth_of_an_item_without_a_human_label_is_not_used(table, trace):
@@ -108,11 +110,11 @@ def test_without_a_label_there_is_no_score(table, trace):
     assert np.isnan(calibrated_scores(replace(trace, labels=np.full(300, -1)), table)).all()
 
 
-def test_a_label_teaches_the_scores_of_the_items_after_it_and_no_earlier_one(table, trace):
+def test_a_label_teaches_the_scores_of_the_items_after_it_and_no_earlier_one(table, trace, scores):
     late = replace(trace, labelled_at=np.where(np.arange(300) < 60, 200, 0))
-    scores, without = calibrated_scores(late, table), calibrated_scores(trace, table)
-    assert scores[:200].tolist() == without[:200].tolist()
-    assert (scores[200:] != without[200:]).any()
+    taught = calibrated_scores(late, table)
+    assert taught[:200].tolist() == scores[:200].tolist()
+    assert (taught[200:] != scores[200:]).any()
 
 
 def test_labels_at_once_are_those_that_the_trace_says(table, trace):

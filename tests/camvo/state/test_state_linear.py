@@ -95,13 +95,14 @@ def test_the_joint_policy_reads_none_for_labels_and_all_others_do():
 
 @pytest.mark.parametrize("policy", [Joint(agreement=0.9), Joint()], ids=["agreement", "worth"])
 def test_the_labels_and_scores_are_those_with_linear_models(policy, monkeypatch):
-    table = draw_votes_table(MODELS, items=300, labels=("no", "yes"), seed=0, dimension=8)
-    human = np.arange(300) % 10 == 0
+    table = draw_votes_table(MODELS, items=120, labels=("no", "yes"), seed=0, dimension=3)
+    human = np.arange(120) % 10 == 0
     without = replay(policy, table, window=16, human=human)
     monkeypatch.setattr(type(policy), "linear", lambda self, aggregation: True)
     with_models = replay(policy, table, window=16, human=human)
     assert without.labels.tolist() == with_models.labels.tolist()
     assert without.asked.tolist() == with_models.asked.tolist()
+    assert not without.asked.all()
 
 
 def test_a_question_whose_policy_reads_none_keeps_none():

@@ -80,7 +80,8 @@ def test_only_calls_in_flight_are_made_again_and_every_row_is_labelled(tmp_path:
         second.wait(60)
         models.silent.clear()
         ledger = Ledger(url)
-        # An answer may have been sent and not be stored yet: until then its call is one in flight.
+        # An answer may have been sent and not be stored yet: until then its call is one in flight. If the
+        # process has kept it in its file, it is not bought again.
         in_flight = models.sold.total() - _number_of_answers(ledger)
         assert 0 <= in_flight <= AT_ONCE - models.lost.total()
         ledger.close()
@@ -90,7 +91,8 @@ def test_only_calls_in_flight_are_made_again_and_every_row_is_labelled(tmp_path:
         labelled = (tmp_path / "out.csv").read_bytes()
         assert start().wait(60) == 0
         assert server.count() == bought
-    assert Counter(models.sold.values()) == Counter({1: len(models.sold) - in_flight, 2: in_flight})
+    assert set(models.sold.values()) <= {1, 2}
+    assert models.sold.total() - len(models.sold) <= in_flight
     assert set(models.lost) <= set(models.sold)
     assert (tmp_path / "out.csv").read_bytes() == labelled
     rows = list(csv.DictReader(labelled.decode().splitlines()))
